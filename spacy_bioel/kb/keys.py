@@ -1,0 +1,61 @@
+"""64-bit keys of normalised names: exact lookup by binary search in a memory-mapped column.
+
+The key of a name is a polynomial in the hashes of its words, so the keys of all spans of a
+document follow from its words by one vectorised recurrence, without building a single string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
+_MASK = (1 << 64) - 1
+
+KeyArray = NDArray[np.uint64]
+
+
+@lru_cache(maxsize=1 << 18)
+def word_key(word: str) -> int:
+    """Hash one normalised word to 64 bits, the same on every machine and run."""
+    return int.from_bytes(blake2b(word.encode("utf8"), digest_size=8).digest(), "little")
+
+
+def name_key(normalized: str) -> int:
+    """Key of a name that `normalize_name` returned; 0 for the empty name."""
+    key = 0
+    for word in normalized.split():
+        key = (key * _BASE + word_key(word)) & _MASK
+    return key
+
+
+def name_keys(normalized: Iterable[str]) -> KeyArray:
+    """Keys of many normalised names. Shape (n_names,)."""
+    return np.fromiter((name_key(name) for name in normalized), dtype=np.uint64)
+
+
+def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
+    """Keys of every span of up to `max_width` tokens.
+
+    tokens (Sequence[str]): Normalised tokens; a token may hold no word ("") or several.
+    max_width (int): Longest span, in tokens.
+    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 where the span would
+        leave the text or has no word. Shape (n_tokens, max_width).
+    """
+    n = len(tokens)
+    keys = np.zeros((n, max_width), dtype=np.uint64)
+    if n == 0:
+        return keys
+    # A token acts on the key of what stands before it as key -> key * factor + own.
+    own = name_keys(tokens)
+    n_words = np.array([token.count(" ") + 1 if token else 0 for token in tokens])
+    powers = np.array([pow(_BASE, k, 1 << 64) for k in range(n_words.max() + 1)], dtype=np.uint64)
+    factor = powers[n_words]
+    keys[:, 0] = own
+    for width in range(1, min(max_width, n)):
+        keys[: n - width, width] = keys[: n - width, width - 1] * factor[width:] + own[width:]
+    return keys

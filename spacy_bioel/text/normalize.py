@@ -1,0 +1,36 @@
+"""The one function that decides when two names are the same string."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Stored with every knowledge base: raise it whenever normalize_name changes its output.
+NORMALIZER_VERSION = 1
+
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
+    "ξ": "xi", "ο": "omicron", "π": "pi", "ρ": "rho", "σ": "sigma", "ς": "sigma", "τ": "tau",
+    "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
+}  # fmt: skip
+_FOLD = str.maketrans(_GREEK | {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"})
+_SEPARATORS = re.compile(r"[^\w]+|_+")
+_ASCII_SEPARATORS = re.compile(r"[^0-9a-z]+")
+
+
+def normalize_name(name: str) -> str:
+    """Fold case, accents, Greek letters and punctuation, so that spelling variants meet.
+
+    Knowledge base build, training and query all call this and nothing else. It works word by
+    word: normalising a text and normalising its pieces cut at non-alphanumeric characters give
+    the same words, which the span lookup of `kb.keys` relies on.
+
+    name (str): Any string.
+    RETURNS (str): Lower-case words separated by single spaces; "" when nothing is left.
+    """
+    if name.isascii():
+        return _ASCII_SEPARATORS.sub(" ", name.lower()).strip()
+    folded = unicodedata.normalize("NFKD", name.lower()).translate(_FOLD)
+    folded = "".join(c for c in folded if not unicodedata.combining(c))
+    return _SEPARATORS.sub(" ", folded.lower()).strip()

@@ -1,0 +1,82 @@
+"""The records that travel between the layers. Frozen, plain, importable by every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One entry of a knowledge base.
+
+    id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
+    names (tuple[str, ...]): All names, the preferred one first.
+    types (tuple[str, ...]): Semantic types, the most specific first.
+    parents (tuple[str, ...]): Ids of broader concepts.
+    definition (str): Free text, may be empty.
+    replaced_by (str): The current id, when this one is retired or an alternate id; else empty.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    definition: str = ""
+    replaced_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A stretch of text that names one concept, several (composite), or none that is known (NIL).
+
+    start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
+    label (str): The mention's semantic type, e.g. "Disease".
+    ids (tuple[str, ...]): Gold concept ids. Several: a composite mention. None: NIL.
+    fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, else empty;
+        start and end then span all of them.
+    """
+
+    start: int
+    end: int
+    label: str
+    ids: tuple[str, ...] = ()
+    fragments: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedText:
+    """One document of a corpus with its gold mentions, which may overlap."""
+
+    id: str
+    text: str
+    mentions: tuple[Mention, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A concept that a mention may refer to.
+
+    score (float): The decision score in [0, 1], comparable across mentions.
+    name (str): The name of the concept that matched.
+    evidence (str): What proposed it, the strongest first, e.g. "exact+dense".
+    """
+
+    id: str
+    score: float
+    name: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What the linker decided about one mention.
+
+    ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
+    candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
+    """
+
+    start: int
+    end: int
+    label: str
+    ids: tuple[str, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
