@@ -1,0 +1,49 @@
+"""Wrapping a torch module as a thinc layer, shared by all models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from thinc.api import Model, PyTorchShim, xp2torch
+from thinc.layers.pytorchwrapper import forward as pytorch_forward
+
+
+class AveragingShim(PyTorchShim):
+    """A PyTorchShim that also takes part in weight averaging.
+
+    thinc's optimizer files averages under (shim id, name); its own shim looks for string keys and
+    so evaluates averaged thinc layers together with torch layers that are not.
+    """
+
+    @contextmanager
+    def use_params(self, params: dict) -> Iterator[None]:
+        own = {key[1]: value for key, value in params.items() if key[0] == self.id}
+        if not own:
+            yield
+            return
+        state = self._model.state_dict()
+        backup = {name: state[name].clone() for name in own}
+        averaged = {name: xp2torch(value, device=self.device) for name, value in own.items()}
+        self._model.load_state_dict(averaged, strict=False)
+        try:
+            yield
+        finally:
+            self._model.load_state_dict(backup, strict=False)
+
+
+def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:
+    """Like thinc's PyTorchWrapper_v3, with weight averaging.
+
+    module (torch.nn.Module): The network.
+    convert_inputs, convert_outputs (Callable): Module-level functions, so that the model can be
+        pickled for `nlp.pipe(n_process=2)` under spawn.
+    """
+    return Model(
+        "pytorch",
+        pytorch_forward,
+        attrs={"convert_inputs": convert_inputs, "convert_outputs": convert_outputs},
+        shims=[AveragingShim(module)],
+        dims={"nI": None, "nO": None},
+    )

@@ -1,0 +1,74 @@
+"""A thinc model's parameters as one safetensors file: no pickle, memory-mapped, inspectable.
+
+thinc's own `to_bytes` embeds `torch.save` blobs, which are pickles. Here every parameter of every
+node of the model, thinc's and torch's alike, is a named tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_bytes
+from safetensors.numpy import save as save_bytes
+from thinc.api import Model, PyTorchShim
+
+from spacy_bioel.errors import BioelError, Errors
+
+
+def _torch_shims(model: Model) -> Iterator[tuple[int, PyTorchShim]]:
+    for index, node in enumerate(model.walk()):
+        for shim in node.shims:
+            yield index, shim
+
+
+def weights_to_bytes(model: Model) -> bytes:
+    """All parameters of `model` in safetensors format."""
+    tensors: dict[str, NDArray] = {}
+    for index, node in enumerate(model.walk()):
+        for name in node.param_names:
+            if node.has_param(name):
+                array = node.ops.to_numpy(node.get_param(name))
+                tensors[f"{index}.{node.name}.{name}"] = np.ascontiguousarray(array)
+    for index, shim in _torch_shims(model):
+        for name, tensor in shim._model.state_dict().items():
+            tensors[f"{index}.torch.{name}"] = tensor.detach().cpu().contiguous().numpy()
+    return save_bytes(tensors)
+
+
+def weights_from_bytes(model: Model, data: bytes) -> None:
+    """Load what `weights_to_bytes` wrote into a model of the same architecture, in place.
+
+    RAISES BioelError: [B041] when the tensors do not fit the model.
+    """
+    import torch
+
+    try:
+        tensors = load_bytes(data)
+        for index, node in enumerate(model.walk()):
+            for name in node.param_names:
+                key = f"{index}.{node.name}.{name}"
+                if key in tensors:
+                    node.set_param(name, node.ops.asarray(tensors.pop(key)))
+        for index, shim in _torch_shims(model):
+            prefix = f"{index}.torch."
+            state = {
+                key.removeprefix(prefix): torch.from_numpy(tensors.pop(key).copy())
+                for key in list(tensors)
+                if key.startswith(prefix)
+            }
+            shim._model.load_state_dict(state)
+    except (SafetensorError, RuntimeError, ValueError) as error:
+        raise BioelError(Errors.B041.format(reason=str(error)[:500])) from error
+    if tensors:
+        raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
+
+
+def read_weights(path: Path) -> bytes:
+    """Bytes of a weight file. RAISES BioelError: [B042] when it is missing."""
+    if not path.is_file():
+        raise BioelError(Errors.B042.format(path=path))
+    return path.read_bytes()

@@ -1,0 +1,92 @@
+"""Links on a Doc: how they are stored, and the reader that everything else uses.
+
+The links live in the span group and its attrs, which survive DocBin, `to_bytes` and `copy`; the
+Span extensions are getters over them. (Span extensions themselves are keyed by character offsets
+alone, so that two labels on one stretch of text would share a value.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spacy.tokens import Doc, Span, SpanGroup
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
+from spacy_bioel.types import Candidate, Link
+
+_LINKS = "links"
+
+
+def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) -> None:
+    """Write links as a new span group; the scores a detector left in the group are kept.
+
+    doc (Doc): Its group `spans_key` is replaced.
+    links (Sequence[Link]): Offsets must fall on token borders.
+    """
+    spans = [
+        doc.char_span(link.start, link.end, label=link.label, kb_id=join_ids(link.ids) or NIL)
+        for link in links
+    ]
+    old = doc.spans[spans_key] if spans_key in doc.spans else None
+    attrs = dict(old.attrs) if old is not None else {}
+    attrs[_LINKS] = [
+        [
+            link.start,
+            link.end,
+            link.label,
+            [[c.id, c.score, c.name, c.evidence] for c in link.candidates],
+        ]
+        for link in links
+    ]
+    doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
+    """Links of a Doc, in the order of its span group, which may have been sorted or filtered.
+
+    RAISES BioelError: [B052] when a span was added to the group without a link record.
+    """
+    if spans_key not in doc.spans:
+        return []
+    group = doc.spans[spans_key]
+    candidates = _records(group)
+    links = []
+    for span in group:
+        place = (span.start_char, span.end_char, span.label_)
+        if candidates and place not in candidates:
+            raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
+        links.append(Link(*place, split_ids(span.kb_id_), candidates.get(place, ())))
+    return links
+
+
+def _records(group: SpanGroup) -> dict[tuple[int, int, str], tuple[Candidate, ...]]:
+    return {
+        (start, end, label): tuple(Candidate(*record) for record in candidates)
+        for start, end, label, candidates in group.attrs.get(_LINKS, ())
+    }
+
+
+def register_extensions() -> None:
+    """Make `span._.cui`, `span._.cuis` and `span._.candidates`, unless someone else has."""
+    for name, getter in (("cui", _get_cui), ("cuis", _get_cuis), ("candidates", _get_candidates)):
+        if not Span.has_extension(name):
+            Span.set_extension(name, getter=getter)
+
+
+def _get_cuis(span: Span) -> tuple[str, ...]:
+    return split_ids(span.kb_id_)
+
+
+def _get_cui(span: Span) -> str | None:
+    ids = split_ids(span.kb_id_)
+    return ids[0] if ids else None
+
+
+def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+    place = (span.start_char, span.end_char, span.label_)
+    for group in span.doc.spans.values():
+        for start, end, label, candidates in group.attrs.get(_LINKS, ()):
+            if (start, end, label) == place:
+                return tuple(Candidate(*record) for record in candidates)
+    return ()

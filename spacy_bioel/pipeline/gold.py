@@ -1,0 +1,113 @@
+"""From spaCy's Examples to gold mentions, and from annotated texts to Docs with gold spans.
+
+spaCy's own projection of spans drops `kb_id`, so gold is realigned here by character offsets, and
+what does not fit the tokens is counted, never lost in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example
+
+from spacy_bioel.types import AnnotatedText
+
+GOLD_KEY = "bioel_gold"
+SPANS_KEY = "bioel"
+NIL = "NIL"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldSpan:
+    """A gold mention on the tokens of a predicted Doc: tokens [start, end)."""
+
+    start: int
+    end: int
+    label: str
+    ids: tuple[str, ...]
+
+
+@dataclass
+class Alignment:
+    """What became of gold mentions when they met tokens."""
+
+    n: int = 0
+    widened: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def add(self, other: Alignment) -> None:
+        self.n += other.n
+        self.widened += other.widened
+        self.lost += other.lost
+
+
+def join_ids(ids: Iterable[str]) -> str:
+    """Ids of a mention as one `kb_id_`; "" for none."""
+    return "|".join(ids)
+
+
+def split_ids(kb_id: str) -> tuple[str, ...]:
+    """The ids in a `kb_id_`: several for a composite, none for "" and "NIL"."""
+    return () if kb_id in ("", NIL) else tuple(kb_id.split("|"))
+
+
+def add_gold(doc: Doc, text: AnnotatedText, *, widen: bool = False) -> Alignment:
+    """Write the gold mentions of `text` to doc.spans["bioel_gold"].
+
+    doc (Doc): Made from text.text.
+    widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
+    RETURNS (Alignment): How many there were, were stretched, and which were lost.
+    """
+    alignment = Alignment(n=len(text.mentions))
+    spans = []
+    for mention in text.mentions:
+        kb_id = join_ids(mention.ids)
+        span = doc.char_span(mention.start, mention.end, label=mention.label, kb_id=kb_id)
+        if span is None and widen:
+            span = doc.char_span(
+                mention.start,
+                mention.end,
+                label=mention.label,
+                kb_id=kb_id,
+                alignment_mode="expand",
+            )
+            alignment.widened += span is not None
+        if span is None:
+            surface = text.text[mention.start : mention.end]
+            alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r}")
+        else:
+            spans.append(span)
+    doc.spans[GOLD_KEY] = SpanGroup(doc, name=GOLD_KEY, spans=spans)
+    return alignment
+
+
+def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:
+    """Put the places and labels of gold mentions, never their ids, where the linker looks."""
+    spans = [
+        doc.char_span(m.start, m.end, label=m.label, alignment_mode="expand")
+        for m in text.mentions
+    ]
+    doc.spans[spans_key] = SpanGroup(doc, name=spans_key, spans=[s for s in spans if s is not None])
+    return doc
+
+
+def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
+    """Gold mentions of an example on the tokens of its predicted Doc, by character offsets."""
+    if key not in example.reference.spans:
+        return
+    for span in example.reference.spans[key]:
+        aligned = example.predicted.char_span(span.start_char, span.end_char)
+        if aligned is not None:
+            yield GoldSpan(aligned.start, aligned.end, span.label_, split_ids(span.kb_id_))
+
+
+def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
+    """The spans of a Doc that a linker is to link.
+
+    mentions (str): "spans", "ents", or "auto": the span group if it is there, else doc.ents.
+    """
+    if mentions == "spans" or (mentions == "auto" and spans_key in doc.spans):
+        return list(doc.spans[spans_key]) if spans_key in doc.spans else []
+    return list(doc.ents)

@@ -1,0 +1,355 @@
+"""The pipe `bioel_mentions`: finds mentions by scoring every span of up to L tokens."""
+
+# No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.language import Language
+from spacy.pipeline.trainable_pipe import TrainablePipe
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
+from thinc.api import Config, Model, Optimizer, set_dropout_rate
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.types import SpanBatch, SpanScores
+from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
+from spacy_bioel.pipeline.storage import load_parts, pickle_pipe, save_parts
+from spacy_bioel.text.normalize import normalize_name
+
+DEFAULT_MODEL = Config().from_str(
+    """
+[model]
+@architectures = "spacy-bioel.SpanEnumerator.v1"
+max_width = 16
+hidden = 128
+context = 0
+dropout = 0.2
+
+[model.tok2vec]
+@architectures = "spacy.Tok2Vec.v2"
+
+[model.tok2vec.embed]
+@architectures = "spacy.MultiHashEmbed.v2"
+width = 96
+rows = [5000, 1000, 2500, 1000]
+attrs = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
+include_static_vectors = false
+
+[model.tok2vec.encode]
+@architectures = "spacy.MaxoutWindowEncoder.v2"
+width = 96
+window_size = 1
+maxout_pieces = 3
+depth = 4
+"""
+)["model"]
+
+
+@Language.factory(
+    "bioel_mentions",
+    assigns=["doc.spans"],
+    default_config={
+        "model": DEFAULT_MODEL,
+        "threshold": 0.5,
+        "allow_overlap": True,
+        "set_ents": False,
+        "spans_key": SPANS_KEY,
+        "gold_key": GOLD_KEY,
+        "scorer": {"@scorers": "spacy-bioel.mention_scorer.v1"},
+    },
+    default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
+)
+def make_mention_detector(
+    nlp: Language,
+    name: str,
+    model: Model[SpanBatch, SpanScores],
+    threshold: float,
+    allow_overlap: bool,
+    set_ents: bool,
+    spans_key: str,
+    gold_key: str,
+    scorer: Callable | None,
+) -> "MentionDetector":
+    """Factory of `bioel_mentions`.
+
+    model (Model): See `spacy-bioel.SpanEnumerator.v1`.
+    threshold (float): Probability above which a span is a mention; tune it on dev.
+    allow_overlap (bool): Keep overlapping and nested mentions; else the best-scored of them.
+    set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
+    spans_key, gold_key (str): Span groups of predictions and of gold mentions.
+    """
+    return MentionDetector(
+        nlp.vocab,
+        model,
+        name,
+        threshold=threshold,
+        allow_overlap=allow_overlap,
+        set_ents=set_ents,
+        spans_key=spans_key,
+        gold_key=gold_key,
+        scorer=scorer,
+    )
+
+
+# Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
+_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
+
+
+class MentionDetector(TrainablePipe):
+    """Finds mentions; writes doc.spans["bioel"] with their probabilities in attrs["scores"]."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[SpanBatch, SpanScores],
+        name: str = "bioel_mentions",
+        *,
+        threshold: float = 0.5,
+        allow_overlap: bool = True,
+        set_ents: bool = False,
+        spans_key: str = SPANS_KEY,
+        gold_key: str = GOLD_KEY,
+        scorer: Callable | None = None,
+    ) -> None:
+        from spacy_bioel.kb.lexicon import Lexicon
+
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.lexicon = Lexicon.empty()
+        self.cfg: dict[str, Any] = {
+            "labels": [],
+            "threshold": threshold,
+            "allow_overlap": allow_overlap,
+            "set_ents": set_ents,
+            "spans_key": spans_key,
+            "gold_key": gold_key,
+        }
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> list[str]:
+        return list(self.labels)
+
+    @property
+    def threshold(self) -> float:
+        return self.cfg["threshold"]
+
+    @threshold.setter
+    def threshold(self, value: float) -> None:
+        self.cfg["threshold"] = value
+
+    def add_label(self, label: str) -> int:
+        """Add a label before training. RAISES BioelError: [B050] once the model exists."""
+        if label in self.labels:
+            return 0
+        if self.model.has_ref("scorer") and self.model.get_ref("scorer") is not None:
+            raise BioelError(Errors.B050.format(label=label, labels=", ".join(self.labels)))
+        self.cfg["labels"].append(label)
+        return 1
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        labels: Sequence[str] | None = None,
+        kb: Any = None,
+    ) -> None:
+        """Collect labels, take the names of a knowledge base as features, build the network.
+
+        labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
+        kb (KnowledgeBase | None): Its names and types become features of spans. The detector
+            keeps a compact copy and does not need the knowledge base afterwards.
+        RAISES BioelError: [B051] when no example has a gold mention.
+        """
+        from spacy_bioel.kb.lexicon import Lexicon
+        from spacy_bioel.models.mentions import add_span_scorer
+
+        validate_get_examples(get_examples, "MentionDetector.initialize")
+        for label in labels or self._gold_labels(get_examples()):
+            self.add_label(label)
+        if not self.labels:
+            raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
+        if kb is not None:
+            self.lexicon = Lexicon.from_kb(kb)
+        sample = [example.reference for example in islice(get_examples(), 10)]
+        self.model.get_ref("tok2vec").initialize(X=sample)
+        add_span_scorer(self.model, n_labels=len(self.labels))
+
+    def _gold_labels(self, examples: Iterable[Example]) -> list[str]:
+        key = self.cfg["gold_key"]
+        groups = (eg.reference.spans[key] for eg in examples if key in eg.reference.spans)
+        return sorted({span.label_ for group in groups for span in group})
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[tuple[int, int, str, float]]]:
+        """Mentions of each document as (start token, end token, label, probability)."""
+        docs = list(docs)
+        self._require_trained()
+        scores = self.model.predict(self._batch(docs))
+        probabilities = 1 / (1 + np.exp(-scores))
+        tokens, widths, labels = np.nonzero(probabilities >= self.threshold)
+        chosen = probabilities[tokens, widths, labels]
+        offsets = np.cumsum([0] + [len(doc) for doc in docs])
+        owners = np.searchsorted(offsets, tokens, side="right") - 1
+        mentions: list[list[tuple[int, int, str, float]]] = [[] for _ in docs]
+        for owner, token, width, label, p in zip(owners, tokens, widths, labels, chosen, strict=True):
+            start = int(token - offsets[owner])
+            mention = (start, start + int(width) + 1, self.labels[label], round(float(p), 4))
+            mentions[owner].append(mention)
+        return mentions if self.cfg["allow_overlap"] else [drop_overlaps(m) for m in mentions]
+
+    def _require_trained(self) -> None:
+        if not self.labels:
+            raise BioelError(Errors.B053.format(name=self.name))
+
+    def _batch(self, docs: list[Doc]) -> SpanBatch:
+        max_width = self.model.attrs["max_width"]
+        matches = []
+        offset = 0
+        for doc in docs:
+            tokens = [_normalize_token(token.text) for token in doc]
+            start, width, feature = self.lexicon.match_spans(tokens, max_width)
+            matches.append(np.stack([start + offset, width, feature], axis=1))
+            offset += len(doc)
+        return SpanBatch(docs, np.concatenate(matches) if matches else np.zeros((0, 3), np.int64))
+
+    def set_annotations(
+        self, docs: Iterable[Doc], scores: list[list[tuple[int, int, str, float]]]
+    ) -> None:
+        key = self.cfg["spans_key"]
+        for doc, mentions in zip(docs, scores, strict=True):
+            spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
+            attrs = {"scores": [score for *_, score in mentions]}
+            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+            if self.cfg["set_ents"]:
+                doc.set_ents(filter_spans(spans))
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, "MentionDetector.update")
+        docs = [example.predicted for example in examples]
+        if not any(len(doc) for doc in docs):
+            return losses
+        set_dropout_rate(self.model, drop)
+        scores, backprop = self.model.begin_update(self._batch(docs))
+        loss, d_scores = self.get_loss(examples, scores)
+        backprop(d_scores)
+        if sgd is not None:
+            self.finish_update(sgd)
+        losses[self.name] += loss
+        return losses
+
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
+        """Binary cross-entropy over all spans and labels, per gold mention of the batch.
+
+        RETURNS (tuple[float, Floats3d]): Loss, and its gradient by the logits.
+        """
+        ops = self.model.ops
+        logits = ops.to_numpy(scores)
+        gold = self._gold_targets(list(examples), logits.shape)
+        possible = np.isfinite(logits)
+        p = 1 / (1 + np.exp(-np.where(possible, logits, 0.0)))
+        scale = 1.0 / max(1.0, gold.sum())
+        d_logits = np.where(possible, (p - gold) * scale, 0.0).astype("float32")
+        likelihood = np.where(gold > 0, p, 1 - p)[possible]
+        loss = float(-np.log(np.maximum(likelihood, 1e-8)).sum() * scale)
+        return loss, ops.asarray3f(d_logits)
+
+    def _gold_targets(self, examples: list[Example], shape: tuple[int, ...]) -> NDArray[np.float32]:
+        gold = np.zeros(shape, dtype="float32")
+        offset = 0
+        for example in examples:
+            for span in gold_spans(example, key=self.cfg["gold_key"]):
+                width = span.end - span.start
+                if width <= shape[1] and span.label in self.labels:
+                    gold[offset + span.start, width - 1, self.labels.index(span.label)] = 1.0
+            offset += len(example.predicted)
+        return gold
+
+    # Serialisation: one JSON, one safetensors file, one array; see pipeline/storage.py.
+
+    def _parts(self) -> dict[str, Callable[[], bytes]]:
+        from spacy_bioel.models.weights import weights_to_bytes
+        from spacy_bioel.pipeline.storage import arrays_to_bytes
+
+        cfg = self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+        lexicon = {"keys": self.lexicon.keys, "masks": self.lexicon.masks}
+        return {
+            "cfg.json": lambda: srsly.json_dumps(cfg).encode("utf8"),
+            "model.safetensors": lambda: weights_to_bytes(self.model),
+            "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
+        }
+
+    def _load(self, parts: dict[str, bytes]) -> None:
+        from spacy_bioel.kb.lexicon import Lexicon
+        from spacy_bioel.models.mentions import add_span_scorer
+        from spacy_bioel.models.weights import weights_from_bytes
+        from spacy_bioel.pipeline.storage import arrays_from_bytes
+
+        cfg = srsly.json_loads(parts["cfg.json"])
+        width = cfg.pop("width")
+        self.cfg.update(cfg)
+        self.lexicon = Lexicon(**arrays_from_bytes(parts["lexicon.safetensors"]))
+        if self.labels:
+            self.model.get_ref("tok2vec").initialize()
+            if self.model.get_ref("scorer") is None:
+                add_span_scorer(self.model, n_labels=len(self.labels), width=width)
+            weights_from_bytes(self.model, parts["model.safetensors"])
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        return srsly.msgpack_dumps({name: part() for name, part in self._parts().items()})
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "MentionDetector":
+        self._load(srsly.msgpack_loads(data))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        save_parts(Path(path), self._parts())
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "MentionDetector":
+        self._load(load_parts(Path(path), self._parts()))
+        return self
+
+    def __reduce__(self) -> tuple:
+        return pickle_pipe(self)
+
+
+def drop_overlaps(
+    mentions: Sequence[tuple[int, int, str, float]],
+) -> list[tuple[int, int, str, float]]:
+    """The non-overlapping mentions left when the best-scored one wins, then the next, and so on.
+
+    mentions (Sequence): (start, end, label, score) with half-open token ranges.
+    RETURNS (list): In order of their start; of equal scores the longer, then the earlier wins.
+    """
+    taken: set[int] = set()
+    chosen = []
+    for mention in sorted(mentions, key=lambda m: (-m[3], m[0] - m[1], m[0])):
+        tokens = range(mention[0], mention[1])
+        if taken.isdisjoint(tokens):
+            taken.update(tokens)
+            chosen.append(mention)
+    return sorted(chosen)

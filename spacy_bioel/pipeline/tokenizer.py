@@ -1,0 +1,35 @@
+"""A tokenizer that can represent biomedical mentions.
+
+Mentions of chemicals and diseases begin and end inside what an English tokenizer keeps whole:
+"naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone", "100mg". spaCy's English tokenizer
+therefore cannot represent 1.3 % of the mentions of BC5CDR. Here every character that is neither
+a letter nor a digit is a token of its own, and a number is cut from a unit that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spacy.language import Language
+from spacy.tokenizer import Tokenizer
+from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
+
+_SEPARATOR = r"[^\w\s]|_"
+_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|mM|nM|M|mmol|mol|h|hr|days?|weeks?|wk)(?:\W|$))"
+
+
+def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
+    """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules.
+
+    RETURNS (Callable[[Language], Tokenizer]): Builds the tokenizer for a pipeline.
+    """
+
+    def create_tokenizer(nlp: Language) -> Tokenizer:
+        return Tokenizer(
+            nlp.vocab,
+            prefix_search=compile_prefix_regex([_SEPARATOR]).search,
+            suffix_search=compile_suffix_regex([_SEPARATOR]).search,
+            infix_finditer=compile_infix_regex([_SEPARATOR, _NUMBER_BEFORE_UNIT]).finditer,
+        )
+
+    return create_tokenizer
