@@ -1,0 +1,269 @@
+"""What each protocol counts in one document: gold mentions against predicted links.
+
+Every function takes the gold mentions and the links of one document, with ids that are already
+canonical, sorted and unique (see `protocols.evaluate`), so that equal tuples are equal sets of ids.
+Wherever ids are compared, a composite is its set of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from spacy_bioel.scoring.measure import Counts
+from spacy_bioel.types import Candidate, Link, Mention
+
+Golds = Sequence[Mention]
+Links = Sequence[Link]
+Annotations = Sequence[Mention] | Sequence[Link]
+Ids = tuple[str, ...]
+Row = tuple[int, int, Ids]  # start, end, ids
+
+
+def count_mentions(gold: Golds, links: Links) -> Counts:
+    """Mention detection: offsets and label must be equal; ids are ignored.
+
+    neleval's strong_typed_mention_match. Exact duplicates collapse.
+    """
+    return _count_sets(_typed_spans(gold), _typed_spans(links))
+
+
+def count_unlabelled_mentions(gold: Golds, links: Links) -> Counts:
+    """Mention detection by offsets alone: neleval's strong_mention_match."""
+    return _count_sets({(m.start, m.end) for m in gold}, {(x.start, x.end) for x in links})
+
+
+def count_strict(gold: Golds, links: Links) -> Counts:
+    """End to end: offsets and the set of ids must be equal, over linked mentions only.
+
+    neleval's strong_link_match: gold mentions without an id and predictions of NIL are left out
+    on their own side and counted as `nil_gold` and `nil_predicted`. Exact duplicates collapse;
+    labels are not compared.
+    """
+    return _count_sets(set(_linked_rows(gold)), set(_linked_rows(links))) | _nils(gold, links)
+
+
+def count_strict_with_nil(gold: Golds, links: Links) -> Counts:
+    """As `count_strict`, but NIL counts as one more id: neleval's strong_all_match."""
+    return _count_sets(set(_rows(gold)), set(_rows(links))) | _nils(gold, links)
+
+
+def count_any_id(gold: Golds, links: Links) -> Counts:
+    """End to end: offsets must be equal, and the sets of ids must share an id.
+
+    Over linked mentions only, as in `count_strict`. Precision asks of every prediction whether
+    some gold mention agrees, recall asks of every gold mention whether some prediction does.
+    """
+    gold_rows, link_rows = set(_linked_rows(gold)), set(_linked_rows(links))
+    return {
+        "right_predicted": _n_agreeing(link_rows, gold_rows),
+        "predicted": len(link_rows),
+        "right_gold": _n_agreeing(gold_rows, link_rows),
+        "gold": len(gold_rows),
+    } | _nils(gold, links)
+
+
+def count_partial_binary(gold: Golds, links: Links) -> Counts:
+    """End to end: a pair with equal ids counts as right when the spans overlap at all.
+
+    Pairs are made one to one, the longest overlap first, so that several predictions inside one
+    gold mention earn one hit. Linked mentions only.
+    """
+    gold_rows, link_rows = sorted(set(_linked_rows(gold))), sorted(set(_linked_rows(links)))
+    pairs = [
+        (-_overlap(g, s), i, j)
+        for i, g in enumerate(gold_rows)
+        for j, s in enumerate(link_rows)
+        if g[2] == s[2] and _overlap(g, s) > 0
+    ]
+    used_gold: set[int] = set()
+    used_links: set[int] = set()
+    for _, i, j in sorted(pairs):
+        if i not in used_gold and j not in used_links:
+            used_gold.add(i)
+            used_links.add(j)
+    n_right = len(used_gold)
+    return {
+        "right_predicted": n_right,
+        "predicted": len(link_rows),
+        "right_gold": n_right,
+        "gold": len(gold_rows),
+    } | _nils(gold, links)
+
+
+def count_partial_fractional(gold: Golds, links: Links) -> Counts:
+    """End to end: each row earns the part of it that the best row of the other side covers.
+
+    neleval's overlap-maxmax::span+kbid over linked mentions: among rows with equal ids, a
+    prediction s earns max |s & g| / |s| and a gold mention g earns max |g & s| / |g|, in
+    characters. Duplicates are kept, as there. All pairs are compared; neleval's backward sweep
+    misses some pairs where spans of one side nest.
+    """
+    gold_rows, link_rows = list(_linked_rows(gold)), list(_linked_rows(links))
+    return {
+        "right_predicted": sum(_covered_part(row, gold_rows) for row in link_rows),
+        "predicted": len(link_rows),
+        "right_gold": sum(_covered_part(row, link_rows) for row in gold_rows),
+        "gold": len(gold_rows),
+    } | _nils(gold, links)
+
+
+def count_document_ids(gold: Golds, links: Links) -> Counts:
+    """Document level: the set of ids of the document, wherever and however often they occur."""
+    gold_ids = {id_ for mention in gold for id_ in mention.ids}
+    linked_ids = {id_ for link in links for id_ in link.ids}
+    return _count_sets(gold_ids, linked_ids) | _nils(gold, links)
+
+
+def count_gold_strict(gold: Golds, links: Links) -> Counts:
+    """Linking of given mentions, where a composite is right only with exactly its ids.
+
+    accuracy@1 compares the set of linked ids with the set of gold ids. recall@k asks whether all
+    gold ids are among the first k concepts (a composite of more than k ids may use as many
+    places as it has ids). The denominator is every gold mention that has an id, found in the
+    knowledge base or not, predicted or not.
+    """
+    return _count_given(gold, links, right=_equal, recalled=_all_among)
+
+
+def count_gold_any(gold: Golds, links: Links) -> Counts:
+    """Linking of given mentions, where one shared id makes a composite right.
+
+    The protocol of BioSyn, SapBERT and others. The denominator is that of `count_gold_strict`.
+    """
+    return _count_given(gold, links, right=_intersect, recalled=_any_among)
+
+
+def _count_given(
+    gold: Golds,
+    links: Links,
+    *,
+    right: Callable[[Ids, Ids], bool],
+    recalled: Callable[[Ids, tuple[Candidate, ...], int], bool],
+) -> Counts:
+    counts: Counts = dict.fromkeys(
+        (
+            "gold", "right", "recalled@1", "recalled@5", "tied", "right_at_best",
+            "right_at_worst", "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
+        ),
+        0,
+    )  # fmt: skip
+    for mention, link in pair_by_offsets(gold, links):
+        if not mention.ids:
+            counts["nil"] += 1
+            counts["right_nil"] += link is not None and not link.ids
+            counts["nil_not_predicted"] += link is None
+            continue
+        counts["gold"] += 1
+        if link is None:
+            counts["not_predicted"] += 1
+            continue
+        hit = right(link.ids, mention.ids)
+        tied = _tied_ids(link)
+        outcomes = [right((id_,), mention.ids) for id_ in tied] or [hit]
+        counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
+        counts["right"] += hit
+        counts["tied"] += bool(tied)
+        counts["right_at_best"] += any(outcomes)
+        counts["right_at_worst"] += all(outcomes)
+        counts["recalled@1"] += recalled(mention.ids, link.candidates, 1)
+        counts["recalled@5"] += recalled(mention.ids, link.candidates, 5)
+    return counts
+
+
+def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
+    """Find the link of each gold mention, where the linker was given the gold mentions.
+
+    First by equal offsets (and label, when several have these offsets). A mention that begins
+    or ends inside a token was widened to whole tokens: for it, the shortest link that covers it,
+    has its label and belongs to no other mention.
+
+    RETURNS (list[tuple[Mention, Link | None]]): In the order of `gold`; None: no link.
+    """
+    exact = {(x.start, x.end, x.label): x for x in reversed(links)}
+    by_span = {(x.start, x.end): x for x in reversed(links)}
+    gold_spans = {(m.start, m.end) for m in gold}
+    spare = sorted(
+        (x for x in links if (x.start, x.end) not in gold_spans),
+        key=lambda x: (x.end - x.start, x.start),
+    )
+    pairs: list[tuple[Mention, Link | None]] = []
+    for m in gold:
+        link = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
+        if link is None:
+            covering = (
+                x for x in spare if x.start <= m.start and m.end <= x.end and x.label == m.label
+            )
+            link = next(covering, None)
+        pairs.append((m, link))
+    return pairs
+
+
+def _tied_ids(link: Link) -> Ids:
+    """Ids that share the top score with the linked one; () when the choice was no toss-up."""
+    if len(link.ids) != 1 or not link.candidates:
+        return ()
+    best = max(candidate.score for candidate in link.candidates)
+    tied = tuple(c.id for c in link.candidates if c.score == best)
+    return tied if len(tied) > 1 and link.ids[0] in tied else ()
+
+
+def _equal(ids: Ids, gold: Ids) -> bool:
+    return ids == gold
+
+
+def _intersect(ids: Ids, gold: Ids) -> bool:
+    return not set(gold).isdisjoint(ids)
+
+
+def _all_among(gold: Ids, candidates: tuple[Candidate, ...], k: int) -> bool:
+    return set(gold) <= {c.id for c in candidates[: max(k, len(gold))]}
+
+
+def _any_among(gold: Ids, candidates: tuple[Candidate, ...], k: int) -> bool:
+    return _intersect(tuple(c.id for c in candidates[:k]), gold)
+
+
+def _count_sets(gold: set, predicted: set) -> Counts:
+    n_right = len(gold & predicted)
+    return {
+        "right_predicted": n_right,
+        "predicted": len(predicted),
+        "right_gold": n_right,
+        "gold": len(gold),
+    }
+
+
+def _nils(gold: Golds, links: Links) -> Counts:
+    return {
+        "nil_gold": sum(not m.ids for m in gold),
+        "nil_predicted": sum(not x.ids for x in links),
+    }
+
+
+def _typed_spans(items: Annotations) -> set[tuple[int, int, str]]:
+    return {(item.start, item.end, item.label) for item in items}
+
+
+def _rows(items: Annotations) -> Iterable[Row]:
+    return ((item.start, item.end, item.ids) for item in items)
+
+
+def _linked_rows(items: Annotations) -> Iterable[Row]:
+    return (row for row in _rows(items) if row[2])
+
+
+def _n_agreeing(rows: set[Row], others: set[Row]) -> int:
+    ids_at: dict[tuple[int, int], set[str]] = {}
+    for start, end, ids in others:
+        ids_at.setdefault((start, end), set()).update(ids)
+    return sum(not ids_at.get(row[:2], set()).isdisjoint(row[2]) for row in rows)
+
+
+def _overlap(a: Row, b: Row) -> int:
+    return min(a[1], b[1]) - max(a[0], b[0])
+
+
+def _covered_part(row: Row, others: Iterable[Row]) -> float:
+    shared = (_overlap(row, other) for other in others if other[2] == row[2])
+    longest = max(shared, default=0)
+    return longest / (row[1] - row[0]) if longest > 0 else 0.0

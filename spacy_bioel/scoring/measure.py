@@ -1,0 +1,128 @@
+"""From counts per document to percentages with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = dict[str, float]
+FloatArray = NDArray[np.float64]
+
+_BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many documents
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number, with what is needed to quote it.
+
+    protocol (str): Name in `protocols.PROTOCOLS`.
+    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", ...
+    value (float): A percentage, 0 to 100; 0 where nothing was predicted or nothing was gold.
+    n (int): The number of gold items behind the value.
+    label (str): The label that gold and predictions were restricted to; "" for all of them.
+    low, high (float): 95 % interval, bootstrapped over documents.
+    details (dict[str, float]): All counts of the protocol, what it left out included.
+    """
+
+    protocol: str
+    metric: str
+    value: float
+    n: int
+    label: str = ""
+    low: float = 0.0
+    high: float = 100.0
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A ratio of two counts, or the harmonic mean of two such ratios.
+
+    ratios (tuple[tuple[str, str], ...]): One or two pairs of count names (numerator, denominator).
+    n (str): The count that `Measurement.n` reports.
+    """
+
+    ratios: tuple[tuple[str, str], ...]
+    n: str
+
+    def percent(self, sums: Mapping[str, FloatArray]) -> FloatArray:
+        """The metric for each of several sums of counts at once.
+
+        sums (Mapping[str, FloatArray]): Count name to its sums. Shape (n_sums,).
+        RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
+        """
+        values = [_ratio(sums[top], sums[bottom]) for top, bottom in self.ratios]
+        if len(values) == 2:
+            values = [_ratio(2 * values[0] * values[1], values[0] + values[1])]
+        return 100.0 * values[0]
+
+    def has_items(self, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+        """Where there is anything, gold or predicted, to compute the metric from. Shape (n_sums,).
+
+        sums (Mapping[str, FloatArray]): As for `percent`.
+        """
+        counted = [sums[self.n], *(sums[bottom] for _, bottom in self.ratios)]
+        return np.any(np.stack(counted) > 0, axis=0)
+
+
+def measure(
+    counts: Sequence[Counts],
+    metrics: Mapping[str, Metric],
+    *,
+    protocol: str,
+    label: str = "",
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[Measurement]:
+    """Sum the counts of all documents and turn them into percentages with intervals.
+
+    counts (Sequence[Counts]): One per document, all with the same names.
+    metrics (Mapping[str, Metric]): What to compute, by name.
+    n_resamples (int): Bootstrap resamples of documents.
+    RETURNS (list[Measurement]): One a metric; metrics that had nothing to count are left out.
+    """
+    if not counts:
+        return []
+    names = list(counts[0])
+    counts_dc = np.array([[row[name] for name in names] for row in counts], dtype=np.float64)
+    sums_rc = bootstrap_sums(counts_dc, n_resamples=n_resamples, seed=seed)
+    total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
+    resampled = dict(zip(names, sums_rc.T, strict=True))
+    details = {name: float(column[0]) for name, column in total.items()}
+    found = []
+    for name, metric in metrics.items():
+        if not metric.has_items(total)[0]:
+            continue
+        # A resample that happens to hold no document with this label says nothing about it.
+        usable = metric.percent(resampled)[metric.has_items(resampled)]
+        low, high = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
+        value = float(metric.percent(total)[0])
+        n = int(details[metric.n])
+        found.append(Measurement(protocol, name, value, n, label, float(low), float(high), details))
+    return found
+
+
+def bootstrap_sums(counts_dc: FloatArray, *, n_resamples: int, seed: int) -> FloatArray:
+    """Sums of counts over documents drawn with replacement.
+
+    Documents are drawn and not mentions, because the mentions of one document are alike.
+
+    counts_dc (FloatArray): Counts of each document. Shape (n_documents, n_counts).
+    RETURNS (FloatArray): One row a resample. Shape (n_resamples, n_counts).
+    """
+    n_docs = len(counts_dc)
+    rng = np.random.default_rng(seed)
+    sums_rc = np.empty((n_resamples, counts_dc.shape[1]))
+    for start in range(0, n_resamples, _BLOCK):
+        n_rows = min(_BLOCK, n_resamples - start)
+        drawn = rng.integers(n_docs, size=(n_rows, n_docs))
+        times_drawn = np.stack([np.bincount(row, minlength=n_docs) for row in drawn])
+        sums_rc[start : start + n_rows] = times_drawn @ counts_dc
+    return sums_rc
+
+
+def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

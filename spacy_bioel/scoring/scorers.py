@@ -1,0 +1,95 @@
+"""Registered spaCy scorers for the training loop, around the counts of `protocols`.
+
+Gold mentions come from `example.reference.spans[gold_key]`, predictions from
+`example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
+joined by "|"; "" and "NIL" both mean no id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_bioel.scoring.counts import count_gold_strict, count_mentions, count_strict
+from spacy_bioel.scoring.measure import Counts
+from spacy_bioel.types import Link, Mention
+
+Scores = dict[str, float | None]
+Scorer = Callable[..., Scores]
+CountFunction = Callable[[list[Mention], list[Link]], Counts]
+
+
+def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
+    """Registered as `spacy-bioel.mention_scorer.v1`: detection, strict offsets and label.
+
+    RETURNS (Scorer): Gives `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold.
+    """
+
+    def score_mentions(examples: Iterable[Example], **kwargs: Any) -> Scores:
+        total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key))
+        return _prf(total, "bioel_mention")
+
+    return score_mentions
+
+
+def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
+    """Registered as `spacy-bioel.link_scorer.v1`: strict end to end over linked mentions.
+
+    RETURNS (Scorer): Gives `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: of the gold
+        mentions with an id whose span was predicted, the part whose ids are exactly right. All
+        in [0, 1]; None where there is no gold to compare with.
+    """
+
+    def score_links(examples: Iterable[Example], **kwargs: Any) -> Scores:
+        pairs = list(_pairs(examples, spans_key, gold_key))
+        given = _sum_counts(count_gold_strict, pairs)
+        n_found = given.get("gold", 0) - given.get("not_predicted", 0)
+        accuracy = given["right"] / n_found if n_found else None
+        scores = _prf(_sum_counts(count_strict, pairs), "bioel_link")
+        return scores | {"bioel_link_acc": accuracy}
+
+    return score_links
+
+
+def _pairs(
+    examples: Iterable[Example], spans_key: str, gold_key: str
+) -> Iterator[tuple[list[Mention], list[Link]]]:
+    for example in examples:
+        gold = [
+            Mention(span.start_char, span.end_char, span.label_, _ids(span))
+            for span in _group(example.reference, gold_key)
+        ]
+        links = [
+            Link(span.start_char, span.end_char, span.label_, _ids(span))
+            for span in _group(example.predicted, spans_key)
+        ]
+        yield gold, links
+
+
+def _group(doc: Doc, key: str) -> Iterable[Span]:
+    return doc.spans[key] if key in doc.spans else ()
+
+
+def _ids(span: Span) -> tuple[str, ...]:
+    return tuple(sorted(set(span.kb_id_.split("|")) - {"", "NIL"}))
+
+
+def _sum_counts(count: CountFunction, pairs: Iterable[tuple[list[Mention], list[Link]]]) -> Counts:
+    total: Counts = {}
+    for gold, links in pairs:
+        for name, value in count(gold, links).items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _prf(total: Counts, prefix: str) -> Scores:
+    if not total.get("gold"):
+        return {f"{prefix}_{letter}": None for letter in "prf"}
+    n_right = total["right_gold"]
+    precision = n_right / total["predicted"] if total["predicted"] else 0.0
+    recall = n_right / total["gold"]
+    f1 = 2 * n_right / (total["predicted"] + total["gold"])
+    return {f"{prefix}_p": precision, f"{prefix}_r": recall, f"{prefix}_f": f1}

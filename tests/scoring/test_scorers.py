@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_bioel.scoring.scorers import make_link_scorer_v1, make_mention_scorer_v1
+
+TEXT = "fever after levodopa and aspirin"
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    return spacy.blank("en")
+
+
+def make_doc(nlp: Language, key: str, spans: list[tuple[int, int, str, str]]) -> Doc:
+    doc = nlp(TEXT)
+    doc.spans[key] = [doc.char_span(s, e, label, kb_id=kb_id) for s, e, label, kb_id in spans]
+    return doc
+
+
+def make_example(
+    nlp: Language,
+    gold: list[tuple[int, int, str, str]],
+    predicted: list[tuple[int, int, str, str]],
+) -> Example:
+    return Example(make_doc(nlp, "bioel", predicted), make_doc(nlp, "bioel_gold", gold))
+
+
+GOLD = [(0, 5, "D", "A|B"), (12, 20, "C", "C"), (25, 32, "C", "")]
+
+
+def test_mention_scores(nlp: Language) -> None:
+    example = make_example(nlp, GOLD, [(0, 5, "D", "NIL"), (12, 20, "D", "NIL")])
+    scores = make_mention_scorer_v1()([example])
+    # right: fever; levodopa has the wrong label. 1 of 2, 1 of 3, 2 * 1 / (2 + 3)
+    assert scores == {
+        "bioel_mention_p": 0.5,
+        "bioel_mention_r": pytest.approx(1 / 3),
+        "bioel_mention_f": pytest.approx(0.4),
+    }
+
+
+def test_link_scores(nlp: Language) -> None:
+    predicted = [(0, 5, "D", "B|A"), (6, 11, "D", "X"), (25, 32, "C", "NIL")]
+    scores = make_link_scorer_v1()([make_example(nlp, GOLD, predicted)])
+    # linked gold: fever {A, B}, levodopa C; linked predictions: fever, after. P 1/2, R 1/2.
+    # Of the two gold mentions with an id only fever was predicted, and it is right.
+    assert scores == {
+        "bioel_link_p": 0.5,
+        "bioel_link_r": 0.5,
+        "bioel_link_f": 0.5,
+        "bioel_link_acc": 1.0,
+    }
+
+
+def test_sums_over_examples(nlp: Language) -> None:
+    examples = [
+        make_example(nlp, [(0, 5, "D", "A")], [(0, 5, "D", "A")]),
+        make_example(nlp, [(0, 5, "D", "A")], [(0, 5, "D", "B")]),
+    ]
+    assert make_link_scorer_v1()(examples)["bioel_link_acc"] == 0.5
+
+
+def test_none_without_gold_and_zero_without_predictions(nlp: Language) -> None:
+    empty = Example(nlp(TEXT), nlp(TEXT))
+    assert make_mention_scorer_v1()([empty])["bioel_mention_f"] is None
+    assert make_link_scorer_v1()([]) == {
+        "bioel_link_p": None,
+        "bioel_link_r": None,
+        "bioel_link_f": None,
+        "bioel_link_acc": None,
+    }
+    unlinked = make_link_scorer_v1()([make_example(nlp, GOLD, [])])
+    assert (unlinked["bioel_link_f"], unlinked["bioel_link_acc"]) == (0.0, None)
+
+
+def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None:
+    make = spacy.registry.scorers.get("spacy-bioel.link_scorer.v1")
+    example = Example(
+        make_doc(nlp, "mine", [(0, 5, "D", "A")]), make_doc(nlp, "truth", [(0, 5, "D", "A")])
+    )
+    assert make(spans_key="mine", gold_key="truth")([example])["bioel_link_f"] == 1.0
