@@ -89,15 +89,127 @@ class Errors(metaclass=_Coded):
     )
     B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with."
     B042 = "{path} is missing: the model folder is incomplete. Copy the whole folder again."
+    B043 = "{folder} has no {missing}: expected a Hugging Face BERT checkpoint with model.safetensors and a WordPiece tokenizer."
+    B044 = "{folder}: the embedding table has {rows} rows and the vocabulary {pieces} pieces. They are of different checkpoints."
+    B045 = "There is no pooling {pooling!r}. Choose 'max' or 'attention'."
     B050 = "Cannot add the label {label!r}: the network was built for {labels}. Add labels before initialize."
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after whatever adds spans."
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
+    B054 = "mentions = {mentions!r} is not known. Choose 'auto', 'spans', 'ents' or 'kb'."
+    B055 = "The pipe {name!r} has no knowledge base. Give one: nlp.add_pipe('bioel_linker', config={{'kb': FOLDER}}); make it with `bioel kb build`."
+    B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B080 = (
         "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. "
         "Give one list of links per document, in the same order."
     )
     B081 = "There is no protocol '{name}'. Choose from: {known}."
+    B101 = "There is no file {path}. Check the path."
+    B102 = "{path} is empty, expected at least one record. Make or download it again."
+    B103 = (
+        "{path}, line {line}: {found} is not {encoding}. Convert the file to UTF-8, e.g. with "
+        "iconv -f latin1 -t utf8."
+    )
+    B104 = "{path} is a damaged archive ({error}). Download or pack it again."
+    B105 = (
+        "{where}: offsets {start}-{end} are empty or leave the text, which has {length} "
+        "characters. Offsets count characters from 0, the end is exclusive."
+    )
+    B106 = (
+        "{where}: offsets {start}-{end} hold {found!r}, the annotation says {expected!r}. Offsets "
+        "count characters, not bytes; check that the text and its encoding are the original ones."
+    )
+    B107 = (
+        "{path}, line {line}: a row of {n} column(s) ({row!r}), expected six, separated by tabs: "
+        "document id, start, end, mention, type, concept ids. Write -1 for no concept id."
+    )
+    B108 = (
+        "{path}, line {line}: expected the text row id|{kind}|..., found {row!r}. A document is a "
+        "title row (|t|), an abstract row (|a|), then its mentions."
+    )
+    B109 = (
+        "{path}, line {line}: expected document id {expected!r}, found {found!r}. Separate "
+        "documents by a blank line."
+    )
+    B110 = (
+        "{path}, line {line}: expected two numbers as start and end, found {found}. Correct the "
+        "row."
+    )
+    B111 = "{path}, line {line}: not well-formed XML ({error}). Download the file again."
+    B112 = "{path}, document {doc}: not valid BioC ({error}). Compare it with BioC.dtd."
+    B113 = (
+        "{where}: the passage at offset {offset} starts inside the one before, which ends at "
+        "{length}. Offsets count characters from the start of the document."
+    )
+    B114 = (
+        "{where}: the annotation has no location, expected an offset and a length. Add or remove "
+        "it."
+    )
+    B115 = "{path} is not a BioC collection: {error}. Check the format."
+    B116 = "{path}, line {line}: expected {expected}, found {row!r}. Correct or remove the line."
+    B117 = (
+        "{path} has no column {column!r}, its header is {header}. Name one of these or a number "
+        "from 1."
+    )
+    B118 = (
+        "{path}, line {line}: expected at least {n} columns, separated by tabs, and a phrase, "
+        "found {row!r}. Correct the row, or name other columns."
+    )
+    B119 = (
+        "{path} cannot be parsed as OBO, OWL or OBO JSON: {error}. Unpack it unless it is .gz, and "
+        "check it with a tool such as ROBOT."
+    )
+    B120 = (
+        "{path}: expected a JSON object of terms, id -> label, synonyms, ancestors, found {found}. "
+        "Check the format."
+    )
+    B121 = (
+        "{path} is not MeSH XML: expected a DescriptorRecordSet or a SupplementalRecordSet. Use "
+        "descYYYY.xml or suppYYYY.xml."
+    )
+    B122 = (
+        "{path}: a record without {kind}UI or {kind}Name (id {ui!r}, name {name!r}). Download it "
+        "again."
+    )
+    B123 = (
+        "There is no {name}.RRF (or {name}.RRF.gz, {name}.RRF.zst) in {folder}, expected the META "
+        "folder of a UMLS release. Check the path."
+    )
+    B124 = (
+        "{path}, line {line}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the "
+        "file: LC_ALL=C sort."
+    )
+    B125 = (
+        "{path}, line {line}: a row of {n} column(s), expected {expected}, separated by '|'. The "
+        "file may be cut off: copy it again."
+    )
+    B126 = (
+        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes around "
+        "there."
+    )
+    B127 = (
+        "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the "
+        "keys."
+    )
+    B128 = "{path} has no column {missing}, its header is {header}. Name columns that are there."
+    B129 = (
+        "{where}: expected an id, and a name or the id that replaces it, found id {id!r}. "
+        "Correct the row."
+    )
+    B130 = (
+        "{path} is not a CTD vocabulary: expected a comment line with DiseaseName or ChemicalName "
+        "and the other columns. Use CTD_diseases or CTD_chemicals, unchanged."
+    )
+    B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line."
+    B132 = "{where}: {problem}. Correct the record."
+    B133 = (
+        "The format of {path} is not recognised, it begins with {head!r}. Name the format: {known}."
+    )
+    B134 = "There is no format '{format}'. Choose from: {known}."
+    B135 = (
+        "{path}: columns are for tables, the format asked for is '{format}'. Leave out one of "
+        "the two."
+    )
 
 
 class Warnings(metaclass=_Coded):

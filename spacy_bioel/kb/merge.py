@@ -1,0 +1,158 @@
+"""Records of any source, in any order, to one draft for each concept that a build keeps."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import Concept
+
+_BAD_ID = re.compile(r"[\s|]")
+
+
+@dataclass(slots=True)
+class BuildReport:
+    """What a build made of its records; everything that was left out is counted here.
+
+    records (int): Records read.
+    concepts, names, entries (int): Concepts, different names, and pairs of the two.
+    ambiguous_names (int): Names of more than one concept.
+    merged_records (int): Records whose id an earlier record had.
+    merged_names (int): Names dropped because the concept had them in another spelling.
+    empty_names (int): Names of which `normalize_name` leaves nothing.
+    dropped_by_type, dropped_nameless (int): Concepts left out by the filter, or for want of names.
+    inherited_types (int): Concepts that took the types of their parents.
+    unknown_parents (int): Links to parents that are not in the knowledge base.
+    retired (int): Retired ids that lead to a concept.
+    retired_current (int): Retired ids that are also current, and stay so.
+    retired_missing (int): Retired ids whose replacement is not in the knowledge base.
+    fingerprint (str): The knowledge base's fingerprint.
+    """
+
+    records: int = 0
+    concepts: int = 0
+    names: int = 0
+    entries: int = 0
+    ambiguous_names: int = 0
+    merged_records: int = 0
+    merged_names: int = 0
+    empty_names: int = 0
+    dropped_by_type: int = 0
+    dropped_nameless: int = 0
+    inherited_types: int = 0
+    unknown_parents: int = 0
+    retired: int = 0
+    retired_current: int = 0
+    retired_missing: int = 0
+    fingerprint: str = ""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A concept in the making: what all records of one id say together."""
+
+    names: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    parents: list[str] = field(default_factory=list)
+    definition: str = ""
+
+    def add(self, record: Concept) -> None:
+        self.names.extend(record.names)
+        self.types.extend(t for t in record.types if t and t not in self.types)
+        self.parents.extend(p for p in record.parents if p not in self.parents)
+        self.definition = self.definition or record.definition
+
+
+def merge_records(
+    concepts: Iterable[Concept], *, types: Collection[str] | None, report: BuildReport
+) -> tuple[dict[str, Draft], dict[str, str]]:
+    """Read all records, inherit types and apply the type filter.
+
+    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    report (BuildReport): Counts are added to it.
+    RETURNS (tuple): Drafts by id, in the order of ids, and the retired ids with their
+        replacements, chains followed to the end.
+    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle.
+    """
+    drafts, retired = _collect(concepts, report)
+    for id in drafts.keys() & retired.keys():
+        del retired[id]
+        report.retired_current += 1
+    retired = {id: _follow(retired, id) for id in retired}
+    _inherit_types(drafts, retired, report)
+    kept = {id: drafts[id] for id in sorted(drafts)}
+    if types is not None:
+        wanted = frozenset(types)
+        kept = {id: draft for id, draft in kept.items() if not wanted.isdisjoint(draft.types)}
+        report.dropped_by_type = len(drafts) - len(kept)
+    if not kept:
+        raise nothing_left(report, types=types, drafts=drafts)
+    return kept, retired
+
+
+def nothing_left(
+    report: BuildReport, *, types: Collection[str] | None, drafts: dict[str, Draft]
+) -> BioelError:
+    """[B028], with what helps to find out why."""
+    seen = Counter(t for draft in drafts.values() for t in draft.types)
+    return BioelError(
+        Errors.B028.format(
+            records=report.records,
+            by_type=report.dropped_by_type,
+            nameless=report.dropped_nameless,
+            asked="all" if types is None else ", ".join(sorted(types)) or "none",
+            seen=", ".join(t for t, _ in seen.most_common(10)) or "none",
+        )
+    )
+
+
+def _collect(
+    concepts: Iterable[Concept], report: BuildReport
+) -> tuple[dict[str, Draft], dict[str, str]]:
+    drafts: dict[str, Draft] = {}
+    retired: dict[str, str] = {}
+    for number, record in enumerate(concepts, start=1):
+        report.records = number
+        _check_id(record.id, field="id", number=number)
+        if record.replaced_by:
+            _check_id(record.replaced_by, field="replacement", number=number)
+            retired.setdefault(record.id, record.replaced_by)
+            continue
+        draft = drafts.get(record.id)
+        if draft is None:
+            draft = drafts[record.id] = Draft()
+        else:
+            report.merged_records += 1
+        draft.add(record)
+    return drafts, retired
+
+
+def _check_id(id: str, *, field: str, number: int) -> None:
+    if not id or _BAD_ID.search(id):
+        raise BioelError(Errors.B026.format(number=number, field=field, found=id))
+
+
+def _follow(retired: dict[str, str], id: str) -> str:
+    chain = [id]
+    while chain[-1] in retired:
+        following = retired[chain[-1]]
+        if following in chain:
+            raise BioelError(Errors.B027.format(cycle=" -> ".join([*chain, following])))
+        chain.append(following)
+    return chain[-1]
+
+
+def _inherit_types(drafts: dict[str, Draft], retired: dict[str, str], report: BuildReport) -> None:
+    """Give concepts without types those of their parents: one level, the parents' own types."""
+    inherited = {}
+    for id, draft in drafts.items():
+        draft.parents = [retired.get(parent, parent) for parent in draft.parents]
+        if not draft.types:
+            parents = [drafts[parent] for parent in draft.parents if parent in drafts]
+            inherited[id] = list(dict.fromkeys(t for parent in parents for t in parent.types))
+    for id, types in inherited.items():
+        drafts[id].types = types
+        report.inherited_types += bool(types)

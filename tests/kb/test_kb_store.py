@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import SortedKeys
+from spacy_bioel.kb.keys import name_keys, span_keys
+from spacy_bioel.kb.store import Coverage, KnowledgeBase, open_knowledge_base_v1
+from spacy_bioel.types import Concept
+
+
+def test_concepts(kb):
+    assert (len(kb), kb.n_names) == (4, 6)
+    assert kb.concept_id(2) == "X:3"
+    assert kb.ids_of([3, 0, 3]) == ["X:4", "X:1", "X:4"]
+    assert kb.ids_of([]) == []
+    assert [kb.find(id) for id in ("X:1", "X:4", "X:8", "X:9", "")] == [0, 3, 2, -1, -1]
+    assert kb.find_all(["X:8", "nothing", "X:2"]).tolist() == [2, -1, 1]
+    assert kb.canonical("X:8") == "X:3"
+    assert kb.canonical("X:2") == "X:2"
+    assert kb.canonical("nothing") == "nothing"
+    assert (kb.definition(2), kb.definition(0)) == ("An infarct.", "")
+    assert kb.parents_of(1).tolist() == [0]
+    assert kb.parents_of(0).tolist() == []
+
+
+def test_types(kb):
+    assert kb.type_names == ("Chemical", "Disease", "Infection")
+    assert kb.types_of(1) == ("Disease", "Infection")
+    assert kb.type_mask(["Infection", "Chemical"]).tolist() == [False, True, False, True]
+    assert kb.type_mask([]).tolist() == [False] * 4
+    assert kb.type_mask(["Gene"]).tolist() == [False] * 4
+
+
+def test_names(kb):
+    assert kb.preferred_name(2) == "Heart Attack"
+    assert kb.names_of(2).tolist() == [4, 2]
+    assert kb.name(5) == "β-Estradiol"
+
+
+@pytest.mark.parametrize("row", [-1, 4])
+def test_no_row_stands_for_another(kb, row):
+    for call in (kb.concept_id, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
+        with pytest.raises(IndexError):
+            call(row)
+    with pytest.raises(IndexError):
+        kb.ids_of([row])
+
+
+def test_lookup_of_spans(kb):
+    keys = span_keys(["common", "cold", "", "heart", "attack"], 2)
+    rows = kb.lookup(keys)
+    assert rows.tolist() == [[-1, 3], [2, 2], [-1, -1], [-1, 4], [-1, -1]]
+    assert kb.lookup(np.zeros(2, dtype=np.uint64)).tolist() == [-1, -1]
+    assert kb.lookup(np.zeros((0, 3), dtype=np.uint64)).shape == (0, 3)
+    assert kb.lookup(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [-1]
+
+
+def test_lookup_of_names(kb):
+    names = ["beta estradiol", "Cold", "cold", "", "heart"]
+    assert kb.lookup_names(names).tolist() == [5, -1, 2, -1, -1]
+    assert kb.lookup_names([]).tolist() == []
+
+
+def test_hashes_that_meet_are_told_apart():
+    keys = SortedKeys(np.array([3, 7, 7, 9], dtype=np.uint64), np.array([5, 0, 2, 1]))
+    strings = {5: "a", 0: "b", 2: "c", 1: "d"}
+    wanted = ["c", "b", "x", "d", "a"]
+    found = keys.find(
+        np.array([7, 7, 7, 9, 3], dtype=np.uint64), lambda i, row: strings[row] == wanted[i]
+    )
+    assert found.tolist() == [2, 0, -1, 1, 5]
+
+
+def test_concepts_of_names(kb):
+    indptr, concepts, is_preferred = kb.concepts_of_names(np.array([2, -1, 0, 2]))
+    assert indptr.tolist() == [0, 2, 2, 3, 5]
+    assert concepts.tolist() == [1, 2, 0, 1, 2]
+    assert is_preferred.tolist() == [True, False, True, True, False]
+    indptr, concepts, _ = kb.concepts_of_names(np.array([], dtype=np.int64))
+    assert (indptr.tolist(), concepts.tolist()) == ([0], [])
+
+
+def test_coverage(kb):
+    ids = ["X:1", "X:8", "X:1", "Z:1", "Z:1", "Z:2"]
+    assert kb.coverage(ids) == Coverage(6, 2, 1, 3, ("Z:1", "Z:2"))
+    assert kb.coverage([]) == Coverage(0, 0, 0, 0, ())
+    assert kb.coverage([f"Z:{i}" for i in range(9)]).first_missing == tuple(
+        f"Z:{i}" for i in range(5)
+    )
+
+
+def test_without_types_parents_or_retired(tmp_path):
+    build_kb([Concept("X:1", ("a",))], tmp_path / "kb")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert kb.type_names == ()
+    assert kb.types_of(0) == ()
+    assert kb.type_mask(["T"]).tolist() == [False]
+    assert kb.find_all(["X:1", "X:2"]).tolist() == [0, -1]
+    assert kb.coverage(["X:2"]).missing == 1
+    assert KnowledgeBase.from_bytes(kb.to_bytes()).types_of(0) == ()
+
+
+def test_copies_say_the_same(kb, folder, tmp_path):
+    kb.save_to(tmp_path / "copy")
+    kb.save_to(folder)
+    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
+    in_memory.save_to(tmp_path / "deep" / "copy")
+    copies = [
+        in_memory,
+        open_knowledge_base_v1(str(tmp_path / "copy")),
+        KnowledgeBase.open(tmp_path / "deep" / "copy"),
+        pickle.loads(pickle.dumps(in_memory)),
+        pickle.loads(pickle.dumps(kb)),
+    ]
+    for copy in copies:
+        copy.verify()
+        assert copy.fingerprint == kb.fingerprint
+        assert copy.lookup(name_keys(["cold"])).tolist() == [2]
+        assert copy.find("X:8") == 2
+        assert list(copy.names) == list(kb.names)
+    assert in_memory.path is None
+    assert copies[-1].path == folder
+    assert len(pickle.dumps(kb)) < 1000
+
+
+def test_spawned_workers_reopen_it(kb):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(len, (kb,)) == 4
+
+
+def test_a_worker_refuses_another_knowledge_base(kb, folder):
+    pickled = pickle.dumps(kb)
+    build_kb([Concept("Y:1", ("a",))], folder)
+    with pytest.raises(BioelError, match=r"\[B037\]"):
+        pickle.loads(pickled)
+
+
+def test_saving_does_not_overwrite_other_folders(kb, tmp_path):
+    with pytest.raises(BioelError, match=r"\[B029\]"):
+        kb.save_to(tmp_path)
+
+
+def test_no_knowledge_base(tmp_path):
+    with pytest.raises(BioelError, match=r"\[B020\].*nowhere"):
+        KnowledgeBase.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["names.txt", "ids.offsets.npy", "name_keys.npy", "retired.txt"])
+def test_a_missing_column(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* found no file"):
+        KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize("name", ["names.txt", "ids.offsets.npy", "name_keys.npy"])
+def test_a_cut_column(folder, name):
+    whole = (folder / name).read_bytes()
+    for cut in (whole[:-1], b""):
+        (folder / name).write_bytes(cut)
+        with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* {len(cut)} bytes"):
+            KnowledgeBase.open(folder)
+
+
+def test_a_foreign_column(folder):
+    array = np.load(folder / "name_keys.npy")
+    np.save(folder / "name_keys.npy", array.astype(np.int64))
+    with pytest.raises(BioelError, match=r"\[B023\] .* dtype uint64.*found.* dtype int64"):
+        KnowledgeBase.open(folder)
+    (folder / "name_keys.npy").write_bytes(bytes(array.nbytes + 128))
+    with pytest.raises(BioelError, match=r"\[B023\] Column name_keys.npy"):
+        KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"schema": 99}, "B021.*99.*reads 1"),
+        ({"normalizer": 0}, "B022.*version 0"),
+        ({"columns": {}}, "B023"),
+        ({"columns": 3}, "B030"),
+    ],
+)
+def test_a_changed_meta_file(folder, change, code):
+    meta = json.loads((folder / "meta.json").read_text("utf8"))
+    (folder / "meta.json").write_text(json.dumps(meta | change))
+    with pytest.raises(BioelError, match=rf"\[{code[:4]}\]{code[4:]}"):
+        KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_an_unreadable_meta_file(folder, text):
+    (folder / "meta.json").write_text(text)
+    with pytest.raises(BioelError, match=r"\[B030\] meta.json"):
+        KnowledgeBase.open(folder)
+
+
+def test_verify_finds_a_changed_byte(folder):
+    names = (folder / "names.txt").read_bytes()
+    (folder / "names.txt").write_bytes(b"d" + names[1:])
+    kb = KnowledgeBase.open(folder)
+    with pytest.raises(BioelError, match=r"\[B024\] names.txt"):
+        kb.verify()
+
+
+def test_bytes_that_are_no_knowledge_base(kb):
+    whole = kb.to_bytes()
+    for block in (b"", b"PK\3\4", whole[:12], whole[:20], whole[:-200], whole[:8] + b"\xff" * 99):
+        with pytest.raises(BioelError, match=r"\[B025\]"):
+            KnowledgeBase.from_bytes(block)
