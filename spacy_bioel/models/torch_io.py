@@ -19,11 +19,14 @@ class AveragingShim(PyTorchShim):
 
     @contextmanager
     def use_params(self, params: dict) -> Iterator[None]:
-        own = {key[1]: value for key, value in params.items() if key[0] == self.id}
+        state = self._model.state_dict()
+        # Shims and thinc layers are numbered apart, so the id alone does not tell whose it is.
+        own = {
+            name: value for (id_, name), value in params.items() if id_ == self.id and name in state
+        }
         if not own:
             yield
             return
-        state = self._model.state_dict()
         backup = {name: state[name].clone() for name in own}
         averaged = {name: xp2torch(value, device=self.device) for name, value in own.items()}
         self._model.load_state_dict(averaged, strict=False)

@@ -8,7 +8,7 @@ reverse order "AKI (acute kidney injury)" accepted too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
@@ -40,6 +40,22 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
             found.setdefault(abbreviation.short, abbreviation)
             break
     return found
+
+
+def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
+    """A mention with every word that is a known short form written out.
+
+    mention (str): As written, e.g. "AKI" or "AKI patients".
+    long_forms (Mapping[str, str]): Short form to long form, as the document defines them.
+    """
+    if mention in long_forms:
+        return long_forms[mention]
+    # A definition within the mention, "adenomatous polyposis coli (APC) tumours": drop the
+    # bracket, whose long form is there already.
+    mention = _BRACKETED.sub(
+        lambda m: "" if m.group(1) in long_forms else m.group(), mention
+    )
+    return " ".join(long_forms.get(word, word) for word in mention.split())
 
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:

@@ -1,0 +1,99 @@
+"""Annotated texts <-> Docs, and the corpus reader for `spacy train`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from spacy.vocab import Vocab
+
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.pipeline.gold import GOLD_KEY, Alignment, add_gold, split_ids
+from spacy_bioel.types import AnnotatedText, Mention
+
+_ID = "bioel_id"
+_LOGGER = logging.getLogger(__name__)
+
+
+def create_corpus_v1(
+    path: str,
+    *,
+    format: str | None = None,
+    prefix: str = "",
+    widen: bool = False,
+    limit: int = 0,
+) -> Callable[[Language], Iterator[Example]]:
+    """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
+
+    path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
+    format (str | None): Name of the format; None: recognised by content.
+    prefix (str): CURIE prefix for ids that have none, e.g. "MESH".
+    widen (bool): Stretch mentions that cut a token; otherwise they are lost, with a warning.
+    limit (int): Only this many documents; 0: all.
+    """
+
+    def read_examples(nlp: Language) -> Iterator[Example]:
+        total = Alignment()
+        for number, text in enumerate(read_texts(Path(path), format=format, prefix=prefix)):
+            if limit and number >= limit:
+                break
+            reference = nlp.make_doc(text.text)
+            total.add(add_gold(reference, text, widen=widen))
+            yield Example(nlp.make_doc(text.text), reference)
+        if total.lost:
+            first = "; ".join(total.lost[:3])
+            _LOGGER.warning(
+                Warnings.W060.format(path=path, lost=len(total.lost), n=total.n, first=first)
+            )
+
+    return read_examples
+
+
+def read_texts(
+    path: Path, *, format: str | None = None, prefix: str = ""
+) -> Iterator[AnnotatedText]:
+    """Documents of a corpus file in any format, .spacy included.
+
+    RAISES BioelError: [B060] on a .spacy file that is not one; those of the format's reader.
+    """
+    if format == "spacy" or (format is None and path.suffix == ".spacy"):
+        return map(doc_to_text, read_docs(path, Vocab()))
+    return read_corpus(path, format=format, prefix=prefix)
+
+
+def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
+    """Docs of a .spacy file. RAISES BioelError: [B060] when it is missing or something else."""
+    try:
+        docs = DocBin().from_disk(path)
+    except Exception as error:  # DocBin lets zlib, msgpack and OS errors through
+        raise BioelError(Errors.B060.format(path=path, error=error)) from error
+    return docs.get_docs(vocab)
+
+
+def text_to_doc(
+    nlp: Language, text: AnnotatedText, *, widen: bool = False
+) -> tuple[Doc, Alignment]:
+    """A tokenised Doc with the gold mentions in doc.spans["bioel_gold"]."""
+    doc = nlp.make_doc(text.text)
+    doc.user_data[_ID] = text.id
+    return doc, add_gold(doc, text, widen=widen)
+
+
+def doc_to_text(doc: Doc) -> AnnotatedText:
+    """The other way round; a Doc without gold has no mentions."""
+    spans = doc.spans[GOLD_KEY] if GOLD_KEY in doc.spans else ()
+    mentions = tuple(
+        Mention(span.start_char, span.end_char, span.label_, split_ids(span.kb_id_))
+        for span in spans
+    )
+    return AnnotatedText(str(doc.user_data.get(_ID, "")), doc.text, mentions)
+
+
+def docs_to_bin(docs: Iterable[Doc]) -> DocBin:
+    """A DocBin that keeps span groups and document ids."""
+    return DocBin(docs=docs, store_user_data=True)

@@ -1,0 +1,146 @@
+"""Encoders of names: a list of strings -> unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from thinc.api import Model, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats2d
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.torch_io import wrap_torch
+from spacy_bioel.models.vocabulary import EmbeddingTables
+
+NameEncoder = Model[Sequence[str], Floats2d]
+
+
+def build_rescnn_v1(
+    *,
+    dim: int = 256,
+    blocks: int = 4,
+    filters: int = 100,
+    widths: list[int] = [1, 3, 5],  # noqa: B006 - read only; a config default has to be a list
+    pooling: str = "max",
+    dropout: float = 0.2,
+    max_tokens: int = 25,
+) -> NameEncoder:
+    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+
+    max_tokens (int): Word pieces that are read of a name.
+    RETURNS (Model[Sequence[str], Floats2d]): Its torch part exists once a vocabulary is known,
+        see `add_rescnn`.
+    RAISES BioelError: [B045] on an unknown pooling.
+    """
+    if pooling not in ("max", "attention"):
+        raise BioelError(Errors.B045.format(pooling=pooling))
+    return Model(
+        "rescnn",
+        _forward,
+        attrs={
+            "max_tokens": max_tokens,
+            "tokenizer": None,
+            "settings": {
+                "dim": dim,
+                "blocks": blocks,
+                "filters": filters,
+                "widths": list(widths),
+                "pooling": pooling,
+                "dropout": dropout,
+            },
+        },
+        dims={"nO": dim},
+        refs={"network": None},
+    )
+
+
+def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
+    """Give the encoder its vocabulary and its network."""
+    import torch
+
+    from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
+
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(model.attrs["max_tokens"])
+    embeddings = FrozenEmbeddings(**{name: torch.from_numpy(t) for name, t in tables.items()})
+    network = ResCNN(embeddings, **model.attrs["settings"])
+    model.attrs["tokenizer"] = tokenizer
+    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    model.layers.clear()
+    model.layers.append(wrapper)
+    model.set_ref("network", wrapper)
+
+
+def encode_names(
+    model: NameEncoder, names: Sequence[str], *, max_padded_tokens: int = 4096
+) -> NDArray[np.float32]:
+    """Unit vectors of many names, batched by length so that little is padded.
+
+    names (Sequence[str]): Normalised names.
+    max_padded_tokens (int): Size of a batch in tokens, padding included.
+    RETURNS (NDArray[float32]): In the order of `names`. Shape (n_names, dim).
+    """
+    vectors = np.zeros((len(names), model.get_dim("nO")), dtype=np.float32)
+    ids = _piece_ids(model, names)
+    order = np.argsort([len(i) for i in ids], kind="stable")
+    start = 0
+    while start < len(order):
+        # Sorted by length: the last of a batch is the longest. Grow the batch while it fits.
+        end = start + 1
+        while end < len(order) and len(ids[order[end]]) * (end - start + 1) <= max_padded_tokens:
+            end += 1
+        rows = order[start:end]
+        vectors[rows] = model.ops.to_numpy(
+            model.get_ref("network").predict([ids[row] for row in rows])
+        )
+        start = end
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(norms, 1e-12)
+
+
+def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
+    """Word piece ids; a name without any gets the unknown piece, so that none is empty."""
+    tokenizer = model.attrs["tokenizer"]
+    unknown = [tokenizer.token_to_id("[UNK]") or 0]
+    encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
+    return [encoding.ids or unknown for encoding in encodings]
+
+
+def _forward(
+    model: NameEncoder, names: Sequence[str], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], list]]:
+    vectors, backprop = model.get_ref("network")(_piece_ids(model, names), is_train)
+
+    def backprop_names(d_vectors: Floats2d) -> list:
+        backprop(d_vectors)
+        return []
+
+    return vectors, backprop_names
+
+
+def _to_torch(
+    wrapper: Model, ids: list[list[int]], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
+    import torch
+
+    lengths = torch.tensor([len(name) for name in ids])
+    padded = torch.zeros(len(ids), int(lengths.max()), dtype=torch.long)
+    present = torch.arange(padded.shape[1]) < lengths[:, None]
+    padded[present] = torch.tensor([piece for name in ids for piece in name])
+    device = wrapper.shims[0].device
+    args = (padded.to(device), lengths.to(device))
+    return ArgsKwargs(args=args, kwargs={}), lambda d_args: []
+
+
+def _from_torch(
+    wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], ArgsKwargs]]:
+    _, vectors = inputs_outputs
+
+    def backprop(d_vectors: Floats2d) -> ArgsKwargs:
+        return ArgsKwargs(args=((vectors,),), kwargs={"grad_tensors": (xp2torch(d_vectors),)})
+
+    return torch2xp(vectors.detach()), backprop
