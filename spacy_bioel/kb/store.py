@@ -53,7 +53,7 @@ class KnowledgeBase:
     """Concepts and their names; rows of either are numbered from 0.
 
     Concepts are sorted by id, so the lower of two rows is the lower id. There is one name row for
-    each distinct `normalize_name` string, shared by all concepts of that name.
+    each distinct `normalize_name` string; all concepts of that name point to it.
 
     files (Mapping[str, RawFile]): The bytes of each file of the folder, by name.
     path (Path | None): The folder they are mapped from; None in memory.
