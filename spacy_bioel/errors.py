@@ -99,6 +99,32 @@ class Errors(metaclass=_Coded):
     B054 = "mentions = {mentions!r} is not known. Choose 'auto', 'spans', 'ents' or 'kb'."
     B055 = "The pipe {name!r} has no knowledge base. Give one: nlp.add_pipe('bioel_linker', config={{'kb': FOLDER}}); make it with `bioel kb build`."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
+    B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
+    B070 = (
+        "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
+        "column numbers from 1 or names from the header."
+    )
+    B071 = (
+        "The pipeline '{model}' cannot be loaded. Give a folder that spaCy saved, or the name of "
+        "an installed package. spaCy says: {error}"
+    )
+    B072 = (
+        "The pipeline '{model}' has no pipe of the factory bioel_linker (it has: {pipes}). Use a "
+        "pipeline with a linker, or a protocol that needs none."
+    )
+    B073 = (
+        "{path} cannot be read as a DocBin ({error}). Expected a .spacy file as `bioel convert` "
+        "writes it."
+    )
+    B074 = "Cannot tell what to write to {path}. Give a name that ends in .spacy or .jsonl."
+    B075 = (
+        "There is no tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, "
+        "e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. spaCy says: {error}"
+    )
+    B076 = (
+        "{path} has no gold mentions in its {n} documents, so there is nothing to compare with. "
+        "Check the file and --format."
+    )
     B080 = (
         "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. "
         "Give one list of links per document, in the same order."
@@ -213,4 +239,4 @@ class Errors(metaclass=_Coded):
 
 
 class Warnings(metaclass=_Coded):
-    pass
+    W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."

@@ -1,0 +1,153 @@
+"""BioC XML and JSON, through the library `bioc`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from xml.etree.ElementTree import tostring
+
+import bioc
+from bioc import biocjson, biocxml
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import split_ids
+from spacy_bioel.io.offsets import check_offsets, check_surface
+from spacy_bioel.io.open import iter_xml, open_text
+from spacy_bioel.types import AnnotatedText, Mention
+
+# Infons that hold ids (in lower case) -> the vocabulary they imply; "" is the caller's prefix.
+_ID_INFONS = {
+    "mesh": "MESH",
+    "omim": "OMIM",
+    "umls": "UMLS",
+    "cui": "UMLS",
+    "identifier": "",
+    "concept_id": "",
+}
+# What `bioc` raises on documents that lack a key, or hold the wrong type under it.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+
+
+def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+    """Stream the documents of a BioC XML collection.
+
+    Passages stand at their offsets, gaps are filled with spaces. An annotation with several
+    locations becomes a mention with fragments. The parts of a composite mention
+    (CompositeRole IndividualMention) are dropped: the composite itself has their ids.
+
+    prefix (str): Vocabulary of ids that name none, unless their infon does ("MESH", "OMIM").
+    YIELDS (AnnotatedText): One document.
+    RAISES BioelError: [B105], [B106], [B111]-[B115]; those of `open_binary`.
+    """
+    found = False
+    for element in iter_xml(path, "document"):
+        found = True
+        xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
+        parse = partial(_first_document, xml)
+        yield _convert(path, element.findtext("id"), parse, prefix)
+    if not found:
+        raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
+
+
+def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+    """Yield the documents of a BioC JSON collection (or of a list of collections).
+
+    Arguments, results and errors as for `read_bioc_xml`. The format allows no streaming: the
+    file is in memory as a whole.
+    """
+    with open_text(path) as file:
+        try:
+            content = json.load(file)
+        except json.JSONDecodeError as error:
+            raise BioelError(Errors.B115.format(path=path, error=error)) from error
+    for collection in content if isinstance(content, list) else [content]:
+        for raw in _documents(path, collection):
+            doc_id = raw.get("id") if isinstance(raw, dict) else None
+            parse = partial(biocjson.fromJSON, raw, "BioCDocument")
+            yield _convert(path, doc_id, parse, prefix)
+
+
+def _documents(path: str | os.PathLike[str], collection: object) -> list[object]:
+    # The PubTator 3 service puts its documents under its own name.
+    if isinstance(collection, dict):
+        for key in ("documents", "PubTator3"):
+            if isinstance(collection.get(key), list):
+                return collection[key]
+    raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
+
+
+def _first_document(xml: str) -> bioc.BioCDocument:
+    return biocxml.loads(xml).documents[0]
+
+
+def _convert(
+    path: str | os.PathLike[str],
+    doc_id: object,
+    parse: Callable[[], bioc.BioCDocument],
+    prefix: str,
+) -> AnnotatedText:
+    """Parse one document with `bioc` and make it a record."""
+    try:
+        return _read_document(path, parse(), prefix)
+    except BioelError:
+        raise
+    except _MALFORMED as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BioelError(Errors.B112.format(path=path, doc=doc_id, error=reason)) from error
+
+
+def _read_document(
+    path: str | os.PathLike[str], document: bioc.BioCDocument, prefix: str
+) -> AnnotatedText:
+    """Join the passages, then place the annotations of document, passages and sentences."""
+    where = f"{path}, document {document.id}"
+    text = ""
+    annotations = list(document.annotations)
+    for passage in document.passages:
+        annotations += passage.annotations
+        pieces = [(passage.offset, passage.text)] if passage.text else []
+        for sentence in passage.sentences:
+            annotations += sentence.annotations
+            if not passage.text:
+                pieces.append((sentence.offset, sentence.text or ""))
+        for offset, piece in pieces:
+            if offset < len(text):
+                raise BioelError(Errors.B113.format(where=where, offset=offset, length=len(text)))
+            text = text.ljust(offset) + piece
+    mentions = [
+        _read_mention(where, annotation, text, prefix)
+        for annotation in annotations
+        if annotation.infons.get("CompositeRole") != "IndividualMention"
+    ]
+    return AnnotatedText(str(document.id), text, tuple(mentions))
+
+
+def _read_mention(where: str, annotation: bioc.BioCAnnotation, text: str, prefix: str) -> Mention:
+    where = f"{where}, annotation {annotation.id}"
+    fragments = sorted((loc.offset, loc.offset + loc.length) for loc in annotation.locations)
+    if not fragments:
+        raise BioelError(Errors.B114.format(where=where))
+    for start, end in fragments:
+        check_offsets(text, start, end, where=where)
+    start, end = fragments[0][0], max(end for _, end in fragments)
+    if annotation.text:
+        found = " ".join(text[a:b] for a, b in fragments)
+        check_surface(found, annotation.text, start=start, end=end, where=where)
+    infons = {key.lower(): str(value or "") for key, value in annotation.infons.items()}
+    return Mention(
+        start,
+        end,
+        infons.get("type", ""),
+        _read_ids(infons, prefix),
+        tuple(fragments) if len(fragments) > 1 else (),
+    )
+
+
+def _read_ids(infons: dict[str, str], prefix: str) -> tuple[str, ...]:
+    ids: list[str] = []
+    for key, value in infons.items():
+        if key in _ID_INFONS:
+            ids += split_ids(value, _ID_INFONS[key] or prefix)
+    return tuple(dict.fromkeys(ids))

@@ -1,0 +1,143 @@
+"""Which reader a file needs, told from its content."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
+from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
+from spacy_bioel.io.mesh import read_mesh_xml
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
+from spacy_bioel.io.open import open_text
+from spacy_bioel.io.phrases import read_biosyn_dictionary, read_concept_file, read_phrase_table
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.rrf import read_umls
+from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
+from spacy_bioel.types import AnnotatedText, Concept
+
+_HEAD = 1 << 16
+T = TypeVar("T")
+
+
+def _read_umls(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """UMLS ids are bare CUIs, so there is no prefix to give them."""
+    return read_umls(path)
+
+
+CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
+    "pubtator": read_pubtator,
+    "bioc-xml": read_bioc_xml,
+    "bioc-json": read_bioc_json,
+    "jsonl": read_texts_jsonl,
+    "biosyn": read_concept_file,
+    "phrases": read_phrase_table,
+}
+
+ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
+    "obo": read_obo,
+    "cellxgene": read_cellxgene_json,
+    "mesh": read_mesh_xml,
+    "umls": _read_umls,
+    "ctd": read_ctd,
+    "biosyn": read_biosyn_dictionary,
+    "jsonl": read_concepts_jsonl,
+    "table": read_header_table,
+}
+
+# Format -> pattern that the beginning of such a file matches; the first match decides.
+_CORPUS_SIGNS = {
+    "bioc-xml": r"\s*(?=<)(?s:.*)<collection\b",
+    "bioc-json": r'\s*[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\[',
+    "jsonl": r'\s*\{.*"text"\s*:',
+    "pubtator": r"\s*[^|\t\n]+\|[ta]\|",
+    "biosyn": r"\s*[^|\t\n]*\|\|\d+\|\d+\|\|",
+    "phrases": r"\s*[^\t\n]+\t[^\n]+",
+}
+_ONTOLOGY_SIGNS = {
+    "obo": (
+        r"\s*(format-version:|\[Term\])|\s*(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
+        r'|\s*\{(?s:.*)"graphs"\s*:'
+    ),
+    "mesh": r"\s*(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
+    "cellxgene": r'\s*\{\s*"[^":]+:[^"]+"\s*:\s*\{',
+    "jsonl": r'\s*\{.*"(names|replaced_by)"\s*:',
+    "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",
+    "biosyn": r"\s*[^\t\n]+\|\|[^\n]+",
+    "table": r"(#[^\n]*\n)*[^\n]+[\t,;]",
+}
+
+
+def detect_corpus_format(path: str | os.PathLike[str]) -> str:
+    """Recognise a corpus: a key of CORPUS_FORMATS.
+
+    RAISES BioelError: [B133] nothing fits; those of `open_text`.
+    """
+    return _detect(path, _CORPUS_SIGNS)
+
+
+def detect_ontology_format(path: str | os.PathLike[str]) -> str:
+    """Recognise a source of concepts, a file or a UMLS folder: a key of ONTOLOGY_FORMATS.
+
+    RAISES BioelError: [B133] nothing fits; those of `open_text`.
+    """
+    if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
+        return "umls"
+    return _detect(path, _ONTOLOGY_SIGNS)
+
+
+def read_corpus(
+    path: str | os.PathLike[str], *, format: str | None = None, prefix: str = ""
+) -> Iterator[AnnotatedText]:
+    """Stream the texts of a corpus in any format of CORPUS_FORMATS.
+
+    format (str | None): One of them; None: recognised from the content.
+    prefix (str): Vocabulary of ids that name none.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; those of the reader.
+    """
+    name = detect_corpus_format(path) if format is None else format
+    return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)
+
+
+def read_ontology(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    prefix: str = "",
+    columns: Mapping[str, Column] | None = None,
+) -> Iterator[Concept]:
+    """Stream the concepts of a source in any format of ONTOLOGY_FORMATS.
+
+    format (str | None): One of them; None: recognised from the content.
+    prefix (str): Vocabulary of ids that name none; "" leaves the reader's own default.
+    columns (Mapping[str, str | int | tuple[str, ...]] | None): What a table's columns hold, see
+        `read_table`; with it the file is a table. A table without it must have such a header.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format, [B135] columns for another
+        format; those of the reader.
+    """
+    if columns is not None:
+        if format not in (None, "table"):
+            raise BioelError(Errors.B135.format(path=path, format=format))
+        return read_table(path, columns=columns, prefix=prefix)
+    name = detect_ontology_format(path) if format is None else format
+    reader = _reader(ONTOLOGY_FORMATS, name)
+    return reader(path, prefix=prefix) if prefix else reader(path)
+
+
+def _detect(path: str | os.PathLike[str], signs: Mapping[str, str]) -> str:
+    with open_text(path) as file:
+        head = file.read(_HEAD)
+    for name, pattern in signs.items():
+        if re.match(pattern, head):
+            return name
+    raise BioelError(Errors.B133.format(path=path, known=", ".join(signs), head=head[:60]))
+
+
+def _reader(readers: Mapping[str, T], name: str) -> T:
+    if name not in readers:
+        raise BioelError(Errors.B134.format(format=name, known=", ".join(readers)))
+    return readers[name]

@@ -1,0 +1,180 @@
+"""JSON lines: the way in for any source without a reader, and the way out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie, split_ids
+from spacy_bioel.io.offsets import check_offsets, check_surface
+from spacy_bioel.io.open import numbered_lines, replacing
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+_CONCEPT_KEYS = {
+    "id": str, "names": list, "types": list, "parents": list, "definition": str,
+    "replaced_by": str,
+}  # fmt: skip
+_MENTION_KEYS = {
+    "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
+}  # fmt: skip
+
+_Record = dict[str, Any]
+
+
+def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Stream concepts, one JSON object a line with the fields of `Concept`.
+
+    "id" is required, and "names" unless "replaced_by" is there.
+
+    prefix (str): Vocabulary of ids that name none.
+    YIELDS (Concept): One a line.
+    RAISES BioelError: [B131] no JSON object, [B132] key missing, unknown or of another type;
+        those of `numbered_lines`.
+    """
+    for where, record in _records(path):
+        _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
+        names = _strings(where, record, "names")
+        replaced_by = curie(record.get("replaced_by", ""), prefix)
+        if not record["id"].strip() or not (names or replaced_by):
+            raise BioelError(Errors.B132.format(where=where, problem="empty 'id' or no 'names'"))
+        yield Concept(
+            curie(record["id"], prefix),
+            names,
+            types=_strings(where, record, "types"),
+            parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
+            definition=record.get("definition", ""),
+            replaced_by=replaced_by,
+        )
+
+
+def write_concepts_jsonl(path: str | os.PathLike[str], concepts: Iterable[Concept]) -> int:
+    """Write concepts as `read_concepts_jsonl` reads them, without the empty fields.
+
+    RETURNS (int): How many were written.
+    """
+    return _write(path, ({k: v for k, v in asdict(concept).items() if v} for concept in concepts))
+
+
+def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+    """Stream texts, one JSON object a line: {"id", "text", "mentions"}.
+
+    A mention is {"start", "end", "label", "ids"} (with "fragments", and "text" to check the
+    offsets against, if there) or, as in MedMentions, [start, end, words, ids]. Without "id" or
+    "pmid" the number of the record is the id; "mentions" may be left out, other keys are ignored.
+
+    prefix (str): Vocabulary of ids that name none.
+    YIELDS (AnnotatedText): One a line.
+    RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] key missing or
+        of another type; those of `numbered_lines`.
+    """
+    for number, (where, record) in enumerate(_records(path), start=1):
+        _check_keys(where, record, {"text": str, "mentions": list}, required=("text",), rest=True)
+        text = record["text"]
+        mentions = tuple(
+            _read_mention(f"{where}, mention {i}", mention, text, prefix)
+            for i, mention in enumerate(record.get("mentions", []), start=1)
+        )
+        yield AnnotatedText(str(record.get("id", record.get("pmid", number))), text, mentions)
+
+
+def write_texts_jsonl(path: str | os.PathLike[str], texts: Iterable[AnnotatedText]) -> int:
+    """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many were written."""
+    return _write(path, (_text_record(text) for text in texts))
+
+
+def _text_record(text: AnnotatedText) -> _Record:
+    mentions = [asdict(mention) for mention in text.mentions]
+    for mention in mentions:
+        if not mention["fragments"]:
+            del mention["fragments"]
+    return {"id": text.id, "text": text.text, "mentions": mentions}
+
+
+def _read_mention(where: str, mention: object, text: str, prefix: str) -> Mention:
+    if isinstance(mention, list):
+        if len(mention) != 4:
+            problem = f"expected [start, end, words, ids], found {mention!r}"
+            raise BioelError(Errors.B132.format(where=where, problem=problem))
+        mention = dict(zip(("start", "end", "text", "ids"), mention, strict=True))
+    if not isinstance(mention, dict):
+        problem = f"expected an object or a list, found {mention!r}"
+        raise BioelError(Errors.B132.format(where=where, problem=problem))
+    _check_keys(where, mention, _MENTION_KEYS, required=("start", "end"), rest=True)
+    start, end = mention["start"], mention["end"]
+    check_offsets(text, start, end, where=where)
+    fragments = _fragments(where, mention, text)
+    if "text" in mention:
+        found = " ".join(text[a:b] for a, b in fragments or ((start, end),))
+        check_surface(found, mention["text"], start=start, end=end, where=where)
+    ids = mention.get("ids", [])
+    raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
+    return Mention(start, end, mention.get("label", ""), split_ids(raw_ids, prefix), fragments)
+
+
+def _fragments(where: str, mention: _Record, text: str) -> tuple[tuple[int, int], ...]:
+    fragments = []
+    for pair in mention.get("fragments", []):
+        match pair:
+            case [int(start), int(end)]:
+                check_offsets(text, start, end, where=where)
+                fragments.append((start, end))
+            case _:
+                problem = f"'fragments' has {pair!r}, expected [start, end]"
+                raise BioelError(Errors.B132.format(where=where, problem=problem))
+    return tuple(fragments)
+
+
+def _records(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Record]]:
+    """The JSON objects of a file with where they stand; blank lines are skipped."""
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BioelError(Errors.B131.format(where=where, found=error)) from error
+        if not isinstance(record, dict):
+            raise BioelError(Errors.B131.format(where=where, found=line[:60]))
+        yield where, record
+
+
+def _check_keys(
+    where: str,
+    record: _Record,
+    known: dict[str, Any],
+    *,
+    required: tuple[str, ...],
+    rest: bool = False,
+) -> None:
+    """Refuse missing keys, values of another type and, unless `rest`, unknown keys."""
+    problems = [f"key {key!r} is missing" for key in required if key not in record]
+    for key, value in record.items():
+        if key not in known:
+            if not rest:
+                problems.append(f"unknown key {key!r} (known: {', '.join(known)})")
+        elif not isinstance(value, known[key]) or isinstance(value, bool):
+            problems.append(f"{key!r} is {value!r:.40}, of type {type(value).__name__}")
+    if problems:
+        raise BioelError(Errors.B132.format(where=where, problem="; ".join(problems)))
+
+
+def _strings(where: str, record: _Record, key: str) -> tuple[str, ...]:
+    values = record.get(key, [])
+    if not all(isinstance(value, str) for value in values):
+        problem = f"{key!r} is {values!r:.40}, expected a list of strings"
+        raise BioelError(Errors.B132.format(where=where, problem=problem))
+    return tuple(values)
+
+
+def _write(path: str | os.PathLike[str], records: Iterable[_Record]) -> int:
+    n = 0
+    with replacing(path) as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            n += 1
+    return n

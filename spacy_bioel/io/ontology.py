@@ -1,0 +1,99 @@
+"""OBO, OWL and OBO JSON through the library `pronto`, and the JSON of cellxgene-ontology-guide."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+
+import pronto
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie, unique_names
+from spacy_bioel.io.open import open_binary, open_text
+from spacy_bioel.types import Concept
+
+_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+
+
+def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, plain or .gz.
+
+    Imports are not followed. Obsolete terms are kept only if they name a replacement, alternate
+    ids become retired concepts without names. The library holds the ontology in memory.
+
+    prefix (str): Vocabulary of ids that name none.
+    YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
+    RAISES BioelError: [B119] the file cannot be parsed; those of `open_binary`.
+    """
+    # The check comes first because pronto takes a path that does not exist for a web address.
+    with open_binary(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            # Without an encoding pronto guesses one from the first bytes, and can be wrong.
+            ontology = pronto.Ontology(os.fspath(path), import_depth=0, encoding="utf-8")
+        except Exception as error:  # each of its parsers raises errors of its own
+            raise BioelError(Errors.B119.format(path=path, error=error)) from error
+    for term in ontology.terms():
+        yield from _concepts(ontology, term, prefix)
+
+
+def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iterator[Concept]:
+    term_id = curie(term.id, prefix)
+    if term.obsolete:
+        # Ids, not terms: the replacement may lie in another ontology.
+        replacements = sorted(term.replaced_by.ids)
+        if replacements:
+            yield Concept(term_id, _names(term), replaced_by=curie(replacements[0], prefix))
+    elif term.name:
+        parents = term.superclasses(distance=1, with_self=False)
+        namespace = term.namespace or ontology.metadata.default_namespace
+        yield Concept(
+            term_id,
+            _names(term),
+            types=(namespace,) if namespace else (),
+            parents=tuple(sorted(curie(parent.id, prefix) for parent in parents)),
+            definition=str(term.definition or ""),
+        )
+        for alternate in sorted(term.alternate_ids):
+            yield Concept(curie(alternate, prefix), (), replaced_by=term_id)
+
+
+def _names(term: pronto.Term) -> tuple[str, ...]:
+    """The label and the synonyms, which pronto keeps in a set: sorted, so every run agrees."""
+    synonyms = sorted((_SCOPES.index(s.scope or "RELATED"), s.description) for s in term.synonyms)
+    return unique_names([term.name or "", *(name for _, name in synonyms)])
+
+
+def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Yield the terms of an ontology file of cellxgene-ontology-guide: {id: {label, ...}}.
+
+    Deprecated terms are kept only if they name a replacement. Parents are the ancestors at
+    distance 1. The file is in memory as a whole.
+
+    prefix (str): Vocabulary of ids that name none.
+    YIELDS (Concept): One term.
+    RAISES BioelError: [B120] another layout; those of `open_text`.
+    """
+    with open_text(path) as file:
+        try:
+            terms = json.load(file)
+        except json.JSONDecodeError as error:
+            raise BioelError(Errors.B120.format(path=path, found=error)) from error
+    if not isinstance(terms, dict):
+        raise BioelError(Errors.B120.format(path=path, found=f"a {type(terms).__name__}"))
+    for term_id, term in terms.items():
+        if not isinstance(term, dict) or not isinstance(term.get("label"), str):
+            raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} without 'label'"))
+        replacement = curie(term.get("replaced_by") or "", prefix)
+        if term.get("deprecated") and not replacement:
+            continue
+        ancestors = term.get("ancestors") or {}
+        yield Concept(
+            curie(term_id, prefix),
+            unique_names([term["label"], *(term.get("synonyms") or [])]),
+            parents=tuple(curie(key, prefix) for key, far in ancestors.items() if far == 1),
+            definition=term.get("description") or "",
+            replaced_by=replacement if term.get("deprecated") else "",
+        )

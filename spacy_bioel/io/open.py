@@ -1,0 +1,165 @@
+"""Opening text and XML, packed or not, with errors that name the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, cast
+from xml.etree.ElementTree import Element, ParseError, iterparse
+
+import zstandard
+
+from spacy_bioel.errors import BioelError, Errors
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_CHUNK = 1 << 16
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+
+
+class _ZstdStream(io.RawIOBase):
+    """A .zst file as raw bytes. Unlike zstandard's own reader it notices a truncated file."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._started = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer)
+        while not self._ready:
+            chunk = self._next_chunk()
+            if not chunk:
+                return 0
+            self._ready = self._frame.decompress(chunk)
+            self._started = True
+        n = min(len(view), len(self._ready))
+        view[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+    def _next_chunk(self) -> bytes:
+        """Packed bytes to decompress next, from a new frame if the last one has ended."""
+        rest = b""
+        if self._frame.eof:
+            rest = self._frame.unused_data
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._started = False
+        chunk = rest or self._packed.read(_CHUNK)
+        if not chunk and self._started:
+            raise EOFError("the last frame is incomplete")
+        return chunk
+
+
+@contextmanager
+def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
+    """Open a file for reading bytes; .gz and .zst are recognised by their first bytes.
+
+    path (str | PathLike): The file.
+    YIELDS (io.BufferedReader): The unpacked bytes, not empty.
+    RAISES BioelError: [B101] no such file, [B102] the file is empty, [B104] damaged archive.
+    """
+    if not Path(path).is_file():
+        raise BioelError(Errors.B101.format(path=path))
+    with open(path, "rb") as raw:
+        magic = raw.peek(len(_ZSTD_MAGIC))
+        reader: io.BufferedReader = raw
+        if magic.startswith(_GZIP_MAGIC):
+            reader = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), _CHUNK)
+        elif magic.startswith(_ZSTD_MAGIC):
+            reader = cast(io.BufferedReader, io.BufferedReader(_ZstdStream(raw), _CHUNK))
+        try:
+            if not reader.peek(1):
+                raise BioelError(Errors.B102.format(path=path))
+            yield reader
+        except _DAMAGED as error:
+            raise BioelError(Errors.B104.format(path=path, error=error)) from error
+
+
+@contextmanager
+def open_text(path: str | os.PathLike[str], *, encoding: str = "utf8") -> Iterator[TextIO]:
+    """Open a text file for reading; .gz and .zst are unpacked, a byte order mark is dropped.
+
+    Lines end at "\\n" only and keep their ends, so offsets into the text stay exact.
+
+    path (str | PathLike): The file.
+    encoding (str): Its encoding.
+    YIELDS (TextIO): The text.
+    RAISES BioelError: as `open_binary`; [B103] bytes that do not decode, with their line.
+    """
+    codec = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
+    with open_binary(path) as reader:
+        text = io.TextIOWrapper(reader, encoding=codec, newline="\n")
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            raise _decoding_error(path, encoding) or error from error
+        finally:
+            text.detach()
+
+
+def _decoding_error(path: str | os.PathLike[str], encoding: str) -> BioelError | None:
+    """Look for the line that does not decode; the text layer reads ahead and cannot tell."""
+    with open_binary(path) as reader:
+        for number, line in enumerate(reader, start=1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError as error:
+                byte = line[error.start]
+                found = f"byte 0x{byte:02x} at column {error.start + 1}"
+                return BioelError(
+                    Errors.B103.format(path=path, line=number, found=found, encoding=encoding)
+                )
+    return None
+
+
+def numbered_lines(
+    path: str | os.PathLike[str], *, encoding: str = "utf8"
+) -> Iterator[tuple[int, str]]:
+    """Stream the lines of a text file with their numbers, from 1, without their line ends.
+
+    RAISES BioelError: as `open_text`.
+    """
+    with open_text(path, encoding=encoding) as file:
+        for number, line in enumerate(file, start=1):
+            yield number, line.rstrip("\r\n")
+
+
+def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
+    """Stream the complete elements of one tag; each is freed when the next one is asked for.
+
+    RAISES BioelError: as `open_binary`; [B111] the file is not well-formed XML.
+    """
+    with open_binary(path) as file:
+        try:
+            events = iterparse(file, events=("start", "end"))
+            root = next(events)[1]
+            for event, element in events:
+                if event == "end" and element.tag == tag:
+                    yield element
+                    root.clear()
+        except ParseError as error:
+            line = error.position[0]
+            raise BioelError(Errors.B111.format(path=path, line=line, error=error)) from error
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """Write a text file beside its final name and move it there only when all went well."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf8", newline="\n") as file:
+            yield file
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

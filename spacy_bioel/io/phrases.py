@@ -1,0 +1,139 @@
+"""Corpora and dictionaries of bare names: BioSyn, MEDIC, AskAPatient, TwADR-L, COMETA."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Iterator
+from itertools import groupby, islice
+from pathlib import Path
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie, split_ids, unique_names
+from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.rows import read_rows
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+_CONCEPT_ROW = "pmid||start|end||type||mention||id"
+_SPAN = re.compile(r"(\d+)\|(\d+)")
+# The header of COMETA; `_COMETA_IDS` is the column that its "general" splits are scored on.
+_COMETA_PHRASE, _COMETA_IDS = "Term", "General SNOMED ID"
+
+
+def read_concept_file(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+    """Stream a BioSyn .concept file: one text a mention, which covers all of it.
+
+    The mention's words are kept as they stand, also where "|" joins the parts of a composite.
+
+    prefix (str): Vocabulary of ids that name none; with "MESH", six digits are an OMIM number.
+    YIELDS (AnnotatedText): Its id is "pmid:start-end", with the offsets in the source document.
+    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        fields = line.split("||")
+        span = _SPAN.fullmatch(fields[1]) if len(fields) == 5 else None
+        if span is None or not fields[3].strip():
+            raise BioelError(
+                Errors.B116.format(path=path, line=number, expected=_CONCEPT_ROW, row=line[:80])
+            )
+        pmid, _, label, phrase, ids = (field.strip() for field in fields)
+        mention = Mention(0, len(phrase), label, split_ids(ids, prefix))
+        yield AnnotatedText(f"{pmid}:{span[1]}-{span[2]}", phrase, (mention,))
+
+
+def read_phrase_table(
+    path: str | os.PathLike[str],
+    *,
+    prefix: str = "",
+    id_column: str | int | None = None,
+    phrase_column: str | int | None = None,
+    encoding: str = "utf8",
+) -> Iterator[AnnotatedText]:
+    """Stream a tab-separated table with a phrase and its concept on every row.
+
+    prefix (str): Vocabulary of ids that name none.
+    id_column, phrase_column (str | int | None): Header name or 1-based number. Without them,
+        a COMETA header is recognised; any other table is read as id, name, phrase (1 and 3),
+        the layout of AskAPatient and TwADR-L. With two numbers the table has no header.
+    encoding (str): AskAPatient is published in "latin-1".
+    YIELDS (AnnotatedText): Its id is "file name:line", its one mention covers the phrase.
+    RAISES BioelError: [B117] no such column, [B118] row too short or without a phrase, [B126]
+        broken quoting; those of `open_text`.
+    """
+    _, line = next(numbered_lines(path, encoding=encoding))
+    header = line.split("\t")
+    if id_column is None and phrase_column is None:
+        is_cometa = _COMETA_PHRASE in header and _COMETA_IDS in header
+        id_column, phrase_column = (_COMETA_IDS, _COMETA_PHRASE) if is_cometa else (1, 3)
+    columns = (1 if id_column is None else id_column, 3 if phrase_column is None else phrase_column)
+    has_header = any(isinstance(column, str) for column in columns)
+    indices = [_column_index(path, header, column) for column in columns]
+    # Quotes are words in AskAPatient; a table with a header was written by pandas, which quotes.
+    rows = read_rows(path, separator="\t", quoted=has_header, encoding=encoding)
+    for number, row in islice(rows, int(has_header), None):
+        yield _phrase(path, number, row, indices, prefix)
+
+
+def _column_index(path: str | os.PathLike[str], header: list[str], column: str | int) -> int:
+    if isinstance(column, int):
+        return column - 1
+    if column not in header:
+        raise BioelError(Errors.B117.format(path=path, column=column, header=header))
+    return header.index(column)
+
+
+def _phrase(
+    path: str | os.PathLike[str], number: int, row: list[str], indices: list[int], prefix: str
+) -> AnnotatedText:
+    if len(row) <= max(indices) or not row[indices[1]].strip():
+        raise BioelError(
+            Errors.B118.format(path=path, line=number, n=max(indices) + 1, row="\t".join(row)[:80])
+        )
+    raw_id, phrase = (row[index].strip() for index in indices)
+    mention = Mention(0, len(phrase), "", split_ids(raw_id, prefix))
+    return AnnotatedText(f"{Path(path).name}:{number}", phrase, (mention,))
+
+
+def read_biosyn_dictionary(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Stream a BioSyn dictionary (`id||name`) or MEDIC (`id||name|name|...`).
+
+    An id field such as "C567755|613097" holds a concept and its alternate id. Where a name
+    belongs to several concepts their id fields are joined by "|" as well, so an id counts as
+    alternate only if it leads no line of the file; else it is a concept that has the name too.
+    The file is read twice for that. Only adjacent lines of one concept are merged.
+
+    prefix (str): Vocabulary of ids that name none; with "MESH", six digits are an OMIM number.
+    YIELDS (Concept): Concepts with their names, and alternate ids without, `replaced_by` set.
+    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    """
+    concepts = {ids[0] for ids, _ in _dictionary_rows(path, prefix)}
+    seen: set[str] = set()
+    for ids, rows in groupby(_dictionary_rows(path, prefix), key=lambda row: row[0]):
+        names = unique_names([name for _, names in rows for name in names])
+        current = ids[0]
+        for concept_id in ids:
+            if concept_id in concepts:
+                current = concept_id
+                yield Concept(concept_id, names)
+            elif concept_id not in seen:
+                seen.add(concept_id)
+                yield Concept(concept_id, (), replaced_by=current)
+
+
+def _dictionary_rows(
+    path: str | os.PathLike[str], prefix: str
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        raw_ids, _, raw_names = line.partition("||")
+        ids = tuple(dict.fromkeys(curie(raw, prefix) for raw in raw_ids.split("|")))
+        if not all(ids) or not raw_names.strip("| "):
+            raise BioelError(
+                Errors.B116.format(path=path, line=number, expected="id||name", row=line[:80])
+            )
+        # MEDIC keeps the entities of the XML that it was made from: "Gunther&apos;s Disease".
+        yield ids, html.unescape(raw_names).split("|")

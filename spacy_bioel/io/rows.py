@@ -1,0 +1,36 @@
+"""Rows of a separated table with the line they end on."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.open import numbered_lines
+
+
+def read_rows(
+    path: str | os.PathLike[str], *, separator: str, quoted: bool, encoding: str = "utf8"
+) -> Iterator[tuple[int, list[str]]]:
+    """Stream the rows of a table; blank lines are skipped.
+
+    separator (str): One character.
+    quoted (bool): Whether double quotes protect separators and line ends, as in CSV. Tables of
+        names often hold quotes that mean nothing, and one would swallow the rows after it.
+    YIELDS (tuple[int, list[str]]): Line number from 1, cells.
+    RAISES BioelError: [B126] broken quoting; those of `open_text`.
+    """
+    lines = numbered_lines(path, encoding=encoding)
+    if not quoted:
+        for number, line in lines:
+            if line.strip():
+                yield number, line.split(separator)
+        return
+    reader = csv.reader((f"{line}\n" for _, line in lines), delimiter=separator, strict=True)
+    try:
+        for row in reader:
+            if any(row):
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise BioelError(Errors.B126.format(path=path, line=reader.line_num, error=error)) from None

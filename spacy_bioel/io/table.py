@@ -1,0 +1,192 @@
+"""Concepts from any CSV or TSV whose columns the caller names, and from the tables of CTD."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie, split_ids, unique_names
+from spacy_bioel.io.mesh import tree_types
+from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.rows import read_rows
+from spacy_bioel.types import Concept
+
+Column = str | int | tuple[str, ...]
+
+COLUMN_KEYS = (
+    "id", "name", "synonyms", "types", "trees", "parents", "definition", "alt_ids", "replaced_by",
+)  # fmt: skip
+
+# The vocabularies of the Comparative Toxicogenomics Database, recognised by their header. The
+# chemicals were split into two columns of synonyms in 2024; both layouts are about.
+CTD_COLUMNS: dict[str, dict[str, Column]] = {
+    "diseases": {
+        "id": "DiseaseID", "name": "DiseaseName", "synonyms": "Synonyms", "trees": "TreeNumbers",
+        "parents": "ParentIDs", "definition": "Definition", "alt_ids": "AltDiseaseIDs",
+    },
+    "chemicals": {
+        "id": "ChemicalID", "name": "ChemicalName", "trees": "TreeNumbers",
+        "synonyms": ("MESHSynonyms", "CTDCuratedSynonyms"),
+        "parents": "ParentIDs", "definition": "Definition",
+    },
+    "chemicals_before_2024": {
+        "id": "ChemicalID", "name": "ChemicalName", "synonyms": "Synonyms",
+        "trees": "TreeNumbers", "parents": "ParentIDs", "definition": "Definition",
+    },
+}  # fmt: skip
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, Column],
+    prefix: str = "",
+    separator: str | None = None,
+    multi: str = "|",
+) -> Iterator[Concept]:
+    """Stream the concepts of a table, one a row.
+
+    Lines that start with "#" are comments; a header may stand in one of them, as in CTD.
+
+    columns (Mapping[str, str | int | tuple[str, ...]]): For "id" and any of "name", "synonyms",
+        "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by":
+        the column's name in the header (or several names), or its number from 1. If all are
+        numbers the table has no header.
+    prefix (str): Vocabulary of ids that name none.
+    separator (str | None): Between cells; None: from the file's extension, else its first row.
+    multi (str): Between the values of one cell.
+    YIELDS (Concept): One a row, and one without names for each alternate id.
+    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B129] row without
+        id or name; those of `read_rows`.
+    """
+    unknown = [key for key in columns if key not in COLUMN_KEYS]
+    if unknown or "id" not in columns:
+        raise BioelError(
+            Errors.B127.format(path=path, found=list(columns), known=", ".join(COLUMN_KEYS))
+        )
+    separator = separator or _separator(path)
+    # Tab-separated tables are written without quoting, see `read_rows`.
+    rows = read_rows(path, separator=separator, quoted=separator != "\t")
+    if all(isinstance(column, int) for column in columns.values()):
+        indices = _indices(path, columns, [])
+    else:
+        indices = _indices(path, columns, _read_header(path, rows, columns))
+    for number, row in rows:
+        if not row[0].startswith("#"):
+            cells = {
+                key: multi.join(row[i].strip() for i in where if i < len(row))
+                for key, where in indices.items()
+            }
+            yield from _concepts(f"{path}, line {number}", cells, prefix, multi)
+
+
+def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:
+    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, whichever its header shows.
+
+    RAISES BioelError: [B130] no such header among the comments; those of `read_table`.
+    """
+    for _, line in numbered_lines(path):
+        if not line.startswith("#"):
+            break
+        cells = line.lstrip("# ").replace(",", "\t").split("\t")
+        for columns in CTD_COLUMNS.values():
+            if _column_names(columns) <= set(cells):
+                yield from read_table(path, columns=columns, prefix=prefix)
+                return
+    raise BioelError(Errors.B130.format(path=path))
+
+
+def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Stream a table whose header itself uses the keys of `read_table`: id, name, synonyms, ...
+
+    RAISES BioelError: [B128] no column "id" in the header; those of `read_table`.
+    """
+    _, line = next(numbered_lines(path))
+    header = [cell.strip(' #"') for cell in line.split(_separator(path))]
+    columns = {"id": "id"} | {key: key for key in COLUMN_KEYS if key in header}
+    yield from read_table(path, columns=columns, prefix=prefix)
+
+
+def _separator(path: str | os.PathLike[str]) -> str:
+    """By extension, else the most frequent candidate in the first row that is no comment."""
+    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
+    if suffixes and suffixes[-1].lower() in _SEPARATORS:
+        return _SEPARATORS[suffixes[-1].lower()]
+    for _, line in numbered_lines(path):
+        if line.strip() and not line.startswith("#"):
+            return max("\t,;", key=line.count)
+    return "\t"
+
+
+def _column_names(columns: Mapping[str, Column]) -> set[str]:
+    """All names among the columns; numbers are left out."""
+    names: set[str] = set()
+    for column in columns.values():
+        if not isinstance(column, int):
+            names.update((column,) if isinstance(column, str) else column)
+    return names
+
+
+def _read_header(
+    path: str | os.PathLike[str],
+    rows: Iterator[tuple[int, list[str]]],
+    columns: Mapping[str, Column],
+) -> list[str]:
+    """The first row that is no comment, unless a comment before it has all the names."""
+    wanted = _column_names(columns)
+    for _, row in rows:
+        header = [cell.strip() for cell in row]
+        is_comment = header[0].startswith("#")
+        header[0] = header[0].lstrip("# ")
+        if not is_comment or wanted <= set(header):
+            return header
+    raise BioelError(Errors.B128.format(path=path, missing=sorted(wanted), header=[]))
+
+
+def _indices(
+    path: str | os.PathLike[str], columns: Mapping[str, Column], header: list[str]
+) -> dict[str, list[int]]:
+    missing = sorted(_column_names(columns) - set(header))
+    if missing:
+        raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
+    indices: dict[str, list[int]] = {}
+    for key, column in columns.items():
+        if isinstance(column, int):
+            indices[key] = [column - 1]
+        else:
+            names = (column,) if isinstance(column, str) else column
+            indices[key] = [header.index(name) for name in names]
+    return indices
+
+
+def _concepts(where: str, cells: dict[str, str], prefix: str, multi: str) -> Iterator[Concept]:
+    """The concept of a row, then its alternate ids."""
+
+    def values(key: str) -> list[str]:
+        cell = cells.get(key, "")
+        return [value.strip() for value in cell.split(multi) if value.strip()]
+
+    concept_id = curie(cells["id"], prefix)
+    names = unique_names([cells.get("name", ""), *values("synonyms")])
+    replaced_by = curie(cells.get("replaced_by", ""), prefix)
+    if not concept_id or not (names or replaced_by):
+        raise BioelError(Errors.B129.format(where=where, id=concept_id))
+    yield Concept(
+        concept_id,
+        names,
+        types=tuple(dict.fromkeys([*values("types"), *tree_types(values("trees"))])),
+        parents=_ids(values("parents"), prefix),
+        definition=cells.get("definition", ""),
+        replaced_by=replaced_by,
+    )
+    for alternate in _ids(values("alt_ids"), prefix):
+        yield Concept(alternate, (), replaced_by=concept_id)
+
+
+def _ids(values: list[str], prefix: str) -> tuple[str, ...]:
+    """Ids may be separated by other signs than the names of the same table, e.g. by commas."""
+    return tuple(dict.fromkeys(id_ for value in values for id_ in split_ids(value, prefix)))

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
+from spacy_bioel.types import AnnotatedText, Mention
+
+XML = """<?xml version='1.0' encoding='UTF-8'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>
+<collection><source>s</source><date>d</date><key>k</key>
+<document><id>7</id>
+<passage><infon key="type">title</infon><offset>0</offset><text>Renal and liver failure</text>
+<annotation id="0"><infon key="type">Disease</infon>
+<infon key="CompositeRole">CompositeMention</infon><infon key="MESH">D1|D2</infon>
+<location offset="0" length="23"/><text>Renal and liver failure</text></annotation>
+<annotation id="1"><infon key="type">Disease</infon>
+<infon key="CompositeRole">IndividualMention</infon><infon key="MESH">D1</infon>
+<location offset="0" length="5"/><location offset="16" length="7"/>
+<text>Renal failure</text></annotation>
+<annotation id="2"><infon key="type">Disease</infon><infon key="Identifier">D4</infon>
+<infon key="OMIM">261600</infon>
+<location offset="16" length="7"/><location offset="0" length="5"/>
+<text>Renal failure</text></annotation>
+</passage>
+<passage><offset>26</offset><text>naïve lithium</text>
+<annotation id="3"><infon key="type">Chemical</infon><infon key="MESH">-1</infon>
+<location offset="32" length="7"/><text>lithium</text></annotation>
+</passage></document></collection>
+"""
+DOCUMENT = AnnotatedText(
+    "7",
+    "Renal and liver failure   naïve lithium",
+    (
+        Mention(0, 23, "Disease", ("MESH:D1", "MESH:D2")),
+        Mention(0, 23, "Disease", ("X:D4", "OMIM:261600"), ((0, 5), (16, 23))),
+        Mention(32, 39, "Chemical"),
+    ),
+)
+
+
+def annotation(**changes: object) -> dict[str, object]:
+    return {
+        "id": "0",
+        "infons": {"type": "Chemical", "identifier": "MESH:D3"},
+        "text": "lithium",
+        "locations": [{"offset": 4, "length": 7}],
+    } | changes
+
+
+def collection(**changes: object) -> dict[str, object]:
+    passage = {
+        "offset": 0,
+        "infons": {},
+        "text": "Use lithium",
+        "sentences": [],
+        "annotations": [annotation()],
+        "relations": [],
+    } | changes
+    document = {"id": 8, "infons": {}, "passages": [passage], "relations": []}
+    return {"source": "", "date": "", "key": "", "infons": {}, "documents": [document]}
+
+
+def read_json(tmp_path, content: object) -> list[AnnotatedText]:
+    path = tmp_path / "corpus.json"
+    path.write_text(json.dumps(content), encoding="utf8")
+    return list(read_bioc_json(path))
+
+
+def read_xml(tmp_path, content: str) -> list[AnnotatedText]:
+    path = tmp_path / "corpus.xml"
+    path.write_text(content, encoding="utf8")
+    return list(read_bioc_xml(path, prefix="X"))
+
+
+def test_xml(tmp_path):
+    assert read_xml(tmp_path, XML) == [DOCUMENT]
+
+
+def test_json(tmp_path):
+    expected = AnnotatedText("8", "Use lithium", (Mention(4, 11, "Chemical", ("MESH:D3",)),))
+    assert read_json(tmp_path, collection()) == [expected]
+    assert read_json(tmp_path, [collection(), collection()]) == [expected, expected]
+    assert read_json(tmp_path, {"PubTator3": collection()["documents"]}) == [expected]
+
+
+def test_text_of_sentences(tmp_path):
+    sentences = [
+        {"offset": 0, "infons": {}, "text": "Use.", "annotations": [], "relations": []},
+        {
+            "offset": 5,
+            "infons": {},
+            "text": "Lithium",
+            "annotations": [annotation(text="Lithium", locations=[{"offset": 5, "length": 7}])],
+            "relations": [],
+        },
+    ]
+    (document,) = read_json(tmp_path, collection(text="", sentences=sentences, annotations=[]))
+    assert document.text == "Use. Lithium"
+    assert document.mentions == (Mention(5, 12, "Chemical", ("MESH:D3",)),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('offset="32" length="7"', 'offset="31" length="7"', "B106.*document 7, annotation 3"),
+        ('offset="32" length="7"', 'offset="32" length="70"', "B105.*annotation 3"),
+        ('<location offset="32" length="7"/>', "", "B114.*annotation 3"),
+        ('offset="32" length="7"', 'offset="x" length="7"', "B112.*document 7"),
+        ("<offset>26</offset>", "<offset>20</offset>", "B113.*offset 20"),
+        ("<offset>26</offset>", "", "B112.*document 7"),
+        ("</passage></document>", "</document>", "B111"),
+    ],
+)
+def test_malformed_xml(tmp_path, old, new, message):
+    assert old in XML
+    with pytest.raises(BioelError, match=message):
+        read_xml(tmp_path, XML.replace(old, new))
+
+
+def test_xml_without_documents(tmp_path):
+    with pytest.raises(BioelError, match="B115"):
+        read_xml(tmp_path, "<collection></collection>")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"documents": [{"id": "9"}]}, "B112.*document 9"),
+        ({"texts": []}, "B115"),
+        (collection(annotations=[annotation(text="sodium!")]), "B106.*document 8, annotation 0"),
+        (collection(offset="zero"), "B112.*document 8"),
+    ],
+)
+def test_malformed_json(tmp_path, content, message):
+    with pytest.raises(BioelError, match=message):
+        read_json(tmp_path, content)
+
+
+def test_no_json(tmp_path):
+    path = tmp_path / "corpus.json"
+    path.write_text('{"documents": [')
+    with pytest.raises(BioelError, match="B115"):
+        list(read_bioc_json(path))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.formats import (
+    CORPUS_FORMATS,
+    ONTOLOGY_FORMATS,
+    detect_corpus_format,
+    detect_ontology_format,
+    read_corpus,
+    read_ontology,
+)
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+CORPORA = {
+    "pubtator": "\n1|t|Flu\n1|a|\n1\t0\t3\tFlu\tDisease\tD1\n",
+    "bioc-xml": "<?xml version='1.0'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>\n<collection>",
+    "bioc-json": '{"source": "", "infons": {},\n "documents": [{"id": "1"}]}',
+    "jsonl": '{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n',
+    "biosyn": "1||0|3||Disease||flu||D1\n",
+    "phrases": "D1\tInfluenza\tthe flu\n",
+}
+ONTOLOGIES = {
+    "obo": "format-version: 1.2\n",
+    "cellxgene": '{"CL:0000000":{"ancestors":{},"label":"cell"}}',
+    "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
+    "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
+    "biosyn": "C1|613097||tooth agenesis, selective\n",
+    "jsonl": '{"id": "D1", "names": ["flu"]}\n',
+    "table": "# made by hand\nid\tname\nD1\tflu\n",
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_corpora_are_recognised_by_content(tmp_path, name):
+    path = tmp_path / "file.dat"
+    path.write_bytes(gzip.compress(CORPORA[name].encode()))
+    assert detect_corpus_format(path) == name
+
+
+@pytest.mark.parametrize("name", ONTOLOGIES)
+def test_ontologies_are_recognised_by_content(tmp_path, name):
+    path = tmp_path / "file.dat"
+    path.write_text(ONTOLOGIES[name])
+    assert detect_ontology_format(path) == name
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('<rdf:RDF xmlns="http://x">', "obo"),
+        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "obo"),
+        ('{"graphs": []}', "obo"),
+        ("<SupplementalRecordSet>", "mesh"),
+        ('{"id": "D1", "replaced_by": "D2"}', "jsonl"),
+        ("id,name\n", "table"),
+    ],
+)
+def test_other_beginnings(tmp_path, content, expected):
+    path = tmp_path / "file"
+    path.write_text(content)
+    assert detect_ontology_format(path) == expected
+
+
+def test_umls_folder(tmp_path):
+    (tmp_path / "MRCONSO.RRF").touch()
+    assert detect_ontology_format(tmp_path) == "umls"
+
+
+def test_every_format_is_covered_here():
+    assert set(CORPORA) == set(CORPUS_FORMATS)
+    assert set(ONTOLOGIES) | {"umls"} == set(ONTOLOGY_FORMATS)
+
+
+def test_read_corpus(tmp_path):
+    path = tmp_path / "corpus"
+    path.write_text(CORPORA["pubtator"])
+    expected = [AnnotatedText("1", "Flu ", (Mention(0, 3, "Disease", ("MESH:D1",)),))]
+    assert list(read_corpus(path, prefix="MESH")) == expected
+    assert list(read_corpus(path, format="pubtator", prefix="MESH")) == expected
+
+
+def test_read_ontology(tmp_path):
+    path = tmp_path / "names.tsv"
+    path.write_text("id\tname\nD1\tflu\n")
+    assert list(read_ontology(path, prefix="MESH")) == [Concept("MESH:D1", ("flu",))]
+    columns = {"id": "id", "name": "name"}
+    assert list(read_ontology(path, columns=columns)) == [Concept("D1", ("flu",))]
+    with pytest.raises(BioelError, match="B135.*'obo'"):
+        read_ontology(path, format="obo", columns=columns)
+
+
+def test_unknown_formats(tmp_path):
+    path = tmp_path / "prose.txt"
+    path.write_text("Once upon a time\n")
+    with pytest.raises(BioelError, match="B133.*prose.txt.*'Once upon.*pubtator"):
+        read_corpus(path)
+    with pytest.raises(BioelError, match="B133.*obo"):
+        read_ontology(path)
+    with pytest.raises(BioelError, match="B134.*'brat'.*pubtator"):
+        read_corpus(path, format="brat")
+    with pytest.raises(BioelError, match="B134.*'brat'.*cellxgene"):
+        read_ontology(path, format="brat")

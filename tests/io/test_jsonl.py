@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.jsonl import (
+    read_concepts_jsonl,
+    read_texts_jsonl,
+    write_concepts_jsonl,
+    write_texts_jsonl,
+)
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+CONCEPTS = [
+    Concept("MESH:D1", ("Sjögren",), ("C05", "C"), ("MESH:D0",), "Dry mouth."),
+    Concept("MESH:D9", (), replaced_by="MESH:D1"),
+]
+TEXTS = [
+    AnnotatedText(
+        "1",
+        "renal and liver failure",
+        (Mention(0, 23, "Disease", ("D1", "D2"), ((0, 5), (16, 23))), Mention(10, 15, "")),
+    ),
+    AnnotatedText("2", "naïve"),
+]
+
+
+def lines(tmp_path, *records: object):
+    path = tmp_path / "records.jsonl"
+    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
+    return path
+
+
+def test_concepts_there_and_back(tmp_path):
+    path = tmp_path / "concepts.jsonl"
+    assert write_concepts_jsonl(path, CONCEPTS) == 2
+    assert path.read_text(encoding="utf8").splitlines()[1] == (
+        '{"id": "MESH:D9", "replaced_by": "MESH:D1"}'
+    )
+    assert list(read_concepts_jsonl(path)) == CONCEPTS
+
+
+def test_concepts_get_the_prefix(tmp_path):
+    path = lines(tmp_path, {"id": "D1", "names": ["a"], "parents": ["D0"]})
+    assert list(read_concepts_jsonl(path, prefix="MESH")) == [
+        Concept("MESH:D1", ("a",), parents=("MESH:D0",))
+    ]
+
+
+def test_texts_there_and_back(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    assert write_texts_jsonl(path, iter(TEXTS)) == 2
+    assert list(read_texts_jsonl(path)) == TEXTS
+
+
+def test_texts_of_other_shapes(tmp_path):
+    path = lines(
+        tmp_path,
+        {"pmid": 5, "text": "a fever", "mentions": [[2, 7, "fever", "UMLS:C0015967"]]},
+        "",
+        {"text": "no id", "source": "web"},
+        {"id": "x", "text": "flu", "mentions": [{"start": 0, "end": 3, "ids": "D1|D2"}]},
+    )
+    assert list(read_texts_jsonl(path)) == [
+        AnnotatedText("5", "a fever", (Mention(2, 7, "", ("C0015967",)),)),
+        AnnotatedText("2", "no id"),
+        AnnotatedText("x", "flu", (Mention(0, 3, "", ("D1", "D2")),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("{", "B131.*line 2"),
+        ("[1]", "B131.*line 2"),
+        ({"names": ["a"]}, "B132.*line 2: key 'id' is missing"),
+        ({"id": "D1", "names": "a"}, "B132.*line 2: 'names' is 'a', of type str"),
+        ({"id": "D1", "names": [1]}, "B132.*line 2: 'names'"),
+        ({"id": 1, "names": ["a"]}, "B132.*line 2: 'id' is 1, of type int"),
+        ({"id": "D1", "names": []}, "B132.*line 2.*no 'names'"),
+        ({"id": "D1", "names": ["a"], "synonyms": []}, "B132.*unknown key 'synonyms'"),
+    ],
+)
+def test_malformed_concepts(tmp_path, record, message):
+    with pytest.raises(BioelError, match=message):
+        list(read_concepts_jsonl(lines(tmp_path, {"id": "D1", "names": ["a"]}, record)))
+
+
+@pytest.mark.parametrize(
+    ("mention", "message"),
+    [
+        ([0, 3, "cold", "D1"], "B106.*line 1, mention 1.*'flu'.*'cold'"),
+        ([0, 4, "flu", "D1"], "B105.*line 1, mention 1"),
+        ([0, 3, "flu"], "B132.*line 1, mention 1"),
+        ("flu", "B132.*line 1, mention 1"),
+        ({"start": 0}, "B132.*key 'end' is missing"),
+        ({"start": "0", "end": 3}, "B132.*'start'"),
+        ({"start": 0, "end": 3, "ids": [7]}, "B132.*'ids'"),
+        ({"start": 0, "end": 3, "fragments": [[0]]}, "B132.*'fragments'"),
+        ({"start": 0, "end": 3, "fragments": [[0, 9]]}, "B105.*0-9"),
+    ],
+)
+def test_malformed_mentions(tmp_path, mention, message):
+    with pytest.raises(BioelError, match=message):
+        list(read_texts_jsonl(lines(tmp_path, {"id": "1", "text": "flu", "mentions": [mention]})))
+
+
+def test_text_without_text(tmp_path):
+    with pytest.raises(BioelError, match="B132.*line 1: key 'text' is missing"):
+        list(read_texts_jsonl(lines(tmp_path, {"id": "1"})))

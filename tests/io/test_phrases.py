@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.phrases import read_biosyn_dictionary, read_concept_file, read_phrase_table
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str, encoding: str = "utf8"):
+        path = tmp_path / "names.txt"
+        path.write_text(content, encoding=encoding)
+        return path
+
+    return write
+
+
+def test_concept_file(write):
+    path = write(
+        "10||28|57||Disease||a||D1\n"
+        "10||3|9||Modifier||breast cancer|ovarian cancer||D2|D3\n"
+        "\n"
+        "11||0|4||SpecificDisease||hprt||300322+102600\n"
+    )
+    assert list(read_concept_file(path, prefix="MESH")) == [
+        AnnotatedText("10:28-57", "a", (Mention(0, 1, "Disease", ("MESH:D1",)),)),
+        AnnotatedText(
+            "10:3-9",
+            "breast cancer|ovarian cancer",
+            (Mention(0, 28, "Modifier", ("MESH:D2", "MESH:D3")),),
+        ),
+        AnnotatedText(
+            "11:0-4", "hprt", (Mention(0, 4, "SpecificDisease", ("OMIM:300322", "OMIM:102600")),)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row", ["10||1|4||Disease||a", "10||1-4||Disease||a||D1", "10||1|4||Disease|| ||D1"]
+)
+def test_malformed_concept_row(write, row):
+    with pytest.raises(BioelError, match="B116.*line 2"):
+        list(read_concept_file(write(f"10||1|4||Disease||a||D1\n{row}\n")))
+
+
+def test_phrase_table_without_header(write):
+    path = write('10\tDizziness\tmy head spins\n20\tAnorexia\t"not eating\n')
+    assert list(read_phrase_table(path, prefix="SNOMED")) == [
+        AnnotatedText("names.txt:1", "my head spins", (Mention(0, 13, "", ("SNOMED:10",)),)),
+        AnnotatedText("names.txt:2", '"not eating', (Mention(0, 11, "", ("SNOMED:20",)),)),
+    ]
+
+
+def test_phrase_table_in_latin_1(write):
+    path = write("10\tSjögren's syndrome\tsörgren\n", encoding="latin-1")
+    (text,) = read_phrase_table(path, encoding="latin-1")
+    assert text.text == "sörgren"
+    with pytest.raises(BioelError, match="B103.*line 1"):
+        list(read_phrase_table(path))
+
+
+COMETA = (
+    "ID\tTerm\tGeneral SNOMED ID\tSpecific SNOMED ID\tExample\n"
+    '0\tdizzy\t10\t11\t"so ""dizzy""\ntoday"\n'
+    "1\thungry\t20\t21\tplain\n"
+)
+
+
+def test_cometa_header_is_recognised(write):
+    assert list(read_phrase_table(write(COMETA))) == [
+        AnnotatedText("names.txt:3", "dizzy", (Mention(0, 5, "", ("10",)),)),
+        AnnotatedText("names.txt:4", "hungry", (Mention(0, 6, "", ("20",)),)),
+    ]
+
+
+def test_columns_by_name_and_number(write):
+    path = write(COMETA)
+    texts = read_phrase_table(path, id_column="Specific SNOMED ID", phrase_column=2)
+    assert [(t.text, t.mentions[0].ids) for t in texts] == [("dizzy", ("11",)), ("hungry", ("21",))]
+    with pytest.raises(BioelError, match="B117.*'SNOMED'.*Term"):
+        list(read_phrase_table(path, id_column="SNOMED", phrase_column="Term"))
+
+
+def test_malformed_phrase_rows(write):
+    with pytest.raises(BioelError, match="B118.*line 2"):
+        list(read_phrase_table(write("10\tDizziness\tspins\n20\tAnorexia\n")))
+    with pytest.raises(BioelError, match="B118.*line 1"):
+        list(read_phrase_table(write("10\tDizziness\t \n")))
+    with pytest.raises(BioelError, match="B126"):
+        list(read_phrase_table(write(COMETA.replace('today"', "today"))))
+
+
+def test_medic(write):
+    path = write("C567755|613097||Tooth Agenesis, Selective, 6|STHAG6\n1||Gunther&apos;s Disease\n")
+    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
+        Concept("MESH:C567755", ("Tooth Agenesis, Selective, 6", "STHAG6")),
+        Concept("OMIM:613097", (), replaced_by="MESH:C567755"),
+        Concept("MESH:1", ("Gunther's Disease",)),
+    ]
+
+
+def test_dictionary_lines_merge_only_side_by_side(write):
+    path = write("D1||a\nD1||b\nD2||c\nD1||d\n")
+    assert list(read_biosyn_dictionary(path)) == [
+        Concept("D1", ("a", "b")),
+        Concept("D2", ("c",)),
+        Concept("D1", ("d",)),
+    ]
+
+
+def test_a_name_of_two_concepts_is_no_alias(write):
+    path = write("D1|100001||a\nD1|100001|D2|100002||hpp\nD2|100002||b\n")
+    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
+        Concept("MESH:D1", ("a",)),
+        Concept("OMIM:100001", (), replaced_by="MESH:D1"),
+        Concept("MESH:D1", ("hpp",)),
+        Concept("MESH:D2", ("hpp",)),
+        Concept("OMIM:100002", (), replaced_by="MESH:D2"),
+        Concept("MESH:D2", ("b",)),
+    ]
+
+
+@pytest.mark.parametrize("row", ["D1|b", "||b", "D1||", "D1||||"])
+def test_malformed_dictionary_row(write, row):
+    with pytest.raises(BioelError, match="B116.*line 2"):
+        list(read_biosyn_dictionary(write(f"D1||a\n{row}\n")))

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.types import AnnotatedText, Mention
+
+TEXT = "1|t|Renal and liver failure.\n1|a|After naïve lithium use.\n"
+
+
+def read(tmp_path, content: str) -> list[AnnotatedText]:
+    path = tmp_path / "corpus.txt"
+    path.write_text(content, encoding="utf8")
+    return list(read_pubtator(path, prefix="MESH"))
+
+
+def test_mentions_of_every_kind(tmp_path):
+    documents = read(
+        tmp_path,
+        TEXT + "1\t0\t23\tRenal and liver failure\tDisease\tD1|D2\tRenal failure|liver failure\n"
+        "1\t10\t23\tliver failure\tDisease\t D2\n"
+        "1\t37\t44\tlithium\tChemical\t-1\n"
+        "1\tCID\tD3\tD1\n"
+        "\n\n"
+        "2|t|Short\r\n2|a|\r\n2\t0\t5\tShort\tDisease\tOMIM:300322+102600\r\n",
+    )
+    assert documents == [
+        AnnotatedText(
+            "1",
+            "Renal and liver failure. After naïve lithium use.",
+            (
+                Mention(0, 23, "Disease", ("MESH:D1", "MESH:D2")),
+                Mention(10, 23, "Disease", ("MESH:D2",)),
+                Mention(37, 44, "Chemical"),
+            ),
+        ),
+        AnnotatedText("2", "Short ", (Mention(0, 5, "Disease", ("OMIM:300322", "OMIM:102600")),)),
+    ]
+
+
+def test_a_repeated_document_is_kept_twice(tmp_path):
+    assert [d.id for d in read(tmp_path, f"{TEXT}\n{TEXT}")] == ["1", "1"]
+
+
+def test_white_space_may_differ(tmp_path):
+    (document,) = read(tmp_path, TEXT + "1\t0\t23\tRenal  and liver failure\tDisease\tD1\n")
+    assert document.mentions == (Mention(0, 23, "Disease", ("MESH:D1",)),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("1\t0\t5\tLiver\tDisease\tD1\n", "B106.*corpus.txt, line 3.*'Renal'.*'Liver'"),
+        ("1\t40\t400\tlithium\tChemical\tD3\n", "B105.*line 3.*40-400"),
+        ("1\t5\t5\t\tDisease\tD1\n", "B105.*line 3"),
+        ("1\t-5\t5\tRenal\tDisease\tD1\n", "B105.*line 3"),
+        ("1\t0\t5\tRenal\tDisease\n", "B107.*line 3.*5 column"),
+        ("1\t0\t5\n", "B107.*line 3.*3 column"),
+        ("1 0 5 Renal Disease D1\n", "B109.*line 3"),
+        ("2\t0\t5\tRenal\tDisease\tD1\n", "B109.*line 3.*'1'.*'2'"),
+        ("2|t|Next\n2|a|Text\n", "B109.*line 3.*blank line"),
+        ("1\tO\t5\tRenal\tDisease\tD1\n", "B110.*line 3"),
+    ],
+)
+def test_malformed_rows(tmp_path, rows, message):
+    with pytest.raises(BioelError, match=message):
+        read(tmp_path, TEXT + rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1|t|Title only\n", r"B108.*line 1.*\|a\|"),
+        ("1|a|Abstract only\n", r"B108.*line 1.*\|t\|"),
+        ("1|t|Title\n1\t0\t5\tTitle\tDisease\tD1\n", r"B108.*line 2.*\|a\|"),
+        ("1|t|Title\n2|a|Abstract\n", "B109.*line 2"),
+    ],
+)
+def test_missing_text_rows(tmp_path, content, message):
+    with pytest.raises(BioelError, match=message):
+        read(tmp_path, content)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.table import read_ctd, read_header_table, read_table
+from spacy_bioel.types import Concept
+
+NUMBERED = {"id": 1, "name": 2, "synonyms": 3, "trees": 4}
+
+DISEASES = """# Comparative Toxicogenomics Database, "quoted"
+#
+# Fields:
+# DiseaseName\tDiseaseID\tAltDiseaseIDs\tDefinition\tParentIDs\tTreeNumbers\tSynonyms
+#
+Diabetes\tMESH:D2\tDO:DOID:9351|OMIM:100001\tHigh "glucose".\tMESH:D1\tC18.4|C19/C5\tDM|Diabetes
+"""
+CHEMICALS = """# Fields:
+# ChemicalName,ChemicalID,CasRN,Definition,ParentIDs,TreeNumbers,MESHSynonyms,CTDCuratedSynonyms
+#
+bevonium,MESH:C2,1-1,,MESH:D1|MESH:D3,D02.2/C2,"2-(x),y|Acabel",Bev
+"""
+OLD_CHEMICALS = """# Fields:
+# ChemicalName\tChemicalID\tCasRN\tDefinition\tParentIDs\tTreeNumbers\tParentTreeNumbers\tSynonyms
+bevonium\tMESH:C2\t1-1\t\tMESH:D1\tD02.2/C2\tD02.2\tAcabel
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content: str, name: str = "names.tsv"):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf8")
+        return path
+
+    return write
+
+
+def test_columns_by_number(write):
+    path = write('# a comment\nD1\tCalcimycin\tA|"B\tD02.3|D04.1\n\nD2\tTemefos\t\tD02.7\n')
+    assert list(read_table(path, columns=NUMBERED, prefix="MESH")) == [
+        Concept("MESH:D1", ("Calcimycin", "A", '"B'), types=("D02", "D04", "D")),
+        Concept("MESH:D2", ("Temefos",), types=("D02", "D")),
+    ]
+
+
+def test_columns_by_name_with_every_key(write):
+    path = write(
+        "name;code;group;up;note;old;now;more\n"
+        '"Fever; high";7;T184|T033;1|2;"A ""sign""";70|71;;\n'
+        ";8;;;;;7;\n",
+        "names.txt",
+    )
+    columns = {
+        "id": "code", "name": "name", "synonyms": "more", "types": "group", "parents": "up",
+        "definition": "note", "alt_ids": "old", "replaced_by": "now",
+    }  # fmt: skip
+    assert list(read_table(path, columns=columns, prefix="X")) == [
+        Concept(
+            "X:7",
+            ("Fever; high",),
+            types=("T184", "T033"),
+            parents=("X:1", "X:2"),
+            definition='A "sign"',
+        ),
+        Concept("X:70", (), replaced_by="X:7"),
+        Concept("X:71", (), replaced_by="X:7"),
+        Concept("X:8", (), replaced_by="X:7"),
+    ]
+
+
+def test_separators(write):
+    concept = [Concept("1", ("a b", "c d"))]
+    columns = {"id": 1, "name": 2, "synonyms": 3}
+    assert list(read_table(write("1,a b,c d\n", "n.csv"), columns=columns)) == concept
+    assert list(read_table(write("1\ta b\tc d\n", "n.txt"), columns=columns)) == concept
+    assert list(read_table(write("1^a b^c d\n"), columns=columns, separator="^")) == concept
+    two = read_table(write("1,a b,c d/e\n", "n.csv"), columns=columns, multi="/")
+    assert list(two) == [Concept("1", ("a b", "c d", "e"))]
+
+
+def test_parents_separated_by_commas(write):
+    (concept,) = read_table(write("1\ta\tD2,D3\n"), columns={"id": 1, "name": 2, "parents": 3})
+    assert concept.parents == ("D2", "D3")
+
+
+def test_header_in_a_comment(write):
+    path = write("# made by hand\n#id\tname\n1\ta\n")
+    assert list(read_table(path, columns={"id": "id", "name": "name"})) == [Concept("1", ("a",))]
+    path = write("# made by hand\nid\tname\n1\ta\n")
+    assert list(read_table(path, columns={"id": "id", "name": 2})) == [Concept("1", ("a",))]
+
+
+def test_header_table(write):
+    path = write("id\tother\tname\tsynonyms\n1\tx\ta\tb|c\n")
+    assert list(read_header_table(path, prefix="X")) == [Concept("X:1", ("a", "b", "c"))]
+    with pytest.raises(BioelError, match="B128.*'id'"):
+        list(read_header_table(write("code\tname\n1\ta\n")))
+
+
+def test_ctd(write):
+    diabetes = Concept(
+        "MESH:D2", ("Diabetes", "DM"), ("C18", "C19", "C"), ("MESH:D1",), 'High "glucose".'
+    )
+    bevonium = Concept(
+        "MESH:C2", ("bevonium", "2-(x),y", "Acabel", "Bev"), ("D02", "D"), ("MESH:D1", "MESH:D3")
+    )
+    assert list(read_ctd(write(DISEASES, "CTD_diseases.tsv"))) == [
+        diabetes,
+        Concept("DOID:9351", (), replaced_by="MESH:D2"),
+        Concept("OMIM:100001", (), replaced_by="MESH:D2"),
+    ]
+    assert list(read_ctd(write(CHEMICALS, "CTD_chemicals.csv"))) == [bevonium]
+    assert list(read_ctd(write(OLD_CHEMICALS, "CTD_chemicals.tsv"))) == [
+        Concept("MESH:C2", ("bevonium", "Acabel"), ("D02", "D"), ("MESH:D1",))
+    ]
+    with pytest.raises(BioelError, match="B130"):
+        list(read_ctd(write("DiseaseName\tDiseaseID\n")))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"name": 2}, "B127.*'name'"),
+        ({"id": 1, "label": 2}, "B127.*'label'.*synonyms"),
+        ({"id": "code", "name": "title"}, r"B128.*names.tsv.*\['title'\].*\['code', 'name'\]"),
+        ({"id": 3, "name": 2}, "B129.*line 1"),
+        ({"id": 1, "name": 3}, "B129.*line 1.*'code'"),
+    ],
+)
+def test_wrong_columns(write, columns, message):
+    with pytest.raises(BioelError, match=message):
+        list(read_table(write("code\tname\n1\ta\n"), columns=columns))
+
+
+def test_broken_quotes(write):
+    with pytest.raises(BioelError, match="B126.*line 3"):
+        list(read_table(write('1,a\n2,"b\n3,c\n', "n.csv"), columns={"id": 1, "name": 2}))
