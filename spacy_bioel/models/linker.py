@@ -75,28 +75,18 @@ def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables
 
 
 def encode_names(
-    model: NameEncoder, names: Sequence[str], *, max_padded_tokens: int = 4096
+    model: NameEncoder, names: Sequence[str], *, batch_size: int = 256
 ) -> NDArray[np.float32]:
-    """Unit vectors of many names, batched by length so that little is padded.
+    """Unit vectors of many names.
 
     names (Sequence[str]): Normalised names.
-    max_padded_tokens (int): Size of a batch in tokens, padding included.
-    RETURNS (NDArray[float32]): In the order of `names`. Shape (n_names, dim).
+    batch_size (int): Names that are encoded together; small enough for the processor's caches.
+    RETURNS (NDArray[float32]): Shape (n_names, dim).
     """
     vectors = np.zeros((len(names), model.get_dim("nO")), dtype=np.float32)
-    ids = _piece_ids(model, names)
-    order = np.argsort([len(i) for i in ids], kind="stable")
-    start = 0
-    while start < len(order):
-        # Sorted by length: the last of a batch is the longest. Grow the batch while it fits.
-        end = start + 1
-        while end < len(order) and len(ids[order[end]]) * (end - start + 1) <= max_padded_tokens:
-            end += 1
-        rows = order[start:end]
-        vectors[rows] = model.ops.to_numpy(
-            model.get_ref("network").predict([ids[row] for row in rows])
-        )
-        start = end
+    for start in range(0, len(names), batch_size):
+        batch = names[start : start + batch_size]
+        vectors[start : start + batch_size] = model.ops.to_numpy(model.predict(batch))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, 1e-12)
 
@@ -127,11 +117,9 @@ def _to_torch(
     import torch
 
     lengths = torch.tensor([len(name) for name in ids])
-    padded = torch.zeros(len(ids), int(lengths.max()), dtype=torch.long)
-    present = torch.arange(padded.shape[1]) < lengths[:, None]
-    padded[present] = torch.tensor([piece for name in ids for piece in name])
+    flat = torch.tensor([piece for name in ids for piece in name])
     device = wrapper.shims[0].device
-    args = (padded.to(device), lengths.to(device))
+    args = (flat.to(device), lengths.to(device))
     return ArgsKwargs(args=args, kwargs={}), lambda d_args: []
 
 

@@ -3,8 +3,9 @@
 Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
 based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140.
 
-One difference from the published network: padding is masked after every layer and before pooling,
-so that the vector of a name does not depend on the batch it is in.
+One difference from the published network, whose vectors change with the batch that a name is in:
+here nothing is padded. The tokens of all names stand in one long row, a convolution is a matrix
+product over shifted copies of it, and a shift never crosses from one name to the next.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ class FrozenEmbeddings(nn.Module):
     def size(self) -> int:
         return self.words.shape[1]
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (Tensor): Shape (batch, length). RETURNS (Tensor): (batch, length, width)."""
-        summed = F.embedding(ids, self.words) + self.positions[: ids.shape[1]] + self.token_type
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids, positions (Tensor): Shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
+        summed = F.embedding(ids, self.words) + F.embedding(positions, self.positions)
+        summed = summed + self.token_type
         normed = F.layer_norm(
             summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12
         )
@@ -81,12 +83,18 @@ class EncodingBlock(nn.Module):
             nn.Linear(concatenated, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
         )
 
-    def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """x (Tensor): (batch, length, dim). present (Tensor): 1 on tokens, (batch, length, 1)."""
-        channels = x.transpose(1, 2)  # (batch, dim, length)
-        features = [torch.relu(convolution(channels)) for convolution in self.convolutions]
-        merged = torch.cat(features, dim=1).transpose(1, 2)  # (batch, length, filters * widths)
-        return (x + self.feed_forward(merged)) * present
+    def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
+        """x (Tensor): (n_tokens, dim). neighbours: see `_neighbour_masks`."""
+        reach = len(neighbours) // 2
+        n, padded = len(x), F.pad(x, (0, 0, reach, reach))  # (reach + n_tokens + reach, dim)
+        shifted = [padded[i : i + n] * mask for i, mask in enumerate(neighbours)]
+        features = []
+        for convolution in self.convolutions:
+            near = convolution.kernel_size[0] // 2
+            window = torch.cat(shifted[reach - near : reach + near + 1], dim=1)
+            weight = convolution.weight.permute(0, 2, 1).flatten(1)  # (filters, width * dim)
+            features.append(torch.relu(F.linear(window, weight, convolution.bias)))
+        return x + self.feed_forward(torch.cat(features, dim=1))  # (n_tokens, dim)
 
 
 class ResCNN(nn.Module):
@@ -114,9 +122,10 @@ class ResCNN(nn.Module):
     ) -> None:
         super().__init__()
         self.embeddings = embeddings
+        self.widths = widths or [1, 3, 5]
         self.project = nn.Linear(embeddings.size, dim)  # a convolution of width 1
         self.blocks = nn.ModuleList(
-            EncodingBlock(dim=dim, filters=filters, widths=widths or [1, 3, 5], dropout=dropout)
+            EncodingBlock(dim=dim, filters=filters, widths=self.widths, dropout=dropout)
             for _ in range(blocks)
         )
         self.attention = (
@@ -130,16 +139,32 @@ class ResCNN(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode names.
 
-        ids (Tensor): Token ids, padded with anything. Shape (batch, length).
-        lengths (Tensor): Tokens of each name; at least 1. Shape (batch,).
-        RETURNS (Tensor): Not normalised. Shape (batch, dim).
+        ids (Tensor): Token ids of all names, one after the other. Shape (n_tokens,).
+        lengths (Tensor): Tokens of each name; at least 1. Shape (n_names,).
+        RETURNS (Tensor): Not normalised. Shape (n_names, dim).
         """
-        mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]  # (batch, length)
-        present = mask[..., None].to(self.project.weight.dtype)
-        x = self.project(self.embeddings(ids)) * present  # (batch, length, dim)
+        owner = torch.repeat_interleave(lengths)  # (n_tokens,) number of the name
+        starts = torch.cumsum(lengths, dim=0) - lengths
+        positions = torch.arange(len(ids), device=ids.device) - starts[owner]
+        x = self.project(self.embeddings(ids, positions))  # (n_tokens, dim)
+        neighbours = _neighbour_masks(positions, lengths[owner], reach=max(self.widths) // 2)
         for block in self.blocks:
-            x = block(x, present)
+            x = block(x, [mask.to(x.dtype) for mask in neighbours])
         if self.attention is None:
-            return x.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
-        scores = self.attention(x).masked_fill(~mask[..., None], -torch.inf)
-        return (torch.softmax(scores, dim=1) * x).sum(dim=1)
+            return torch.segment_reduce(x, "max", lengths=lengths)
+        scores = self.attention(x)  # (n_tokens, 1)
+        highest = torch.segment_reduce(scores.detach(), "max", lengths=lengths)[owner]
+        weights = torch.exp(scores - highest)
+        summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, owner, weights * x)
+        return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
+
+
+def _neighbour_masks(positions: Tensor, lengths: Tensor, *, reach: int) -> list[Tensor]:
+    """For each offset from -reach to reach: is the token at that offset in the same name?
+
+    positions (Tensor): Of each token within its name. Shape (n_tokens,).
+    lengths (Tensor): Of the name of each token. Shape (n_tokens,).
+    RETURNS (list[Tensor]): Booleans of shape (n_tokens, 1).
+    """
+    there = [positions + offset for offset in range(-reach, reach + 1)]
+    return [((at >= 0) & (at < lengths))[:, None] for at in there]
