@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,10 +103,8 @@ def create_exact_index_v1(
 ) -> Callable[[NDArray[np.floating]], ExactIndex]:
     """spacy-bioel.ExactIndex.v1: from the vectors of a knowledge base to an `ExactIndex`."""
 
-    def make_exact_index(vectors: NDArray[np.floating]) -> ExactIndex:
-        return ExactIndex(vectors, block_rows=block_rows)
-
-    return make_exact_index
+    # Not a closure: a pipeline that holds it has to be picklable.
+    return partial(ExactIndex, block_rows=block_rows)
 
 
 def _merge(

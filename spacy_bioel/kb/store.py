@@ -273,6 +273,11 @@ class KnowledgeBase:
         return indptr, concepts, self.name_is_preferred[positions]
 
 
+def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
+    """A knowledge base as it is, or by its folder: settings may give either."""
+    return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
+
+
 def open_knowledge_base_v1(path: str) -> KnowledgeBase:
     """spacy-bioel.KnowledgeBase.v1: open a knowledge base by path."""
     return KnowledgeBase.open(path)

@@ -13,6 +13,10 @@ from thinc.types import ArgsKwargs, Floats2d
 from spacy_bioel.models.torch_io import wrap_torch
 from spacy_bioel.models.types import SpanBatch, SpanScores
 
+# Bits of a lexicon mask, and "this is a short form that the document defines".
+SHORT_FORM = 64
+N_FEATURES = 65
+
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 SpanEnumerator = Model[SpanBatch, SpanScores]
 
@@ -42,6 +46,7 @@ def build_span_enumerator_v1(
         layers=[tok2vec],
         attrs={
             "max_width": max_width,
+            "n_features": N_FEATURES,
             "settings": {"hidden": hidden, "context": context, "dropout": dropout},
         },
         dims={"nO": None},
@@ -51,14 +56,13 @@ def build_span_enumerator_v1(
 
 def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None = None) -> None:
     """Give the model its torch part, once: the number of labels and the width are known now."""
-    from spacy_bioel.kb.lexicon import N_FEATURES
     from spacy_bioel.nn.spans import SpanScorer
 
     scorer = SpanScorer(
         width=width or model.get_ref("tok2vec").get_dim("nO"),
         n_labels=n_labels,
         max_width=model.attrs["max_width"],
-        n_features=N_FEATURES,
+        n_features=model.attrs["n_features"],
         **model.attrs["settings"],
     )
     wrapper = wrap_torch(
@@ -76,7 +80,7 @@ def _forward(
     lengths = [len(doc) for doc in batch.docs]
     # A tok2vec may return a row for an empty document; the concatenation must not have it.
     flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
-    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.matches)
+    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
     def backprop(d_scores: SpanScores) -> Any:
@@ -87,14 +91,13 @@ def _forward(
 
 
 def _to_torch(
-    wrapper: Model, inputs: tuple[Floats2d, Any, Any], is_train: bool
+    wrapper: Model, inputs: tuple[Floats2d, Any, Any, Any], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Floats2d]]:
     import torch
 
-    flat, lengths, matches = inputs
+    flat, *features = inputs
     tokens = xp2torch(flat, requires_grad=is_train)
-    device = tokens.device
-    args = (tokens, torch.from_numpy(lengths).to(device), torch.from_numpy(matches).to(device))
+    args = (tokens, *(torch.from_numpy(array).to(tokens.device) for array in features))
 
     def backprop(d_args: ArgsKwargs) -> Floats2d:
         return torch2xp(d_args.args[0])

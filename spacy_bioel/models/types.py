@@ -13,13 +13,16 @@ from spacy.tokens import Doc
 class SpanBatch:
     """Documents with their lexicon matches: the input of the span enumerator.
 
+    Token indices are into the concatenation of all documents.
+
     docs (list[Doc]): The documents; empty ones are allowed.
-    matches (NDArray[int64]): (start, width - 1, feature) with token indices into the
-        concatenation of all documents. Shape (n_matches, 3).
+    spans (NDArray[int64]): (start, width - 1, feature). Shape (n_span_matches, 3).
+    words (NDArray[int64]): (token, feature). Shape (n_word_matches, 2).
     """
 
     docs: list[Doc]
-    matches: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    words: NDArray[np.int64]
 
 
 # Logits of all spans of a batch, -inf outside a document. Shape (n_tokens, max_width, n_labels).

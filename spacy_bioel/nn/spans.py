@@ -42,10 +42,12 @@ class SpanScorer(nn.Module):
         super().__init__()
         self.max_width = max_width
         self.n_labels = n_labels
+        self.word_features = nn.Embedding(n_features, width)
+        # For the first, the last and the other tokens of a match.
         self.token_features = nn.Embedding(3 * n_features, width)
         self.span_features = nn.Embedding(n_features, hidden)
-        nn.init.zeros_(self.token_features.weight)
-        nn.init.zeros_(self.span_features.weight)
+        for features in (self.word_features, self.token_features, self.span_features):
+            nn.init.zeros_(features.weight)
         self.context = (
             nn.LSTM(width, context, bidirectional=True, batch_first=True) if context else None
         )
@@ -59,32 +61,36 @@ class SpanScorer(nn.Module):
         nn.init.constant_(self.output.bias, -4.0)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Tensor, lengths: Tensor, matches: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.
 
         tokens (Tensor): Token vectors of all documents, concatenated. Shape (n_tokens, width).
         lengths (Tensor): Tokens of each document. Shape (n_docs,).
-        matches (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
+        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
+        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
             -inf where it would leave its document. Shape (n_tokens, max_width, n_labels).
         """
-        tokens = self._contextualize(tokens, lengths, matches)
+        tokens = self._contextualize(tokens, lengths, spans, words)
         starts, ends = self.start(tokens), self.end(tokens)
         # float64, since the sums run over the whole batch and are then subtracted.
         sums = torch.cumsum(self.content(tokens).double(), dim=0)
         sums = torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
         doc_ends = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)
         blocks = [
-            self._score_block(first, starts, ends, sums, doc_ends, matches)
+            self._score_block(first, starts, ends, sums, doc_ends, spans)
             for first in range(0, len(tokens), _BLOCK)
         ]
         if not blocks:
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         return torch.cat(blocks)
 
-    def _contextualize(self, tokens: Tensor, lengths: Tensor, matches: Tensor) -> Tensor:
+    def _contextualize(
+        self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor
+    ) -> Tensor:
         """Add what the lexicon says of each token, then let an LSTM read each document."""
-        start, width, feature = matches.unbind(1)
+        tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
+        start, width, feature = spans.unbind(1)
         n_features = self.span_features.num_embeddings
         tokens = tokens.index_add(0, start, self.token_features(feature))
         tokens = tokens.index_add(0, start + width, self.token_features(feature + n_features))
@@ -109,7 +115,7 @@ class SpanScorer(nn.Module):
         ends: Tensor,
         sums: Tensor,
         doc_ends: Tensor,
-        matches: Tensor,
+        spans: Tensor,
     ) -> Tensor:
         last = min(first + _BLOCK, len(starts))
         begin = torch.arange(first, last, device=starts.device)[:, None]  # (block, 1)
@@ -117,8 +123,8 @@ class SpanScorer(nn.Module):
         end = (begin + widths).clamp(max=len(starts) - 1)  # (block, max_width)
         content = (sums[end + 1] - sums[begin]) / (end - begin + 1)[..., None]
         hidden = starts[first:last, None] + ends[end] + content.to(starts.dtype) + self.width(widths)
-        here = (matches[:, 0] >= first) & (matches[:, 0] < last)
-        start, width, feature = matches[here].unbind(1)
+        here = (spans[:, 0] >= first) & (spans[:, 0] < last)
+        start, width, feature = spans[here].unbind(1)
         flat = hidden.reshape(-1, hidden.shape[-1])
         flat = flat.index_add(0, (start - first) * self.max_width + width, self.span_features(feature))
         logits = self.output(self.dropout(torch.relu(flat))).reshape(*end.shape, self.n_labels)

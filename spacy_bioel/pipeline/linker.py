@@ -190,9 +190,9 @@ class Linker(TrainablePipe):
 
         kb (KnowledgeBase | str | Path): Must have vectors of this pipe's encoder, unless small.
         """
-        from spacy_bioel.kb.store import KnowledgeBase
+        from spacy_bioel.kb.store import open_kb
 
-        self._kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
+        self._kb = open_kb(kb)
         self.cfg["kb"] = str(self._kb.path or "")
         self._pool = self._sampler = None
         self._forget_encoder()
@@ -259,7 +259,7 @@ class Linker(TrainablePipe):
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
         spans = [self._mentions(doc) for doc in docs]
-        queries = [self._queries(mentions) for mentions in spans]
+        queries = [self.queries(mentions) for mentions in spans]
         wanted = {
             (query, span.label_)
             for mentions, strings in zip(spans, queries, strict=True)
@@ -278,39 +278,47 @@ class Linker(TrainablePipe):
             return longest_names(doc, self.kb)
         return mention_spans(doc, self.cfg["mentions"], spans_key=self.cfg["spans_key"])
 
-    def _queries(self, spans: Sequence[Span]) -> list[str]:
+    def queries(self, spans: Sequence[Span]) -> list[str]:
+        """Strings to look up for the mentions of one document."""
         if not spans:
             return []
         long_forms = _long_forms(spans[0].doc) if self.cfg["abbreviations"] else {}
         return [normalize_name(expand_abbreviations(span.text, long_forms)) for span in spans]
 
+    def gather(self, queries: Sequence[str]) -> Any:
+        """All evidence about different normalised strings; see `evidence.Candidates`."""
+        from spacy_bioel.pipeline.evidence import gather_candidates
+
+        if self._prior is None:
+            self._prior = self.memory.prior(self.kb)
+        return gather_candidates(
+            queries, self.kb, memory=self.memory, prior=self._prior, dense=self._nearest(queries)
+        )
+
     def link_strings(
         self, wanted: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
         """Rank candidates for (normalised string, label) pairs, in one batch."""
-        from spacy_bioel.pipeline.evidence import gather_candidates
         from spacy_bioel.pipeline.fusion import DEFAULT_WEIGHTS, rank, score
 
-        queries = list(dict.fromkeys(query for query, _ in wanted))
-        if self._prior is None:
-            self._prior = self.memory.prior(self.kb) if queries else None
-        if not queries:
-            return {}
-        candidates = gather_candidates(
-            queries, self.kb, memory=self.memory, prior=self._prior, dense=self._nearest(queries)
-        )
-        scores = score(candidates.features, DEFAULT_WEIGHTS | self.cfg["weights"])
         ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
+        queries = list(dict.fromkeys(query for query, _ in wanted))
+        if not queries:
+            return ranked
+        candidates = self.gather(queries)
+        scores = score(candidates.features, DEFAULT_WEIGHTS | self.cfg["weights"])
         for label in {label for _, label in wanted}:
-            allowed = self._allowed(candidates, label)
-            rows = rank(candidates, np.where(allowed, scores, -np.inf), top=self.cfg["max_candidates"])
-            rows = rows[allowed[rows]]
-            for query, found in self._describe(candidates, scores, rows).items():
+            allowed = self.allowed(candidates, label)
+            masked = np.where(allowed, scores, -np.inf)
+            rows = rank(candidates, masked, top=self.cfg["max_candidates"])
+            described = self._describe(candidates, scores, rows[allowed[rows]])
+            for query, found in described.items():
                 if (queries[query], label) in ranked:
                     ranked[queries[query], label] = tuple(found)
         return ranked
 
-    def _allowed(self, candidates: Any, label: str) -> NDArray[np.bool_]:
+    def allowed(self, candidates: Any, label: str) -> NDArray[np.bool_]:
+        """Candidates whose semantic types a mention of this label may link to. Shape (n,)."""
         types = self.cfg["label_types"].get(label)
         if types is None:
             return np.ones(len(candidates.concept), dtype=bool)
@@ -404,7 +412,7 @@ class Linker(TrainablePipe):
     def _gold_mentions(self, example: Example) -> list[tuple[set[str], tuple[str, ...]]]:
         gold = list(gold_spans(example, key=self.cfg["gold_key"]))
         spans = [example.predicted[span.start : span.end] for span in gold]
-        queries = self._queries(spans)
+        queries = self.queries(spans)
         return [
             ({normalize_name(span.text), query} - {""}, g.ids)
             for span, query, g in zip(spans, queries, gold, strict=True)

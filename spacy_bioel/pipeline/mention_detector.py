@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -23,6 +24,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import SpanBatch, SpanScores
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.storage import load_parts, pickle_pipe, save_parts
+from spacy_bioel.text.abbreviations import find_abbreviations
 from spacy_bioel.text.normalize import normalize_name
 
 DEFAULT_MODEL = Config().from_str(
@@ -156,7 +158,7 @@ class MentionDetector(TrainablePipe):
         """Add a label before training. RAISES BioelError: [B050] once the model exists."""
         if label in self.labels:
             return 0
-        if self.model.has_ref("scorer") and self.model.get_ref("scorer") is not None:
+        if self.model.maybe_get_ref("scorer") is not None:
             raise BioelError(Errors.B050.format(label=label, labels=", ".join(self.labels)))
         self.cfg["labels"].append(label)
         return 1
@@ -172,11 +174,12 @@ class MentionDetector(TrainablePipe):
         """Collect labels, take the names of a knowledge base as features, build the network.
 
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
-        kb (KnowledgeBase | None): Its names and types become features of spans. The detector
-            keeps a compact copy and does not need the knowledge base afterwards.
+        kb (KnowledgeBase | str | None): Or its folder. Its names and types become features of
+            spans. The detector keeps a compact copy and does not need it afterwards.
         RAISES BioelError: [B051] when no example has a gold mention.
         """
         from spacy_bioel.kb.lexicon import Lexicon
+        from spacy_bioel.kb.store import open_kb
         from spacy_bioel.models.mentions import add_span_scorer
 
         validate_get_examples(get_examples, "MentionDetector.initialize")
@@ -185,7 +188,7 @@ class MentionDetector(TrainablePipe):
         if not self.labels:
             raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
         if kb is not None:
-            self.lexicon = Lexicon.from_kb(kb)
+            self.lexicon = Lexicon.from_kb(open_kb(kb))
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)
         add_span_scorer(self.model, n_labels=len(self.labels))
@@ -217,15 +220,35 @@ class MentionDetector(TrainablePipe):
             raise BioelError(Errors.B053.format(name=self.name))
 
     def _batch(self, docs: list[Doc]) -> SpanBatch:
-        max_width = self.model.attrs["max_width"]
-        matches = []
+        """What the lexicon says of each document, in one batch."""
+        spans, words = [], []
         offset = 0
         for doc in docs:
             tokens = [_normalize_token(token.text) for token in doc]
-            start, width, feature = self.lexicon.match_spans(tokens, max_width)
-            matches.append(np.stack([start + offset, width, feature], axis=1))
+            matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"])
+            for start, width, bit in (matches, self._short_forms(doc)):
+                spans.append(np.stack([start + offset, width, bit], axis=1))
+            token, bit = self.lexicon.match_words(tokens)
+            words.append(np.stack([token + offset, bit], axis=1))
             offset += len(doc)
-        return SpanBatch(docs, np.concatenate(matches) if matches else np.zeros((0, 3), np.int64))
+        return SpanBatch(docs, np.concatenate(spans), np.concatenate(words))
+
+    def _short_forms(self, doc: Doc) -> tuple[NDArray, NDArray, NDArray]:
+        """Matches of abbreviations that the document defines: those of their long forms."""
+        from spacy_bioel.kb.keys import name_keys
+        from spacy_bioel.kb.lexicon import unpack_bits
+        from spacy_bioel.models.mentions import SHORT_FORM
+
+        found = []
+        for short, definition in find_abbreviations(doc.text).items():
+            key = name_keys([normalize_name(definition.long)])
+            bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
+            for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", doc.text):
+                span = doc.char_span(*match.span())
+                if span is not None and len(span) <= self.model.attrs["max_width"]:
+                    found += [(span.start, len(span) - 1, bit) for bit in bits]
+        start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return start, width, bit
 
     def set_annotations(
         self, docs: Iterable[Doc], scores: list[list[tuple[int, int, str, float]]]
@@ -296,7 +319,13 @@ class MentionDetector(TrainablePipe):
         from spacy_bioel.pipeline.storage import arrays_to_bytes
 
         cfg = self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
-        lexicon = {"keys": self.lexicon.keys, "masks": self.lexicon.masks}
+        names, words = self.lexicon.names, self.lexicon.words
+        lexicon = {
+            "names.keys": names.keys,
+            "names.masks": names.masks,
+            "words.keys": words.keys,
+            "words.masks": words.masks,
+        }
         return {
             "cfg.json": lambda: srsly.json_dumps(cfg).encode("utf8"),
             "model.safetensors": lambda: weights_to_bytes(self.model),
@@ -305,6 +334,7 @@ class MentionDetector(TrainablePipe):
 
     def _load(self, parts: dict[str, bytes]) -> None:
         from spacy_bioel.kb.lexicon import Lexicon
+        from spacy_bioel.kb.store import open_kb
         from spacy_bioel.models.mentions import add_span_scorer
         from spacy_bioel.models.weights import weights_from_bytes
         from spacy_bioel.pipeline.storage import arrays_from_bytes
@@ -312,10 +342,13 @@ class MentionDetector(TrainablePipe):
         cfg = srsly.json_loads(parts["cfg.json"])
         width = cfg.pop("width")
         self.cfg.update(cfg)
-        self.lexicon = Lexicon(**arrays_from_bytes(parts["lexicon.safetensors"]))
+        arrays = arrays_from_bytes(parts["lexicon.safetensors"])
+        names = KeyMasks(arrays["names.keys"], arrays["names.masks"])
+        words = KeyMasks(arrays["words.keys"], arrays["words.masks"])
+        self.lexicon = Lexicon(names, words)
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
-            if self.model.get_ref("scorer") is None:
+            if self.model.maybe_get_ref("scorer") is None:
                 add_span_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 

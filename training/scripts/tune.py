@@ -1,0 +1,119 @@
+"""Choose, on the development documents, what training does not learn: the detector's threshold,
+the weights of the linker's evidence and its NIL threshold. Saves the pipeline with its KB.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import spacy
+import typer
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_bioel.corpus import read_docs
+from spacy_bioel.kb.columns import replacing_folder
+from spacy_bioel.pipeline.fusion import fit_weights
+from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.mention_detector import drop_overlaps
+
+_THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
+_LOWEST = 0.05
+_LOGGER = logging.getLogger("tune")
+
+
+def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    nlp = spacy.load(model)
+    docs = list(read_docs(dev, nlp.vocab))
+    nlp.get_pipe("bioel_linker").set_kb(kb)
+    tune_detector(nlp, docs)
+    tune_weights(nlp, docs)
+    tune_nil(nlp, docs)
+    with replacing_folder(out) as folder:
+        nlp.to_disk(folder)
+
+
+def f1(n_right: int, n_predicted: int, n_gold: int) -> float:
+    return 2 * n_right / max(1, n_predicted + n_gold)
+
+
+def tune_detector(nlp: Language, docs: list[Doc]) -> None:
+    """Threshold and overlap with the best strict mention F1."""
+    detector: Any = nlp.get_pipe("bioel_mentions")
+    detector.cfg.update(threshold=_LOWEST, allow_overlap=True)
+    found = [mentions for start in range(0, len(docs), 32) for mentions in
+             detector.predict([nlp.make_doc(doc.text) for doc in docs[start : start + 32]])]
+    gold = [{(s.start, s.end, s.label_) for s in doc.spans[GOLD_KEY]} for doc in docs]
+
+    def score(threshold: float, allow_overlap: bool) -> float:
+        kept = [[m for m in mentions if m[3] >= threshold] for mentions in found]
+        if not allow_overlap:
+            kept = [drop_overlaps(mentions) for mentions in kept]
+        right = sum(len({m[:3] for m in k} & g) for k, g in zip(kept, gold, strict=True))
+        return f1(right, sum(map(len, kept)), sum(map(len, gold)))
+
+    scores = {(t, o): score(t, o) for t in _THRESHOLDS.tolist() for o in (False, True)}
+    threshold, allow_overlap = max(scores, key=lambda choice: scores[choice])
+    best = scores[threshold, allow_overlap]
+    _LOGGER.info("threshold %s, overlap %s: mention F1 %.4f", threshold, allow_overlap, best)
+    detector.cfg.update(threshold=threshold, allow_overlap=allow_overlap)
+
+
+def tune_weights(nlp: Language, docs: list[Doc]) -> None:
+    """Weights under which a candidate's score is the probability that it is right."""
+    linker: Any = nlp.get_pipe("bioel_linker")
+    mentions = [
+        (query, span.label_, {linker.kb.canonical(id_) for id_ in split_ids(span.kb_id_)})
+        for doc in docs
+        for spans in [list(doc.spans[GOLD_KEY])]
+        for span, query in zip(spans, linker.queries(spans), strict=True)
+    ]
+    queries = list(dict.fromkeys(query for query, *_ in mentions))
+    candidates = linker.gather(queries)
+    first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
+    number = {query: index for index, query in enumerate(queries)}
+    rows_of = [np.arange(first[number[q]], first[number[q] + 1]) for q, *_ in mentions]
+    allowed = {label: linker.allowed(candidates, label) for _, label, _ in mentions}
+    rows_of = [r[allowed[label][r]] for r, (_, label, _) in zip(rows_of, mentions, strict=True)]
+    right = [
+        np.isin(candidates.concept[rows], linker.kb.find_all(sorted(gold)))
+        for rows, (_, _, gold) in zip(rows_of, mentions, strict=True)
+    ]
+    weights = fit_weights(candidates.features[np.concatenate(rows_of)], np.concatenate(right))
+    _LOGGER.info("weights %s", weights)
+    linker.cfg["weights"] = weights
+
+
+def tune_nil(nlp: Language, docs: list[Doc]) -> None:
+    """Threshold with the best strict end-to-end F1."""
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["nil_threshold"] = 0.0
+    links = [
+        (number, span.start, span.end, span.label_, candidates[0])
+        for number, doc in enumerate(nlp.pipe(doc.text for doc in docs))
+        for span in doc.spans[linker.cfg["spans_key"]]
+        if (candidates := span._.candidates)
+    ]
+    gold = {
+        (number, span.start, span.end, span.label_): {linker.kb.canonical(i) for i in ids}
+        for number, doc in enumerate(docs)
+        for span in doc.spans[GOLD_KEY]
+        if (ids := split_ids(span.kb_id_))
+    }
+    right = np.array([gold.get(place) == {best.id} for *place_, best in links
+                      for place in [tuple(place_)]], dtype=bool)
+    scores = np.array([best.score for *_, best in links])
+    thresholds = np.round(np.arange(0.0, 0.61, 0.05), 2).tolist()
+    f1s = [f1(int(right[scores >= t].sum()), int((scores >= t).sum()), len(gold))
+           for t in thresholds]
+    best = int(np.argmax(f1s))
+    _LOGGER.info("NIL threshold %s: end-to-end F1 %.4f", thresholds[best], f1s[best])
+    linker.cfg["nil_threshold"] = thresholds[best]
+
+
+if __name__ == "__main__":
+    typer.run(main)
