@@ -8,6 +8,7 @@ joined by "|"; "" and "NIL" both mean no id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from spacy.tokens import Doc, Span
@@ -28,11 +29,8 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
     RETURNS (Scorer): Gives `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold.
     """
 
-    def score_mentions(examples: Iterable[Example], **kwargs: Any) -> Scores:
-        total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key))
-        return _prf(total, "bioel_mention")
-
-    return score_mentions
+    # Partial functions, not closures: a pipeline that holds them has to be picklable.
+    return partial(_score_mentions, spans_key=spans_key, gold_key=gold_key)
 
 
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
@@ -43,15 +41,25 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
         in [0, 1]; None where there is no gold to compare with.
     """
 
-    def score_links(examples: Iterable[Example], **kwargs: Any) -> Scores:
-        pairs = list(_pairs(examples, spans_key, gold_key))
-        given = _sum_counts(count_gold_strict, pairs)
-        n_found = given.get("gold", 0) - given.get("not_predicted", 0)
-        accuracy = given["right"] / n_found if n_found else None
-        scores = _prf(_sum_counts(count_strict, pairs), "bioel_link")
-        return scores | {"bioel_link_acc": accuracy}
+    return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
 
-    return score_links
+
+def _score_mentions(
+    examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
+) -> Scores:
+    total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key))
+    return _prf(total, "bioel_mention")
+
+
+def _score_links(
+    examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
+) -> Scores:
+    pairs = list(_pairs(examples, spans_key, gold_key))
+    given = _sum_counts(count_gold_strict, pairs)
+    n_found = given.get("gold", 0) - given.get("not_predicted", 0)
+    accuracy = given["right"] / n_found if n_found else None
+    scores = _prf(_sum_counts(count_strict, pairs), "bioel_link")
+    return scores | {"bioel_link_acc": accuracy}
 
 
 def _pairs(
