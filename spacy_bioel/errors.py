@@ -112,10 +112,6 @@ class Errors(metaclass=_Coded):
         "The pipeline '{model}' has no pipe of the factory bioel_linker (it has: {pipes}). Use a "
         "pipeline with a linker, or a protocol that needs none."
     )
-    B073 = (
-        "{path} cannot be read as a DocBin ({error}). Expected a .spacy file as `bioel convert` "
-        "writes it."
-    )
     B074 = "Cannot tell what to write to {path}. Give a name that ends in .spacy or .jsonl."
     B075 = (
         "There is no tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, "

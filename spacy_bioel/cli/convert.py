@@ -1,0 +1,106 @@
+"""`bioel convert`: a corpus to spaCy's training format or to JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spacy_bioel.cli.console import JsonOption, PrefixOption, show_note, track, write_json
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import AnnotatedText
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    from spacy_bioel.pipeline.gold import Alignment
+
+_N_EXAMPLES = 5
+
+
+def convert(
+    corpus: Annotated[
+        Path, typer.Argument(help="PubTator, BioC XML or JSON, JSONL, .concept, phrase table.")
+    ],
+    out: Annotated[Path, typer.Argument(help="OUT.spacy or OUT.jsonl.")],
+    format: Annotated[
+        str | None, typer.Option(help="Format of the corpus; recognised from content if not given.")
+    ] = None,
+    prefix: PrefixOption = "",
+    lang: Annotated[str, typer.Option(help="Language of the tokenizer.")] = "en",
+    tokenizer: Annotated[
+        str, typer.Option(help="Registered tokenizer; train with the same one.")
+    ] = "spacy-bioel.BioTokenizer.v1",
+    widen: Annotated[
+        bool,
+        typer.Option(help="Stretch mentions that cut a token to whole tokens; else drop them."),
+    ] = True,
+    json_file: JsonOption = None,
+) -> None:
+    """Convert a corpus, and say which mentions the tokens could not represent.
+
+    In OUT.spacy the gold mentions are in doc.spans["bioel_gold"], their ids joined by "|" in
+    kb_id_. OUT.jsonl keeps character offsets and needs no tokens.
+    """
+    from spacy_bioel.corpus import read_texts
+
+    texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".jsonl":
+        from spacy_bioel.io.jsonl import write_texts_jsonl
+
+        report: dict[str, object] = {"documents": write_texts_jsonl(out, texts)}
+    elif out.suffix == ".spacy":
+        report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
+    else:
+        raise BioelError(Errors.B074.format(path=out))
+    show_note(f"{corpus}: {report['documents']} documents to {out}.")
+    if json_file is not None:
+        write_json(json_file, report)
+
+
+def _make_nlp(lang: str, tokenizer: str) -> Language:
+    import spacy
+
+    try:
+        return spacy.blank(lang, config={"nlp": {"tokenizer": {"@tokenizers": tokenizer}}})
+    except (ImportError, ValueError) as error:
+        raise BioelError(Errors.B075.format(lang=lang, tokenizer=tokenizer, error=error)) from error
+
+
+def _write_docbin(
+    texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
+) -> dict[str, object]:
+    """Write the docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
+    from spacy_bioel.corpus import docs_to_bin, text_to_doc
+    from spacy_bioel.kb.columns import replacing_file
+    from spacy_bioel.pipeline.gold import Alignment
+
+    total = Alignment()
+
+    def make_docs() -> Iterator[Doc]:
+        for text in texts:
+            doc, alignment = text_to_doc(nlp, text, widen=widen)
+            total.add(alignment)
+            yield doc
+
+    docs = docs_to_bin(make_docs())
+    with replacing_file(out) as path:
+        docs.to_disk(path)
+    _show_alignment(total)
+    return {
+        "documents": len(docs),
+        "mentions": total.n,
+        "widened": total.widened,
+        "lost": total.lost,
+    }
+
+
+def _show_alignment(total: Alignment) -> None:
+    n_lost = len(total.lost)
+    show_note(f"{total.n:,} mentions: {total.widened:,} widened to tokens, {n_lost:,} lost.")
+    for lost in total.lost[:_N_EXAMPLES]:
+        show_note(f"  lost: {lost}")

@@ -1,0 +1,29 @@
+"""`bioel kb encode`: vectors for the names of a knowledge base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spacy_bioel.cli.console import progress_bar, show_note
+from spacy_bioel.cli.models import load_model, require_linker
+
+
+def encode(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    model: Annotated[str, typer.Argument(help="Pipeline with a trained bioel_linker.")],
+) -> None:
+    """Encode all names with a pipeline's linker and keep the vectors in the knowledge base.
+
+    A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
+    another encoder are replaced.
+    """
+    from spacy_bioel.kb.store import KnowledgeBase
+
+    base = KnowledgeBase.open(kb)
+    linker = require_linker(load_model(model), model)
+    with progress_bar("Encoding names", total=base.n_names) as advance:
+        linker.encode_kb(base, progress=advance)
+    show_note(f"Encoded {base.n_names:,} names of {kb} with encoder {linker.fingerprint}.")

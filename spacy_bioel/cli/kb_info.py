@@ -1,0 +1,84 @@
+"""`bioel kb info`: what a knowledge base holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from spacy_bioel.cli.console import JsonOption, show_table, write_json
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.store import KnowledgeBase
+
+_N_TYPES = 12  # types shown to people; JSON has all
+
+
+def info(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    json_file: JsonOption = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every byte and compare checksums.")
+    ] = False,
+) -> None:
+    """Show where a knowledge base comes from, what it counts, and whether it is whole."""
+    from spacy_bioel.kb.store import KnowledgeBase
+    from spacy_bioel.kb.vectors import verify_vectors
+
+    base = KnowledgeBase.open(kb)
+    about = describe(base)
+    if verify:
+        base.verify()
+        if about["vectors"]:
+            verify_vectors(base)
+        about["verified"] = True
+    if json_file is not None:
+        write_json(json_file, about)
+    if str(json_file) != "-":
+        show_table(_as_table(about))
+
+
+def describe(base: KnowledgeBase) -> dict[str, Any]:
+    """Meta data, concepts per type and vectors of a knowledge base, ready for JSON.
+
+    RAISES BioelError: See `kb.vectors.open_vectors`, when there are vectors and they are damaged.
+    """
+    import numpy as np
+
+    from spacy_bioel.kb.schema import VECTOR_FILES
+    from spacy_bioel.kb.vectors import open_vectors
+
+    about = {key: value for key, value in base.meta.items() if key != "columns"}
+    n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
+    per_type = dict(zip(base.type_names, n_per_type, strict=True))
+    about["types"] = dict(sorted(per_type.items(), key=lambda item: (-item[1], item[0])))
+    about["vectors"] = None
+    files = base.files()
+    if all(name in files for name in VECTOR_FILES):
+        open_vectors(base, fingerprint=None)
+        about["vectors"] = json.loads(files[VECTOR_FILES[1]].tobytes())
+    return about
+
+
+def _as_table(about: dict[str, Any]) -> Table:
+    table = Table("what", "value", title="Knowledge base")
+    for key, value in about.items():
+        if key == "types":
+            shown = [f"{name} {n:,}" for name, n in list(value.items())[:_N_TYPES]]
+            more = len(value) - len(shown)
+            table.add_row("types", ", ".join(shown + ([f"and {more} more"] if more else [])))
+        elif key == "counts":
+            for name, n in value.items():
+                table.add_row(name.replace("_", " "), f"{n:,}")
+        elif key == "vectors":
+            table.add_row(key, _vectors_text(value) if value else "none; see `bioel kb encode`")
+        else:
+            table.add_row(key, str(value))
+    return table
+
+
+def _vectors_text(vectors: dict[str, Any]) -> str:
+    return f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"

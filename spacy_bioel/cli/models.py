@@ -1,0 +1,41 @@
+"""Pipelines, as the commands take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spacy_bioel.errors import BioelError, Errors
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+LINKER = "bioel_linker"
+
+
+def load_model(model: str) -> Language:
+    """Load a pipeline by folder or package name.
+
+    RAISES BioelError: [B071] when there is none.
+    """
+    import spacy
+
+    try:
+        return spacy.load(model)
+    except OSError as error:
+        raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+def find_linker(nlp: Language) -> Any:
+    """The pipe that was made by the factory "bioel_linker", under whatever name; None: no such."""
+    for name, pipe in nlp.pipeline:
+        if nlp.get_pipe_meta(name).factory == LINKER:
+            return pipe
+    return None
+
+
+def require_linker(nlp: Language, model: str) -> Any:
+    """As `find_linker`. RAISES BioelError: [B072] when the pipeline has no linker."""
+    linker = find_linker(nlp)
+    if linker is None:
+        raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
+    return linker

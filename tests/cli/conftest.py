@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_bioel.cli import main
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
+
+Run = Callable[..., int]
+
+CONCEPTS = [
+    Concept("MESH:D009270", ("Naloxone", "Narcan"), types=("D",)),
+    Concept("MESH:D003000", ("Clonidine",), types=("D",)),
+    Concept("MESH:D006973", ("Hypertension", "high blood pressure"), types=("C",)),
+    Concept("MESH:D000001", (), replaced_by="MESH:D009270"),
+]
+
+# Four mentions: naloxone under a retired id, "blood-pressure" that the names do not have, a NIL.
+PUBTATOR = """\
+1|t|Naloxone and clonidine.
+1|a|Narcan raises it.
+1\t0\t8\tNaloxone\tChemical\tD000001
+1\t13\t22\tclonidine\tChemical\tD003000
+1\t24\t30\tNarcan\tChemical\tD009270
+
+2|t|Hypertension.
+2|a|Or pressure disease of rats.
+2\t0\t12\tHypertension\tDisease\tD006973
+2\t17\t33\tpressure disease\tDisease\tD006973
+2\t37\t41\trats\tSpecies\t-1
+"""
+
+
+@pytest.fixture()
+def run() -> Run:
+    """Run `bioel` with these arguments; returns the exit status."""
+
+    def run_command(*argv: object) -> int:
+        with pytest.raises(SystemExit) as exited:
+            main([str(argument) for argument in argv])
+        return int(exited.value.code or 0)
+
+    return run_command
+
+
+@pytest.fixture()
+def concepts_file(tmp_path: Path) -> Path:
+    path = tmp_path / "concepts.jsonl"
+    lines = [
+        {"id": c.id, "names": c.names, "types": c.types, "replaced_by": c.replaced_by}
+        for c in CONCEPTS
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.fixture()
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "gold.txt"
+    path.write_text(PUBTATOR, encoding="utf8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline that links the names of the knowledge base wherever they occur."""
+    folder = tmp_path_factory.mktemp("model")
+    build_kb(CONCEPTS, folder / "kb")
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe("bioel_linker", config={"mentions": "kb", "kb": str(folder / "kb")})
+    nlp.to_disk(folder / "pipeline")
+    return folder / "pipeline"

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_bioel.cli.evaluate import fingerprint_folder, link_given, link_open
+from spacy_bioel.cli.models import find_linker
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+Run = Callable[..., int]
+Capture = pytest.CaptureFixture[str]
+
+
+def evaluate_json(run: Run, tmp_path: Path, *argv: object) -> dict[tuple[str, str, str], dict]:
+    out = tmp_path / "scores.json"
+    assert run("evaluate", *argv, "--prefix", "MESH", "--json", out) == 0
+    rows = json.loads(out.read_text())
+    return {(row["protocol"], row["metric"], row["label"]): row for row in rows}
+
+
+def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    rows = evaluate_json(
+        run, tmp_path, model, corpus, "--protocol", "gold", "--protocol", "strict", "--seed", 5
+    )
+    # Linked gold: 5. The names find Naloxone, clonidine, Narcan and Hypertension, all right:
+    # the gold id of Naloxone is retired, and is compared as the current one.
+    assert rows["end_to_end", "precision", ""]["value"] == 100.0
+    assert rows["end_to_end", "recall", ""]["value"] == pytest.approx(80.0)
+    assert rows["end_to_end", "recall", ""]["n"] == 5
+    assert rows["end_to_end", "recall", ""]["details"]["nil_gold"] == 1
+    # Given the mentions: "pressure disease" has no candidate, "rats" is rightly NIL.
+    gold = rows["gold", "accuracy@1", ""]
+    assert (gold["value"], gold["n"]) == (pytest.approx(80.0), 5)
+    assert rows["gold", "accuracy@1", "Disease"]["value"] == pytest.approx(50.0)
+    assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
+    assert gold["details"]["missing_from_kb"] == 0
+    assert (gold["seed"], gold["model"]) == (5, str(model))
+    assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
+
+
+def test_another_kb_changes_the_answers(
+    run: Run, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
+    rows = evaluate_json(
+        run, tmp_path, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb"
+    )
+    gold = rows["gold", "accuracy@1", ""]
+    # Of 5 only "pressure disease" is found; three ids are not in this knowledge base.
+    assert gold["value"] == pytest.approx(20.0)
+    assert gold["details"]["missing_from_kb"] == 3
+
+
+def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
+    assert run("evaluate", model, corpus, "--prefix", "MESH") == 0
+    captured = capsys.readouterr()
+    table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
+    assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
+    assert any(line.startswith("gold accuracy@1 50.00 ") for line in table)
+    assert "end_to_end: nil_gold 1" in captured.err
+    assert "seed: 0" in captured.err and "model_fingerprint: " in captured.err
+
+
+def test_gold_never_reaches_the_pipeline_in_end_to_end(model: Path) -> None:
+    nlp = spacy.load(model)
+    linker = find_linker(nlp)
+    text = "Narcan or a kind of pressure"
+    bare = [AnnotatedText("1", text)]
+    annotated = [AnnotatedText("1", text, (Mention(20, 28, "D", ("MESH:D006973",)),))]
+    expected = list(link_open(nlp, linker, bare))
+    assert [(x.start, x.end) for x in expected[0]] == [(0, 6)]
+    assert list(link_open(nlp, linker, annotated)) == expected
+
+
+def test_given_mentions_replace_the_linkers_own_choice_for_a_while(model: Path) -> None:
+    nlp = spacy.load(model)
+    linker = find_linker(nlp)
+    texts = [AnnotatedText("1", "Narcan or clonidine", (Mention(10, 19, "D", ("X:1",)),))]
+    (links,) = link_given(nlp, linker, texts)
+    assert [(x.start, x.end, x.label, x.ids) for x in links] == [(10, 19, "D", ("MESH:D003000",))]
+    assert linker.cfg["mentions"] == "kb"
+
+
+def test_unusable_arguments(
+    run: Run, model: Path, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"id": "1", "text": "Nothing."}\n')
+    assert run("evaluate", model, empty) == 2
+    assert "[B076]" in capsys.readouterr().err
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    assert run("evaluate", tmp_path / "blank", corpus) == 2
+    assert "[B072]" in capsys.readouterr().err
+    assert run("evaluate", tmp_path / "blank", corpus, "--protocol", "mention") == 0
+
+
+def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_text("1")
+    first = fingerprint_folder(tmp_path)
+    assert fingerprint_folder(tmp_path) == first
+    (tmp_path / "a" / "x").write_text("2")
+    second = fingerprint_folder(tmp_path)
+    (tmp_path / "a" / "x").rename(tmp_path / "a" / "y")
+    assert len({first, second, fingerprint_folder(tmp_path)}) == 3

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.cli.kb_build import parse_columns
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.store import KnowledgeBase
+
+Run = Callable[..., int]
+
+
+def test_build_and_info(run: Run, tmp_path: Path, concepts_file: Path, capsys) -> None:
+    out = tmp_path / "made" / "kb"
+    report = tmp_path / "report.json"
+    assert run("kb", "build", out, concepts_file, "--release", "2024", "--json", report) == 0
+    counts = json.loads(report.read_text())
+    assert (counts["concepts"], counts["names"], counts["retired"]) == (3, 5, 1)
+    base = KnowledgeBase.open(out)
+    assert base.canonical("MESH:D000001") == "MESH:D009270"
+    assert (base.meta["source"], base.meta["release"]) == ("concepts.jsonl", "2024")
+    capsys.readouterr()
+    assert run("kb", "info", out, "--verify", "--json", "-") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["fingerprint"] == counts["fingerprint"]
+    assert about["types"] == {"D": 2, "C": 1}
+    assert (about["vectors"], about["verified"]) == (None, True)
+    assert run("kb", "info", out) == 0
+    shown = capsys.readouterr().out
+    assert "2024" in shown and "D 2, C 1" in shown
+
+
+def test_build_from_tables_with_retired_ids(run: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    first.write_text("D1\tfever\tC\nD2\taspirin\tD\n")
+    second.write_text("D1\tpyrexia\tC\n")
+    retired = tmp_path / "retired.tsv"
+    retired.write_text("D9\tD1\n")
+    out = tmp_path / "kb"
+    columns = ["--columns", "id=1,name=2,types=3", "--prefix", "MESH"]
+    assert run("kb", "build", out, first, second, *columns, "--retired", retired) == 0
+    base = KnowledgeBase.open(out)
+    assert list(base.ids) == ["MESH:D1", "MESH:D2"]
+    assert list(base.names) == ["fever", "pyrexia", "aspirin"]
+    assert base.canonical("MESH:D9") == "MESH:D1"
+    assert run("kb", "build", out, first, *columns, "--types", "D, X") == 0
+    assert list(KnowledgeBase.open(out).ids) == ["MESH:D2"]
+
+
+def test_a_failed_build_leaves_the_old_one(run: Run, tmp_path: Path, concepts_file: Path) -> None:
+    out = tmp_path / "kb"
+    assert run("kb", "build", out, concepts_file) == 0
+    before = KnowledgeBase.open(out).fingerprint
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"id": "X:1", "names": ["x"]}\n{"id": "X:2", "names": \n')
+    assert run("kb", "build", out, concepts_file, broken) == 2
+    assert KnowledgeBase.open(out).fingerprint == before
+    assert run("kb", "build", tmp_path / "other", broken) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.jsonl", "concepts.jsonl", "kb"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["kb", "info", "nowhere"], "B020"),
+        (["kb", "build", "kb", "nowhere.obo"], "B101"),
+        (["kb", "encode", "nowhere", "nowhere"], "B020"),
+        (["convert", "nowhere.txt", "out.spacy"], "B101"),
+        (["link", "nowhere", "nowhere.txt"], "B101"),
+        (["evaluate", "nowhere", "nowhere.spacy"], "B060"),
+        (["evaluate", "nowhere", "nowhere.txt", "--protocol", "f_score"], "B081"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    run: Run,
+    argv: list[str],
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*argv) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: [{code}]")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_module_runs_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spacy_bioel", "kb", "info", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "[B020]" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_names_the_commands_and_needs_no_spacy() -> None:
+    code = (
+        "import sys\nfrom spacy_bioel.cli import main\n"
+        "try:\n    main(['--help'])\n"
+        "except SystemExit as e:\n    print(e.code, 'spacy' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False False"
+    for name in ("convert", "link", "evaluate", "kb"):
+        assert name in done.stdout
+
+
+def test_wrong_usage_is_status_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("kb", "build", "out") == 2
+    assert "Missing argument" in capsys.readouterr().err
+
+
+def test_an_unexpected_failure_is_not_hidden(
+    tmp_path: Path, concepts_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spacy_bioel.cli import main
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("spacy_bioel.kb.build.build_kb", fail)
+    with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
+        main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])
+
+
+def test_parse_columns() -> None:
+    assert parse_columns("id=1, name=Label") == {"id": 1, "name": "Label"}
+    with pytest.raises(BioelError, match=r"\[B070\].*'name='"):
+        parse_columns("id=1,name=")

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.types import Link
+from spacy_bioel.view import render_document, render_page
+
+Run = Callable[..., int]
+Capture = pytest.CaptureFixture[str]
+
+
+def test_convert_to_spacy_and_back(run: Run, corpus: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "new" / "gold.spacy"
+    assert run("convert", corpus, out, "--prefix", "MESH", "--json", "-") == 0
+    captured = capsys.readouterr()
+    expected = {"documents": 2, "mentions": 6, "widened": 0, "lost": []}
+    assert json.loads(captured.out) == expected
+    assert "6 mentions: 0 widened to tokens, 0 lost." in captured.err
+    doc = next(DocBin().from_disk(out).get_docs(spacy.blank("en").vocab))
+    spans = [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel_gold"]]
+    assert spans[0] == ("Naloxone", "Chemical", "MESH:D000001")
+    from_spacy = list(read_texts(out, format=None, prefix=""))
+    assert from_spacy == list(read_texts(corpus, format=None, prefix="MESH"))
+
+
+def test_convert_counts_what_tokens_cannot_represent(
+    run: Run, tmp_path: Path, capsys: Capture
+) -> None:
+    source = tmp_path / "texts.jsonl"
+    mention = {"start": 0, "end": 4, "label": "D", "ids": ["X:1"]}
+    source.write_text(json.dumps({"id": "7", "text": "cancerous", "mentions": [mention]}) + "\n")
+    out = tmp_path / "out.spacy"
+    assert run("convert", source, out) == 0
+    assert "1 widened to tokens, 0 lost" in capsys.readouterr().err
+    assert run("convert", source, out, "--no-widen") == 0
+    shown = capsys.readouterr().err
+    assert "0 widened to tokens, 1 lost" in shown and "lost: 7:0-4 'canc'" in shown
+
+
+def test_convert_to_jsonl(run: Run, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "gold.jsonl"
+    assert run("convert", corpus, out, "--prefix", "MESH") == 0
+    first = json.loads(out.read_text().splitlines()[0])
+    assert first["mentions"][1] == {
+        "start": 13,
+        "end": 22,
+        "label": "Chemical",
+        "ids": ["MESH:D003000"],
+    }
+
+
+def test_convert_refuses_what_it_cannot_do(
+    run: Run, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run("convert", corpus, tmp_path / "out.csv") == 2
+    assert "[B074]" in capsys.readouterr().err
+    assert run("convert", corpus, tmp_path / "out.spacy", "--tokenizer", "none") == 2
+    assert "[B075]" in capsys.readouterr().err
+    corpus.write_text(corpus.read_text().replace("Narcan\t", "Nalorphine\t"))
+    assert run("convert", corpus, tmp_path / "out.spacy") == 2
+    assert "line 5" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["gold.txt"]
+
+
+def test_a_damaged_docbin_is_named(run: Run, tmp_path: Path, capsys: Capture) -> None:
+    damaged = tmp_path / "gold.spacy"
+    damaged.write_bytes(b"no DocBin")
+    assert run("evaluate", "model", damaged) == 2
+    assert "[B060]" in capsys.readouterr().err
+
+
+def test_link_plain_text(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
+    source = tmp_path / "notes.txt"
+    source.write_text("Narcan was given.\n\nNothing here.\n")
+    out, page = tmp_path / "out.jsonl", tmp_path / "out.html"
+    assert run("link", model, source, "-o", out, "--html", page) == 0
+    assert "2 documents, 1 mentions, 0 of them NIL." in capsys.readouterr().err
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert (second["id"], second["links"]) == ("3", [])
+    (link,) = first["links"]
+    assert [link[key] for key in ("start", "end", "text", "id", "ids")] == [
+        0,
+        6,
+        "Narcan",
+        "MESH:D009270",
+        ["MESH:D009270"],
+    ]
+    assert sorted(link["candidates"][0]) == ["evidence", "id", "name", "score"]
+    assert "MESH:D009270" in page.read_text() and "Nothing here." in page.read_text()
+
+
+def test_link_reads_stdin_and_writes_stdout(
+    run: Run,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("clonidine\n"))
+    assert run("link", model, "-") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["id"], record["links"][0]["id"]) == ("1", "MESH:D003000")
+
+
+def test_link_ignores_the_annotations_of_a_corpus(
+    run: Run, model: Path, corpus: Path, capsys: Capture
+) -> None:
+    assert run("link", model, corpus) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = {r["id"]: [(x["text"], x["label"]) for x in r["links"]] for r in records}
+    assert found == {
+        "1": [("Naloxone", ""), ("clonidine", ""), ("Narcan", "")],
+        "2": [("Hypertension", "")],
+    }
+
+
+def test_link_without_a_model_writes_nothing(
+    run: Run, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run("link", tmp_path / "none", corpus, "-o", tmp_path / "out.jsonl") == 2
+    assert "[B071]" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["gold.txt"]
+
+
+def test_page_escapes_what_it_shows() -> None:
+    doc = spacy.blank("en")("<b>aspirin</b> & fever")
+    section = render_document(doc, [], title="<1>")
+    assert section == (
+        "<section><h2>&lt;1&gt;</h2><p>&lt;b&gt;aspirin&lt;/b&gt; &amp; fever</p></section>"
+    )
+    doc.spans["bioel"] = [doc[-1:]]
+    linked = render_document(doc, [Link(0, 3, "A&B")])
+    assert "<td>&lt;b&gt;</td><td>A&amp;B</td><td>NIL</td>" in linked
+    assert "<b>" not in linked
+    assert render_page([section], title="<t>").count("<title>&lt;t&gt;</title>") == 1
