@@ -25,7 +25,7 @@ def create_corpus_v1(
     *,
     format: str | None = None,
     prefix: str = "",
-    widen: bool = False,
+    widen: bool = True,
     limit: int = 0,
 ) -> Callable[[Language], Iterator[Example]]:
     """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
@@ -33,7 +33,8 @@ def create_corpus_v1(
     path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
     format (str | None): Name of the format; None: recognised by content.
     prefix (str): CURIE prefix for ids that have none, e.g. "MESH".
-    widen (bool): Stretch mentions that cut a token; otherwise they are lost, with a warning.
+    widen (bool): Stretch mentions that cut a token to whole tokens; otherwise they are lost, with
+        a warning that counts them.
     limit (int): Only this many documents; 0: all.
     """
 

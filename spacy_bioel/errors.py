@@ -99,6 +99,7 @@ class Errors(metaclass=_Coded):
     B054 = "mentions = {mentions!r} is not known. Choose 'auto', 'spans', 'ents' or 'kb'."
     B055 = "The pipe {name!r} has no knowledge base. Give one: nlp.add_pipe('bioel_linker', config={{'kb': FOLDER}}); make it with `bioel kb build`."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
+    B057 = "The link at characters {start}-{end} does not begin and end with a token of the document. Link after any retokenisation."
     B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
     B070 = (
         "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "

@@ -27,7 +27,13 @@ _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn")
 
 
 def link(
-    model: Annotated[str, typer.Argument(help="Pipeline, by folder or package name.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Pipeline, by folder or package name; or a knowledge base, whose names are then "
+            "found in the text as they stand, without training."
+        ),
+    ],
     input: Annotated[
         str,
         typer.Argument(

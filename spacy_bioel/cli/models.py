@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
@@ -13,16 +14,28 @@ LINKER = "bioel_linker"
 
 
 def load_model(model: str) -> Language:
-    """Load a pipeline by folder or package name.
+    """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
     RAISES BioelError: [B071] when there is none.
     """
     import spacy
 
+    if (Path(model) / "ids.txt").is_file():
+        return dictionary_pipeline(model)
     try:
         return spacy.load(model)
     except OSError as error:
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+def dictionary_pipeline(kb: str) -> Language:
+    """Every longest name of a knowledge base in a text is a mention; nothing is trained."""
+    import spacy
+
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})
+    return nlp
 
 
 def find_linker(nlp: Language) -> Any:

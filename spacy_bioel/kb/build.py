@@ -20,9 +20,12 @@ from spacy_bioel.kb.columns import (
 )
 from spacy_bioel.kb.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.merge import BuildReport, Draft, merge_records, nothing_left
+from spacy_bioel.kb.ngrams import build_postings
 from spacy_bioel.kb.schema import ARRAY_COLUMNS, META_FILE, write_meta
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
+
+_NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
 
 
 def build_kb(
@@ -154,6 +157,8 @@ def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
     writer.array("concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((per_name > 1).sum())
+    for column, values in zip(_NGRAMS, build_postings(list(rows.surfaces)), strict=True):
+        writer.array(column, values)
 
 
 def _write_concepts(

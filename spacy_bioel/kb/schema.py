@@ -40,6 +40,11 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
+    # Inverted index of character 3-grams, see kb.ngrams.
+    "ngram_codes": "uint32",
+    "ngram_offsets": "int64",
+    "ngram_names": "int32",
+    "ngram_norms": "float32",
 } | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
 
 COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(

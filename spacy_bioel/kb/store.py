@@ -28,6 +28,7 @@ from spacy_bioel.kb.columns import (
     write_files,
 )
 from spacy_bioel.kb.keys import KeyArray, name_keys, word_key
+from spacy_bioel.kb.ngrams import NgramIndex
 from spacy_bioel.kb.schema import COLUMN_FILES, KB_FILES, META_FILE, VECTOR_FILES, checked_meta
 from spacy_bioel.text.normalize import normalize_name
 
@@ -86,6 +87,12 @@ class KnowledgeBase:
         self.parents = self._array("parents")
         self.name_keys: KeyArray = self._array("name_keys")
         self.name_key_rows: NDArray[np.int32] = self._array("name_key_rows")
+        self.ngrams = NgramIndex(
+            self._array("ngram_codes"),
+            self._array("ngram_offsets"),
+            self._array("ngram_names"),
+            self._array("ngram_norms"),
+        )
         self._by_name = SortedKeys(self.name_keys, self.name_key_rows)
         self._by_id = SortedKeys(self._array("id_keys"), self._array("id_key_rows"))
         self._by_retired = SortedKeys(self._array("retired_keys"), self._array("retired_key_rows"))

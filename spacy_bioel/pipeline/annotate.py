@@ -23,11 +23,9 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
 
     doc (Doc): Its group `spans_key` is replaced.
     links (Sequence[Link]): Offsets must fall on token borders.
+    RAISES BioelError: [B057] when they do not.
     """
-    spans = [
-        doc.char_span(link.start, link.end, label=link.label, kb_id=join_ids(link.ids) or NIL)
-        for link in links
-    ]
+    spans = [_linked_span(doc, link) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs = dict(old.attrs) if old is not None else {}
     attrs[_LINKS] = [
@@ -40,6 +38,14 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
         for link in links
     ]
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def _linked_span(doc: Doc, link: Link) -> Span:
+    kb_id = join_ids(link.ids) or NIL
+    span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id)
+    if span is None:
+        raise BioelError(Errors.B057.format(start=link.start, end=link.end))
+    return span
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:

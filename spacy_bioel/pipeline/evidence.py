@@ -1,6 +1,6 @@
 """What speaks for each candidate: one table for a whole batch of queries, numpy columns only.
 
-Each source (exact name, training memory, dense search) proposes concepts; the table has one row
+Each source (exact name, training memory, search by encoder and by spelling) proposes concepts; the table has one row
 for every pair of query and concept with all its features, and knows nothing of how they are
 weighed, which is `pipeline.fusion`.
 """
@@ -10,30 +10,41 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.ngrams import NgramIndex, build_postings
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.text.variants import spelling_variants
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of it)
 #   preferred: ... and the preferred one
-#   unique: ... and of no other concept
+#   unique: ... divided by the number of concepts of that name
 #   memory: share of this concept among the training mentions of this string
 #   seen: log of 1 + how often this string was this concept in training
-#   dense: cosine of the best name of the concept
-#   nearest: the concept has the name nearest to the query
+#   dense, sparse: cosine of the best name of the concept, by encoder and by character 3-grams
+#   nearest, alike: the concept has the best of all names, by encoder and by 3-grams
+#   recalled, recalled_dense: cosine of the best training string of the concept, by 3-grams and by
+#       encoder, times the share of the concept in that string
 #   prior: log of 1 + how often the concept was mentioned in training
-FEATURES = ("exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "prior")
+FEATURES = (
+    "exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "sparse", "alike",
+    "recalled", "recalled_dense", "prior",
+)  # fmt: skip
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _VARIANT = 0.8
-EXACT, MEMORY, DENSE = 1, 2, 4
-SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense"}
+EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
+SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
 
 IntArray = NDArray[np.int64]
+
+
+# Rows and cosines of the nearest names of each query, best first; -1: none. Shape (n_queries, k).
+Found = tuple[IntArray, NDArray[np.float32]]
 
 
 class NameSearch(Protocol):
@@ -57,6 +68,15 @@ class Memory:
 
     def add(self, name: str, concept_id: str) -> None:
         self.counts[name][concept_id] += 1
+
+    @cached_property
+    def names(self) -> list[str]:
+        """All strings, sorted: the rows of `ngrams`. Taken when first asked for."""
+        return sorted(self.counts)
+
+    @cached_property
+    def ngrams(self) -> NgramIndex:
+        return NgramIndex(*build_postings(self.names))
 
     def prior(self, kb: KnowledgeBase) -> NDArray[np.float32]:
         """log(1 + mentions) of each concept of `kb`. Shape (n_concepts,)."""
@@ -104,26 +124,46 @@ def gather_candidates(
     *,
     memory: Memory,
     prior: NDArray[np.float32],
-    dense: tuple[IntArray, NDArray[np.float32]] | None,
+    dense: Found | None,
+    recalled: Found | None,
+    k: int,
 ) -> Candidates:
     """Ask every source about every query.
 
     queries (Sequence[str]): Different normalised strings.
     prior (NDArray[float32]): `Memory.prior`. Shape (n_concepts,).
-    dense (tuple | None): Name rows (-1: none) and cosines of the nearest names, shape
-        (n_queries, k) each; None without an encoder.
+    dense (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
+    recalled (Found | None): Nearest of `memory.names` by the encoder.
+    k (int): Names looked at in the search by spelling.
     """
-    proposals = [_exact(queries, kb), _remembered(queries, kb, memory)]
+    exact, remembered = _exact(queries, kb), _remembered(queries, kb, memory)
+    # Searching by spelling is for strings that are no name and were never seen: it is the
+    # slowest source, and finds the string itself otherwise.
+    certain = np.union1d(exact.query[exact.values["exact"] == 1.0], remembered.query)
+    unsure = np.setdiff1d(np.arange(len(queries)), certain)
+    strings = [queries[i] for i in unsure]
+    sparse = _nearest(kb, *kb.ngrams.search(strings, k), best="alike", value="sparse")
+    by_spelling = _recalled(kb, memory, *memory.ngrams.search(strings, k), value="recalled")
+    for proposals in (sparse, by_spelling):
+        proposals.query = unsure[proposals.query]
+    found = [exact, remembered, sparse, by_spelling]
     if dense is not None:
-        proposals.append(_nearest(kb, *dense))
-    query = np.concatenate([p.query for p in proposals])
-    concept = np.concatenate([p.concept for p in proposals])
+        found.append(_nearest(kb, *dense, best="nearest", value="dense"))
+    if recalled is not None:
+        found.append(_recalled(kb, memory, *recalled, value="recalled_dense"))
+    return _merge(found, kb, prior)
+
+
+def _merge(found: list[_Proposals], kb: KnowledgeBase, prior: NDArray[np.float32]) -> Candidates:
+    """One row a pair of query and concept, with the greatest value of each feature."""
+    query = np.concatenate([p.query for p in found])
+    concept = np.concatenate([p.concept for p in found])
     keys, pair = np.unique(query * len(kb) + concept, return_inverse=True)
     features = np.zeros((len(keys), len(FEATURES)), dtype=np.float32)
     sources = np.zeros(len(keys), dtype=np.uint8)
     name = np.full(len(keys), -1, dtype=np.int64)
     start = 0
-    for p in proposals:
+    for p in found:
         rows = pair[start : start + len(p.query)]
         start += len(p.query)
         np.bitwise_or.at(sources, rows, np.uint8(p.source))
@@ -141,8 +181,7 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     """Names equal to the query; its spelling variants only where there are none."""
     rows = kb.lookup_names(queries)
     strength = np.where(rows >= 0, 1.0, _VARIANT)
-    absent = np.flatnonzero(rows < 0)
-    variants = [(i, v) for i in absent for v in spelling_variants(queries[i])]
+    variants = [(i, v) for i in np.flatnonzero(rows < 0) for v in spelling_variants(queries[i])]
     found = kb.lookup_names([v for _, v in variants])
     for (i, _), row in zip(variants, found, strict=True):
         if rows[i] < 0:
@@ -150,45 +189,72 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     indptr, concepts, preferred = kb.concepts_of_names(rows)
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     value = strength[query]
-    return _Proposals(
-        query,
-        concepts,
-        rows[query],
-        {
-            "exact": value,
-            "preferred": value * preferred,
-            "unique": value / np.diff(indptr)[query],
-            # A name is its own nearest neighbour, with or without an encoder.
-            "dense": np.where(value == 1.0, 1.0, 0.0),
-            "nearest": np.where(value == 1.0, 1.0, 0.0),
-        },
-        EXACT,
-    )
+    # A name is its own nearest neighbour, whether or not anyone searched.
+    is_itself = np.where(value == 1.0, 1.0, 0.0)
+    values = {
+        "exact": value,
+        "preferred": value * preferred,
+        "unique": value / np.diff(indptr)[query],
+    } | dict.fromkeys(("dense", "nearest", "sparse", "alike"), is_itself)
+    return _Proposals(query, concepts, rows[query], values, EXACT)
 
 
 def _remembered(queries: Sequence[str], kb: KnowledgeBase, memory: Memory) -> _Proposals:
-    seen = [
-        (i, concept_id, count, counts.total())
-        for i, counts in ((i, memory.counts.get(query)) for i, query in enumerate(queries))
-        if counts
-        for concept_id, count in counts.items()
+    """Concepts that the query itself was linked to in training."""
+    seen = [i for i, query in enumerate(queries) if query in memory.counts]
+    query, concept, count, share = _concepts_of_strings([queries[i] for i in seen], kb, memory)
+    values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(
+        ("recalled", "recalled_dense"), share
+    )
+    unnamed = np.full(len(query), -1, dtype=np.int64)
+    return _Proposals(np.array(seen, dtype=np.int64)[query], concept, unnamed, values, MEMORY)
+
+
+def _concepts_of_strings(
+    strings: Sequence[str], kb: KnowledgeBase, memory: Memory
+) -> tuple[IntArray, IntArray, NDArray[np.float32], NDArray[np.float32]]:
+    """Number of the string, concept row, count and share of the string's mentions; (n,) each."""
+    entries = [
+        (i, concept_id, count, count / memory.counts[string].total())
+        for i, string in enumerate(strings)
+        for concept_id, count in memory.counts[string].items()
     ]
-    concept = kb.find_all([concept_id for _, concept_id, *_ in seen])
+    concept = kb.find_all([concept_id for _, concept_id, *_ in entries])
     known = concept >= 0
-    query = np.array([i for i, *_ in seen], dtype=np.int64)[known]
-    count = np.array([count for *_, count, _ in seen], dtype=np.float32)[known]
-    total = np.array([total for *_, total in seen], dtype=np.float32)[known]
-    no_name = np.full(len(query), -1, dtype=np.int64)
-    values = {"memory": count / total, "seen": np.log1p(count)}
-    return _Proposals(query, concept[known], no_name, values, MEMORY)
+    number = np.array([i for i, *_ in entries], dtype=np.int64)
+    count = np.array([count for *_, count, _ in entries], dtype=np.float32)
+    share = np.array([share for *_, share in entries], dtype=np.float32)
+    return number[known], concept[known], count[known], share[known]
 
 
-def _nearest(kb: KnowledgeBase, rows: IntArray, cosines: NDArray[np.float32]) -> _Proposals:
+def _nearest(
+    kb: KnowledgeBase, rows: IntArray, cosines: NDArray[np.float32], *, best: str, value: str
+) -> _Proposals:
+    """Concepts of the names that a search found."""
     indptr, concepts, _ = kb.concepts_of_names(rows.ravel())
     entry = np.repeat(np.arange(rows.size), np.diff(indptr))
     query = entry // max(rows.shape[1], 1)
     cosine = cosines.ravel()[entry]
     # Equal to the best up to rounding: several names can be nearest.
-    nearest = cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5
-    values = {"dense": np.maximum(cosine, 0.0), "nearest": nearest}
-    return _Proposals(query, concepts, rows.ravel()[entry], values, DENSE)
+    is_best = cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5
+    values = {value: np.maximum(cosine, 0.0), best: is_best}
+    source = DENSE if value == "dense" else SPARSE
+    return _Proposals(query, concepts, rows.ravel()[entry], values, source)
+
+
+def _recalled(
+    kb: KnowledgeBase,
+    memory: Memory,
+    rows: IntArray,
+    cosines: NDArray[np.float32],
+    *,
+    value: str,
+) -> _Proposals:
+    """Concepts of the training strings that a search found."""
+    entry = np.flatnonzero(rows.ravel() >= 0)
+    strings = [memory.names[row] for row in rows.ravel()[entry]]
+    number, concept, _, share = _concepts_of_strings(strings, kb, memory)
+    entry = entry[number]
+    values = {value: np.maximum(cosines.ravel()[entry], 0.0) * share}
+    unnamed = np.full(len(entry), -1, dtype=np.int64)
+    return _Proposals(entry // max(rows.shape[1], 1), concept, unnamed, values, MEMORY)

@@ -17,8 +17,12 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "unique": 2.0,
     "memory": 5.0,
     "seen": 0.5,
-    "dense": 7.0,
+    "dense": 5.0,
     "nearest": 0.7,
+    "sparse": 3.0,
+    "alike": 0.7,
+    "recalled": 2.0,
+    "recalled_dense": 2.0,
     "prior": 0.2,
 }
 

@@ -169,6 +169,7 @@ class Linker(TrainablePipe):
     def _forget_encoder(self) -> None:
         """Drop what was computed with the encoder, the knowledge base or the memory as it was."""
         self._search: Any = None
+        self._recall: Any = None
         self._fingerprint = ""
         self._prior: Any = None
 
@@ -233,12 +234,16 @@ class Linker(TrainablePipe):
         write_vectors(kb, self.encode, fingerprint=self.fingerprint, dim=dim, progress=progress)
         self._search = None
 
-    def _nearest(self, queries: Sequence[str]) -> tuple[NDArray, NDArray] | None:
-        if not self.has_encoder or not queries:
-            return None
+    def _nearest(self, queries: Sequence[str]) -> tuple[Any, Any]:
+        """Nearest names, and nearest training strings, of each query, by the encoder."""
+        if not self.has_encoder:
+            return None, None
         if self._search is None:
             self._search = self._training_search() if self._pool else self._open_search()
-        return self._search.search(self.encode(queries), self.cfg["search_names"])
+            self._recall = self._make_index(self.encode(self.memory.names))
+        vectors = self.encode(queries)
+        k = self.cfg["search_names"]
+        return self._search.search(vectors, k), self._recall.search(vectors, k)
 
     def _open_search(self) -> Any:
         """The search over all names, with the vectors that came with the knowledge base."""
@@ -291,8 +296,15 @@ class Linker(TrainablePipe):
 
         if self._prior is None:
             self._prior = self.memory.prior(self.kb)
+        dense, recalled = self._nearest(queries)
         return gather_candidates(
-            queries, self.kb, memory=self.memory, prior=self._prior, dense=self._nearest(queries)
+            queries,
+            self.kb,
+            memory=self.memory,
+            prior=self._prior,
+            dense=dense,
+            recalled=recalled,
+            k=self.cfg["search_names"],
         )
 
     def link_strings(
