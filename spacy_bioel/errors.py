@@ -207,12 +207,10 @@ class Errors(metaclass=_Coded):
         "file may be cut off: copy it again."
     )
     B126 = (
-        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes around "
-        "there."
+        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes around there."
     )
     B127 = (
-        "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the "
-        "keys."
+        "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the keys."
     )
     B128 = "{path} has no column {missing}, its header is {header}. Name columns that are there."
     B129 = (

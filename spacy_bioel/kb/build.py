@@ -157,7 +157,8 @@ def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
     writer.array("concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((per_name > 1).sum())
-    for column, values in zip(_NGRAMS, build_postings(list(rows.surfaces)), strict=True):
+    postings: tuple[NDArray[Any], ...] = build_postings(list(rows.surfaces))
+    for column, values in zip(_NGRAMS, postings, strict=True):
         writer.array(column, values)
 
 

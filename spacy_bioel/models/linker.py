@@ -65,7 +65,8 @@ def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables
 
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.attrs["max_tokens"])
-    embeddings = FrozenEmbeddings(**{name: torch.from_numpy(t) for name, t in tables.items()})
+    tensors: dict[str, Any] = {name: torch.from_numpy(t) for name, t in tables.items()}
+    embeddings = FrozenEmbeddings(**tensors)
     network = ResCNN(embeddings, **model.attrs["settings"])
     model.attrs["tokenizer"] = tokenizer
     wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
@@ -118,17 +119,17 @@ def _to_torch(
 
     lengths = torch.tensor([len(name) for name in ids])
     flat = torch.tensor([piece for name in ids for piece in name])
-    device = wrapper.shims[0].device
-    args = (flat.to(device), lengths.to(device))
+    shim: Any = wrapper.shims[0]
+    args = (flat.to(shim.device), lengths.to(shim.device))
     return ArgsKwargs(args=args, kwargs={}), lambda d_args: []
 
 
 def _from_torch(
     wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
-) -> tuple[Floats2d, Callable[[Floats2d], ArgsKwargs]]:
+) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
     _, vectors = inputs_outputs
 
-    def backprop(d_vectors: Floats2d) -> ArgsKwargs:
+    def backprop(d_vectors: Any) -> ArgsKwargs:
         return ArgsKwargs(args=((vectors,),), kwargs={"grad_tensors": (xp2torch(d_vectors),)})
 
     return torch2xp(vectors.detach()), backprop

@@ -65,9 +65,7 @@ def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None =
         n_features=model.attrs["n_features"],
         **model.attrs["settings"],
     )
-    wrapper = wrap_torch(
-        scorer, convert_inputs=_to_torch, convert_outputs=_from_torch
-    )
+    wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
     model.layers.append(wrapper)
     model.set_ref("scorer", wrapper)
     model.set_dim("nO", n_labels)
@@ -75,15 +73,15 @@ def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None =
 
 def _forward(
     model: SpanEnumerator, batch: SpanBatch, is_train: bool
-) -> tuple[SpanScores, Callable[[SpanScores], Any]]:
+) -> tuple[Any, Callable[[Any], Any]]:
     vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
-    lengths = [len(doc) for doc in batch.docs]
+    lengths: Any = [len(doc) for doc in batch.docs]
     # A tok2vec may return a row for an empty document; the concatenation must not have it.
     flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
     inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
-    def backprop(d_scores: SpanScores) -> Any:
+    def backprop(d_scores: Any) -> Any:
         d_flat = backprop_scores(d_scores)
         return backprop_vectors(model.ops.unflatten(d_flat, lengths))
 
@@ -91,15 +89,15 @@ def _forward(
 
 
 def _to_torch(
-    wrapper: Model, inputs: tuple[Floats2d, Any, Any, Any], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Floats2d]]:
+    wrapper: Model, inputs: tuple[Any, Any, Any, Any], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
     import torch
 
     flat, *features = inputs
     tokens = xp2torch(flat, requires_grad=is_train)
     args = (tokens, *(torch.from_numpy(array).to(tokens.device) for array in features))
 
-    def backprop(d_args: ArgsKwargs) -> Floats2d:
+    def backprop(d_args: ArgsKwargs) -> Any:
         return torch2xp(d_args.args[0])
 
     return ArgsKwargs(args=args, kwargs={}), backprop
@@ -107,10 +105,10 @@ def _to_torch(
 
 def _from_torch(
     wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
-) -> tuple[SpanScores, Callable[[SpanScores], ArgsKwargs]]:
+) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
     inputs, logits = inputs_outputs
 
-    def backprop(d_scores: SpanScores) -> ArgsKwargs:
+    def backprop(d_scores: Any) -> ArgsKwargs:
         return ArgsKwargs(args=((logits,),), kwargs={"grad_tensors": (xp2torch(d_scores),)})
 
     return logits.detach().cpu().numpy() if not is_train else torch2xp(logits), backprop

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
-from thinc.api import Model, PyTorchShim
+from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 
 
-def _torch_shims(model: Model) -> Iterator[tuple[int, PyTorchShim]]:
+def _torch_shims(model: Model) -> Iterator[tuple[int, Any]]:
     for index, node in enumerate(model.walk()):
         for shim in node.shims:
             yield index, shim
@@ -52,7 +53,9 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
             for name in node.param_names:
                 key = f"{index}.{node.name}.{name}"
                 if key in tensors:
-                    node.set_param(name, node.ops.asarray(tensors.pop(key)))
+                    value: Any = tensors.pop(key)
+                    parameter: Any = node.ops.asarray(value)
+                    node.set_param(name, parameter)
         for index, shim in _torch_shims(model):
             prefix = f"{index}.torch."
             state = {

@@ -10,6 +10,9 @@ product over shifted copies of it, and a shift never crosses from one name to th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -63,9 +66,7 @@ class FrozenEmbeddings(nn.Module):
         """ids, positions (Tensor): Shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
         summed = F.embedding(ids, self.words) + F.embedding(positions, self.positions)
         summed = summed + self.token_type
-        normed = F.layer_norm(
-            summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12
-        )
+        normed = F.layer_norm(summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12)
         return self.dropout(normed)
 
 
@@ -89,7 +90,8 @@ class EncodingBlock(nn.Module):
         n, padded = len(x), F.pad(x, (0, 0, reach, reach))  # (reach + n_tokens + reach, dim)
         shifted = [padded[i : i + n] * mask for i, mask in enumerate(neighbours)]
         features = []
-        for convolution in self.convolutions:
+        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        for convolution in convolutions:
             near = convolution.kernel_size[0] // 2
             window = torch.cat(shifted[reach - near : reach + near + 1], dim=1)
             weight = convolution.weight.permute(0, 2, 1).flatten(1)  # (filters, width * dim)

@@ -122,11 +122,15 @@ class SpanScorer(nn.Module):
         widths = torch.arange(self.max_width, device=starts.device)  # (max_width,)
         end = (begin + widths).clamp(max=len(starts) - 1)  # (block, max_width)
         content = (sums[end + 1] - sums[begin]) / (end - begin + 1)[..., None]
-        hidden = starts[first:last, None] + ends[end] + content.to(starts.dtype) + self.width(widths)
+        hidden = (
+            starts[first:last, None] + ends[end] + content.to(starts.dtype) + self.width(widths)
+        )
         here = (spans[:, 0] >= first) & (spans[:, 0] < last)
         start, width, feature = spans[here].unbind(1)
         flat = hidden.reshape(-1, hidden.shape[-1])
-        flat = flat.index_add(0, (start - first) * self.max_width + width, self.span_features(feature))
+        flat = flat.index_add(
+            0, (start - first) * self.max_width + width, self.span_features(feature)
+        )
         logits = self.output(self.dropout(torch.relu(flat))).reshape(*end.shape, self.n_labels)
         outside = begin + widths >= doc_ends[first:last, None]
         return logits.masked_fill(outside[..., None], -torch.inf)

@@ -23,9 +23,12 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     spans: list[Span] = []
     start = 0
     while start < len(doc):
-        widths = np.flatnonzero(rows[start] >= 0) + 1 if tokens[start] else np.zeros(0, int)
-        # A trailing token without a word would stretch the span over punctuation.
-        widths = [w for w in widths.tolist() if tokens[start + w - 1]]
+        # A first or last token without a word would stretch the span over punctuation.
+        widths = [
+            width + 1
+            for width in np.flatnonzero(rows[start] >= 0).tolist()
+            if tokens[start] and tokens[start + width]
+        ]
         span = doc[start : start + max(widths)] if widths else None
         if span is not None and len(span.text) >= _MIN_CHARS:
             spans.append(span)

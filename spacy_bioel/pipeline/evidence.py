@@ -1,8 +1,8 @@
 """What speaks for each candidate: one table for a whole batch of queries, numpy columns only.
 
-Each source (exact name, training memory, search by encoder and by spelling) proposes concepts; the table has one row
-for every pair of query and concept with all its features, and knows nothing of how they are
-weighed, which is `pipeline.fusion`.
+Each source (exact name, training memory, search by encoder and by spelling) proposes concepts; the
+table has one row for every pair of query and concept with all its features, and knows nothing of
+how they are weighed, which is `pipeline.fusion`.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     """Names equal to the query; its spelling variants only where there are none."""
     rows = kb.lookup_names(queries)
     strength = np.where(rows >= 0, 1.0, _VARIANT)
-    variants = [(i, v) for i in np.flatnonzero(rows < 0) for v in spelling_variants(queries[i])]
+    variants = [
+        (i, v) for i in np.flatnonzero(rows < 0).tolist() for v in spelling_variants(queries[i])
+    ]
     found = kb.lookup_names([v for _, v in variants])
     for (i, _), row in zip(variants, found, strict=True):
         if rows[i] < 0:

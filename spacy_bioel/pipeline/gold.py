@@ -86,8 +86,7 @@ def add_gold(doc: Doc, text: AnnotatedText, *, widen: bool = False) -> Alignment
 def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:
     """Put the places and labels of gold mentions, never their ids, where the linker looks."""
     spans = [
-        doc.char_span(m.start, m.end, label=m.label, alignment_mode="expand")
-        for m in text.mentions
+        doc.char_span(m.start, m.end, label=m.label, alignment_mode="expand") for m in text.mentions
     ]
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, spans=[s for s in spans if s is not None])
     return doc

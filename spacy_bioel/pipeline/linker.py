@@ -247,8 +247,8 @@ class Linker(TrainablePipe):
 
     def _open_search(self) -> Any:
         """The search over all names, with the vectors that came with the knowledge base."""
-        from spacy_bioel.kb.vectors import open_vectors, write_vectors
         from spacy_bioel.kb.schema import VECTOR_FILES
+        from spacy_bioel.kb.vectors import open_vectors
 
         has_vectors = all(name in self.kb.files() for name in VECTOR_FILES)
         if not has_vectors and self.kb.n_names <= _ENCODE_ON_LOAD:
@@ -272,7 +272,10 @@ class Linker(TrainablePipe):
         }
         ranked = self.link_strings(sorted(wanted))
         return [
-            [self._link(span, ranked[query, span.label_]) for span, query in zip(*pair, strict=True)]
+            [
+                self._link(span, ranked[query, span.label_])
+                for span, query in zip(*pair, strict=True)
+            ]
             for pair in zip(spans, queries, strict=True)
         ]
 
@@ -498,7 +501,8 @@ class Linker(TrainablePipe):
         tensor = xp2torch(vectors, requires_grad=True)
         loss = multi_similarity_loss(tensor, torch.from_numpy(concepts).to(tensor.device))
         loss.backward()
-        return float(loss.detach()), torch2xp(tensor.grad)
+        gradient: Any = tensor.grad
+        return float(loss.detach()), torch2xp(gradient)
 
     # Serialisation: JSON and safetensors; the knowledge base as its own folder.
 

@@ -46,9 +46,7 @@ class NamePool:
         """Encode all names of the pool with the encoder as it is now."""
         self._search = make_index(encode(self.names))
 
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[IntArray, NDArray[np.float32]]:
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
         """Like `ExactIndex.search`, with rows of the knowledge base."""
         assert self._search is not None
         found, scores = self._search.search(queries, k)
@@ -77,9 +75,7 @@ class NameSampler:
         """Find, for each training string, the names of other concepts that are nearest to it."""
         names = sorted(self.memory.counts)
         rows, _ = search.search(encode(names), 2 * _MINED)
-        right = [
-            set(self.kb.find_all(list(self.memory.counts[name])).tolist()) for name in names
-        ]
+        right = [set(self.kb.find_all(list(self.memory.counts[name])).tolist()) for name in names]
         for name, candidates, gold in zip(names, rows, right, strict=True):
             indptr, concepts, _ = self.kb.concepts_of_names(candidates)
             wrong = [

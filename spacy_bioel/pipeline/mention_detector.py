@@ -209,7 +209,9 @@ class MentionDetector(TrainablePipe):
         offsets = np.cumsum([0] + [len(doc) for doc in docs])
         owners = np.searchsorted(offsets, tokens, side="right") - 1
         mentions: list[list[tuple[int, int, str, float]]] = [[] for _ in docs]
-        for owner, token, width, label, p in zip(owners, tokens, widths, labels, chosen, strict=True):
+        for owner, token, width, label, p in zip(
+            owners, tokens, widths, labels, chosen, strict=True
+        ):
             start = int(token - offsets[owner])
             mention = (start, start + int(width) + 1, self.labels[label], round(float(p), 4))
             mentions[owner].append(mention)
@@ -299,7 +301,7 @@ class MentionDetector(TrainablePipe):
         d_logits = np.where(possible, (p - gold) * scale, 0.0).astype("float32")
         likelihood = np.where(gold > 0, p, 1 - p)[possible]
         loss = float(-np.log(np.maximum(likelihood, 1e-8)).sum() * scale)
-        return loss, ops.asarray3f(d_logits)
+        return loss, ops.asarray(d_logits)  # type: ignore[arg-type]
 
     def _gold_targets(self, examples: list[Example], shape: tuple[int, ...]) -> NDArray[np.float32]:
         gold = np.zeros(shape, dtype="float32")
@@ -333,8 +335,7 @@ class MentionDetector(TrainablePipe):
         }
 
     def _load(self, parts: dict[str, bytes]) -> None:
-        from spacy_bioel.kb.lexicon import Lexicon
-        from spacy_bioel.kb.store import open_kb
+        from spacy_bioel.kb.lexicon import KeyMasks, Lexicon
         from spacy_bioel.models.mentions import add_span_scorer
         from spacy_bioel.models.weights import weights_from_bytes
         from spacy_bioel.pipeline.storage import arrays_from_bytes

@@ -48,7 +48,14 @@ def pickle_pipe(pipe: Any) -> tuple:
 
     `nlp.pipe(n_process=2)` pickles every pipe under the start method "spawn".
     """
-    return _unpickle_pipe, (type(pipe), pipe.vocab, pipe.model, pipe.name, pipe.scorer, pipe.to_bytes())
+    return _unpickle_pipe, (
+        type(pipe),
+        pipe.vocab,
+        pipe.model,
+        pipe.name,
+        pipe.scorer,
+        pipe.to_bytes(),
+    )
 
 
 def _unpickle_pipe(

@@ -15,7 +15,7 @@ from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 
 _SEPARATOR = r"[^\w\s]|_"
-_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|mM|nM|M|mmol|mol|h|hr|days?|weeks?|wk)(?:\W|$))"
+_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:\W|$))"
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:

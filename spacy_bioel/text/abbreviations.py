@@ -52,9 +52,7 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
         return long_forms[mention]
     # A definition within the mention, "adenomatous polyposis coli (APC) tumours": drop the
     # bracket, whose long form is there already.
-    mention = _BRACKETED.sub(
-        lambda m: "" if m.group(1) in long_forms else m.group(), mention
-    )
+    mention = _BRACKETED.sub(lambda m: "" if m.group(1) in long_forms else m.group(), mention)
     return " ".join(long_forms.get(word, word) for word in mention.split())
 
 
@@ -83,7 +81,9 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
             yield _abbreviation(text, short_start, short, inner_start, inner_start + len(inner))
 
 
-def _abbreviation(text: str, start: int, short: str, long_start: int, long_end: int) -> Abbreviation:
+def _abbreviation(
+    text: str, start: int, short: str, long_start: int, long_end: int
+) -> Abbreviation:
     end = start + len(short)
     return Abbreviation(short, text[long_start:long_end], start, end, long_start, long_end)
 

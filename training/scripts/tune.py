@@ -45,8 +45,13 @@ def tune_detector(nlp: Language, docs: list[Doc]) -> None:
     """Threshold and overlap with the best strict mention F1."""
     detector: Any = nlp.get_pipe("bioel_mentions")
     detector.cfg.update(threshold=_LOWEST, allow_overlap=True)
-    found = [mentions for start in range(0, len(docs), 32) for mentions in
-             detector.predict([nlp.make_doc(doc.text) for doc in docs[start : start + 32]])]
+    found = [
+        mentions
+        for start in range(0, len(docs), 32)
+        for mentions in detector.predict(
+            [nlp.make_doc(doc.text) for doc in docs[start : start + 32]]
+        )
+    ]
     gold = [{(s.start, s.end, s.label_) for s in doc.spans[GOLD_KEY]} for doc in docs]
 
     def score(threshold: float, allow_overlap: bool) -> float:
@@ -104,12 +109,15 @@ def tune_nil(nlp: Language, docs: list[Doc]) -> None:
         for span in doc.spans[GOLD_KEY]
         if (ids := split_ids(span.kb_id_))
     }
-    right = np.array([gold.get(place) == {best.id} for *place_, best in links
-                      for place in [tuple(place_)]], dtype=bool)
+    right = np.array(
+        [gold.get(place) == {best.id} for *place_, best in links for place in [tuple(place_)]],
+        dtype=bool,
+    )
     scores = np.array([best.score for *_, best in links])
     thresholds = np.round(np.arange(0.0, 0.61, 0.05), 2).tolist()
-    f1s = [f1(int(right[scores >= t].sum()), int((scores >= t).sum()), len(gold))
-           for t in thresholds]
+    f1s = [
+        f1(int(right[scores >= t].sum()), int((scores >= t).sum()), len(gold)) for t in thresholds
+    ]
     best = int(np.argmax(f1s))
     _LOGGER.info("NIL threshold %s: end-to-end F1 %.4f", thresholds[best], f1s[best])
     linker.cfg["nil_threshold"] = thresholds[best]
