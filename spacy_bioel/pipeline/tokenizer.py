@@ -14,7 +14,8 @@ from spacy.language import Language
 from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 
-_SEPARATOR = r"[^\w\s]|_"
+# Combining accents stay with their letter. The group matters: spaCy joins and anchors patterns.
+_SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 _NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:\W|$))"
 
 
