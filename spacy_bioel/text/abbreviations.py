@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
+# "(Lee, 2004)" and "(Spenner et al., 1995)" define nothing.
+_CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
+# Two characters before the full stop: "E. coli" and "St. John" go on.
+_SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
+# "TNF-α" is short for "tumor necrosis factor alpha" too.
+_LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")
 _MAX_SHORT_CHARS = 10
+_MAX_LONG_CHARS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +65,31 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
     """Readings of one bracket: first "long (short)", then "short (long)"."""
+    if _CITATION.search(match.group(1)):
+        return
     inner = re.split(r"[,;]|\bor\b", match.group(1), maxsplit=1)[0].strip()
-    inner_start = text.index(inner, match.start() + 1) if inner else match.start()
-    before = text[max(0, match.start() - 250) : match.start()].rstrip()
-    before_end = match.start() - (match.start() - max(0, match.start() - 250) - len(before))
-    if _is_short_form(inner):
+    if not inner:
+        return
+    inner_start = text.index(inner, match.start() + 1)
+    before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
+    first = match.start() - len(before)
+    for end in _SENTENCE_END.finditer(before):
+        first = match.start() - len(before) + end.end()
+    # In "dopamine ([DA]1)" a bracket opens before the bracket.
+    before = text[first : match.start()].rstrip(" \n\t([")
+    words = list(_WORD.finditer(before))
+    if _is_short_form(inner) and words:
         # At most this many words can hold the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
-        words = list(_WORD.finditer(before))[-n_words:]
-        if words:
-            window = before[words[0].start() :]
-            start = _long_form_start(inner, window)
-            if start is not None:
-                long_start = before_end - len(window) + start
-                yield _abbreviation(text, inner_start, inner, long_start, before_end)
-    words = list(_WORD.finditer(before))
+        window_start = words[-n_words:][0].start()
+        start = _long_form_start(inner, before[window_start:])
+        if start is not None:
+            long_start = first + window_start + start
+            yield _abbreviation(text, inner_start, inner, long_start, first + len(before))
     if words and _is_short_form(words[-1].group()) and " " in inner:
         short = words[-1].group()
-        start = _long_form_start(short, inner)
-        if start == 0:
-            short_start = before_end - len(short)
+        if _long_form_start(short, inner) == 0:
+            short_start = first + words[-1].start()
             yield _abbreviation(text, short_start, short, inner_start, inner_start + len(inner))
 
 
@@ -103,19 +115,33 @@ def _long_form_start(short: str, window: str) -> int | None:
 
     Matches the characters of the short form from the right; the first one must begin a word.
     """
+    folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
+    if len(folded) != len(window):  # a letter whose lower case is two characters
+        return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):
-        char = short[index].lower()
+        char = folded_short[index]
         if not char.isalnum():
             continue
         position -= 1
         while position >= 0 and not (
-            window[position].lower() == char
+            folded[position] == char
             and (index > 0 or position == 0 or not window[position - 1].isalnum())
         ):
             position -= 1
         if position < 0:
             return None
+    position = _with_word_before(folded_short, folded, position)
     long_form = window[position:]
     too_short = len(long_form) < len(short) + 1 or short.lower() in long_form.lower().split()
     return None if too_short else position
+
+
+def _with_word_before(short: str, window: str, position: int) -> int:
+    """Take one more word for a doubled first letter: "mindful memoization (MM)"."""
+    words = window[position:].split()
+    before = list(_WORD.finditer(window[:position]))
+    doubled = len(short) > 1 and short[0] == short[1] and len(words) < len(short)
+    if doubled and before and before[-1].group().startswith(short[0]):
+        return before[-1].start()
+    return position

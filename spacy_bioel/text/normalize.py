@@ -15,6 +15,7 @@ _GREEK = {
     "υ": "upsilon", "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
 }  # fmt: skip
 _FOLD = str.maketrans(_GREEK | {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"})
+_SYMBOLS = re.compile(r"[^\w\s\u0300-\u036f]+")
 _SEPARATORS = re.compile(r"[^\w]+|_+")
 _ASCII_SEPARATORS = re.compile(r"[^0-9a-z]+")
 
@@ -31,6 +32,7 @@ def normalize_name(name: str) -> str:
     """
     if name.isascii():
         return _ASCII_SEPARATORS.sub(" ", name.lower()).strip()
-    folded = unicodedata.normalize("NFKD", name.lower()).translate(_FOLD)
+    # Symbols go first: "Gleevec™" is one word, and NFKD would make letters of the sign.
+    folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join(c for c in folded if not unicodedata.combining(c))
-    return _SEPARATORS.sub(" ", folded.lower()).strip()
+    return _SEPARATORS.sub(" ", folded).strip()

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.abbreviations import Abbreviation, expand_abbreviations, find_abbreviations
+
+
+def pairs(text: str) -> dict[str, str]:
+    return {short: found.long for short, found in find_abbreviations(text).items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "long"),
+    [
+        ("We saw acute kidney injury (AKI).", "AKI", "acute kidney injury"),
+        ("in AKI (acute kidney injury) was", "AKI", "acute kidney injury"),
+        ("the heat shock protein 70 (HSP70)", "HSP70", "heat shock protein 70"),
+        ("of adverse drug reactions (ADRs)", "ADRs", "adverse drug reactions"),
+        ("an angiotensin-converting enzyme (ACE)", "ACE", "angiotensin-converting enzyme"),
+        ("the N-methyl-D-aspartate (NMDA)", "NMDA", "N-methyl-D-aspartate"),
+        ("by 5-hydroxytryptamine (5-HT)", "5-HT", "5-hydroxytryptamine"),
+        ("by acetylcholine (ACh)", "ACh", "acetylcholine"),
+        ("a tumor necrosis factor alpha (TNF-α)", "TNF-α", "tumor necrosis factor alpha"),
+        ("a tumor necrosis factor-α (TNF-α)", "TNF-α", "tumor necrosis factor-α"),
+        ("National Institutes of Health [NIH]", "NIH", "National Institutes of Health"),
+        ("chronic pulmonary disease (CPD; also emphysema)", "CPD", "chronic pulmonary disease"),
+        ("chronic pulmonary disease (CPD or lung rot)", "CPD", "chronic pulmonary disease"),
+        # Marks that cling to a bracket, as in "[DA]1".
+        ("of dopamine [DA]1 and", "DA", "dopamine"),
+        ("of dopamine ([DA]1) and", "DA", "dopamine"),
+        # Doubled letters: https://github.com/allenai/scispacy/issues/410
+        ("a mindful memoization (MM)", "MM", "mindful memoization"),
+        ("of alcoholics anonymous (AA)", "AA", "alcoholics anonymous"),
+        ("by growth hormone (GH) (Smith et al. 1999)", "GH", "growth hormone"),
+    ],
+)
+def test_definitions(text: str, short: str, long: str) -> None:
+    assert pairs(text) == {short: long}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "late effects (Lee, 2004) were",  # citations: allenai/scispacy#158
+        "at the highest altitudes (Spenner et al., 1995).",
+        "at the highest altitudes [12], (1) and (a)",
+        "in twelve (n = 12) cases (P < 0.05)",
+        "the results (Table 1) and figures (Fig. 2)",
+        "AKI rose in 2004 (AKI)",  # nothing is its own definition
+        "the disease (see below)",
+        "(AKI) comes first",
+        "acute kidney injury ()",
+        "acute kidney injury (AKI",
+        "",
+    ],
+)
+def test_no_definition(text: str) -> None:
+    assert pairs(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # allenai/scispacy#188
+        (
+            "the agent targeting homeodomain in Pygopus2 .\nPygopus2 ( Pygo2 ) is",
+            {"Pygo2": "Pygopus2"},
+        ),
+        ("Acute kidney disease rose. Injury (AKI) was seen.", {}),
+        ("Acute disease rose! Kidney injury (AKI) was seen.", {}),
+        ("We grew E. coli strain (ECS).", {"ECS": "E. coli strain"}),
+        ("Patients have Parkinson. PD (Parkinson disease) is", {"PD": "Parkinson disease"}),
+    ],
+)
+def test_a_definition_stays_in_its_sentence(text: str, expected: dict[str, str]) -> None:
+    assert pairs(text) == expected
+
+
+def test_offsets() -> None:
+    text = "Two had renal failure (RF) and one had acute kidney injury ( AKI )."
+    assert find_abbreviations(text) == {
+        "RF": Abbreviation("RF", "renal failure", 23, 25, 8, 21),
+        "AKI": Abbreviation("AKI", "acute kidney injury", 61, 64, 39, 58),
+    }
+
+
+def test_offsets_far_into_a_text() -> None:
+    text = "x " * 500 + "AKI (acute kidney injury)"
+    found = find_abbreviations(text)["AKI"]
+    assert (found.short_start, found.short_end) == (1000, 1003)
+    assert (found.long_start, found.long_end) == (1005, 1024)
+
+
+def test_the_first_definition_wins() -> None:
+    text = "renal failure (RF), then rheumatoid factor (RF)"
+    assert pairs(text) == {"RF": "renal failure"}
+
+
+@pytest.mark.parametrize(
+    ("mention", "expected"),
+    [
+        ("AKI", "acute kidney injury"),
+        ("AKI patients", "acute kidney injury patients"),
+        ("severe AKI", "severe acute kidney injury"),
+        ("aki", "aki"),
+        ("AKIs", "AKIs"),
+        ("acute kidney injury (AKI)", "acute kidney injury"),
+        ("failure (ARF)", "failure (ARF)"),
+        ("", ""),
+    ],
+)
+def test_expand_abbreviations(mention: str, expected: str) -> None:
+    assert expand_abbreviations(mention, {"AKI": "acute kidney injury"}) == expected

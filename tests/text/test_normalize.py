@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+
+from spacy_bioel.text.normalize import normalize_name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Myocardial Infarction", "myocardial infarction"),
+        ("  Diabetes\tMellitus,\nType 2 ", "diabetes mellitus type 2"),
+        ("α-Synuclein", "alpha synuclein"),
+        ("17β-Estradiol", "17beta estradiol"),
+        ("β", "beta"),
+        ("µg and μg", "mug and mug"),  # the micro sign and the Greek letter
+        ("ΟΔΟΣ", "omicrondeltaomicronsigma"),  # a final sigma is a sigma
+        ("Ménière disease", "meniere disease"),
+        ("Me\u0301nie\u0300re disease", "meniere disease"),
+        ("Sjögren's syndrome", "sjogren s syndrome"),
+        ("Parkinson’s disease", "parkinson s disease"),
+        ("Straße, œdème, Łódź, Ærø", "strasse oedeme lodz aero"),
+        ("T–cell, T—cell, T‑cell, T−cell, T-cell", "t cell t cell t cell t cell t cell"),
+        ("snake_case", "snake case"),
+        ("CO₂ and ﬁbrosis", "co2 and fibrosis"),
+        ("Gleevec™ and Taxol®", "gleevec and taxol"),
+        ("[3H]-naloxone", "3h naloxone"),
+        ("patient 🙂", "patient"),
+        ("+/-", ""),
+        ("", ""),
+    ],
+)
+def test_normalize_name(name: str, expected: str) -> None:
+    assert normalize_name(name) == expected
+
+
+def test_it_is_idempotent() -> None:
+    once = normalize_name("N‑méthyl‑D‑aspartate (NMDA), γ-form™")
+    assert once == "n methyl d aspartate nmda gamma form"
+    assert normalize_name(once) == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Gleevec™ 5㎎ №5 x℃",
+        "17β‐estradiol/µM (TNF-α)",
+        "Parkinson's Ménière’s nai\u0308ve_T–cell",
+        "ΟΔΟΣ-ΟΔΟΣ ½mg 5²x",
+        "İstanbul-ſ ẞ ß",
+        "🙂👩‍⚕️ [3H]-naloxone",
+    ],
+)
+def test_words_of_a_text_are_those_of_its_pieces(text: str) -> None:
+    """What lets `kb.keys.span_keys` look up spans by their tokens."""
+    pieces = re.findall(r"(?:[^\W_]|[\u0300-\u036f])+|[^\w\s]|_", text)
+    words = " ".join(filter(None, map(normalize_name, pieces)))
+    assert words == normalize_name(text)
+
+
+def test_plain_text_takes_the_same_road_as_any_other() -> None:
+    plain = "Type-2 Diabetes_mellitus (T2DM), 5%"
+    assert normalize_name(plain) == "type 2 diabetes mellitus t2dm 5"
+    assert normalize_name(plain + "é") == normalize_name(plain) + " e"
+    assert unicodedata.is_normalized("NFKD", normalize_name("ﬁ é Å"))
