@@ -71,6 +71,8 @@ class SpanScorer(nn.Module):
         RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
             -inf where it would leave its document. Shape (n_tokens, max_width, n_labels).
         """
+        if not len(tokens):
+            return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self._contextualize(tokens, lengths, spans, words)
         starts, ends = self.start(tokens), self.end(tokens)
         # float64, since the sums run over the whole batch and are then subtracted.
@@ -81,8 +83,6 @@ class SpanScorer(nn.Module):
             self._score_block(first, starts, ends, sums, doc_ends, spans)
             for first in range(0, len(tokens), _BLOCK)
         ]
-        if not blocks:
-            return tokens.new_zeros(0, self.max_width, self.n_labels)
         return torch.cat(blocks)
 
     def _contextualize(
@@ -99,7 +99,7 @@ class SpanScorer(nn.Module):
             within = offset < width
             tokens = tokens.index_add(0, (start + offset)[within], inside[within])
         tokens = self.dropout(tokens)
-        if self.context is None or not len(tokens):
+        if self.context is None:
             return tokens
         real = lengths[lengths > 0]
         padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
