@@ -87,6 +87,7 @@ class Errors(metaclass=_Coded):
         "The knowledge base in {path} was replaced while a process was using it: expected "
         "{expected}, found {found}. Load the pipeline again."
     )
+    B040 = "Networks need PyTorch, which cannot be imported ({error}). Run: pip install torch"
     B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with."
     B042 = "{path} is missing: the model folder is incomplete. Copy the whole folder again."
     B043 = "{folder} has no {missing}: expected a Hugging Face BERT checkpoint with model.safetensors and a WordPiece tokenizer."

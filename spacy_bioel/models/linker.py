@@ -12,7 +12,7 @@ from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.torch_io import wrap_torch
+from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.vocabulary import EmbeddingTables
 
 NameEncoder = Model[Sequence[str], Floats2d]
@@ -58,7 +58,8 @@ def build_rescnn_v1(
 
 
 def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
-    """Give the encoder its vocabulary and its network."""
+    """Give the encoder its vocabulary and its network. RAISES BioelError: [B040] without torch."""
+    require_torch()
     import torch
 
     from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
-from spacy_bioel.models.torch_io import wrap_torch
+from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import SpanBatch, SpanScores
 
 # Bits of a lexicon mask, and "this is a short form that the document defines".
@@ -55,7 +55,11 @@ def build_span_enumerator_v1(
 
 
 def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None = None) -> None:
-    """Give the model its torch part, once: the number of labels and the width are known now."""
+    """Give the model its torch part, once: the number of labels and the width are known now.
+
+    RAISES BioelError: [B040] without torch.
+    """
+    require_torch()
     from spacy_bioel.nn.spans import SpanScorer
 
     scorer = SpanScorer(

@@ -9,6 +9,16 @@ from typing import Any
 from thinc.api import Model, PyTorchShim, xp2torch
 from thinc.layers.pytorchwrapper import forward as pytorch_forward
 
+from spacy_bioel.errors import BioelError, Errors
+
+
+def require_torch() -> None:
+    """Called before a network is built. RAISES BioelError: [B040] when torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise BioelError(Errors.B040.format(error=error)) from error
+
 
 class AveragingShim(PyTorchShim):
     """A PyTorchShim that also takes part in weight averaging.

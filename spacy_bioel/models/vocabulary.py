@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from spacy_bioel.errors import BioelError, Errors
@@ -32,8 +33,13 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
     if not weights.is_file():
         raise BioelError(Errors.B043.format(folder=folder, missing="model.safetensors"))
     tokenizer = _load_tokenizer(folder)
-    with safe_open(weights, framework="numpy") as tensors:
-        keys = {key.split("embeddings.")[-1]: key for key in tensors.keys() if "embeddings." in key}
+    with _open_tensors(weights) as tensors:
+        keys = {
+            # After the first "embeddings.": "bert.embeddings.word_embeddings.weight".
+            key.split("embeddings.", 1)[1]: key
+            for key in tensors.keys()
+            if "embeddings." in key
+        }
 
         def table(*names: str) -> NDArray[np.float32]:
             for name in names:
@@ -55,6 +61,14 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
             )
         )
     return tokenizer, tables
+
+
+def _open_tensors(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="numpy")
+    except SafetensorError as error:
+        missing = f"readable model.safetensors ({error})"
+        raise BioelError(Errors.B043.format(folder=path.parent, missing=missing)) from error
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:

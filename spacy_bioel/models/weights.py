@@ -7,7 +7,6 @@ node of the model, thinc's and torch's alike, is a named tensor.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,8 @@ def weights_to_bytes(model: Model) -> bytes:
 def weights_from_bytes(model: Model, data: bytes) -> None:
     """Load what `weights_to_bytes` wrote into a model of the same architecture, in place.
 
+    model (Model): Its parameters exist already, and are overwritten.
+
     RAISES BioelError: [B041] when the tensors do not fit the model.
     """
     import torch
@@ -51,11 +52,8 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         tensors = load_bytes(data)
         for index, node in enumerate(model.walk()):
             for name in node.param_names:
-                key = f"{index}.{node.name}.{name}"
-                if key in tensors:
-                    value: Any = tensors.pop(key)
-                    parameter: Any = node.ops.asarray(value)
-                    node.set_param(name, parameter)
+                if node.has_param(name):
+                    _set_param(node, name, tensors.pop(f"{index}.{node.name}.{name}", None))
         for index, shim in _torch_shims(model):
             prefix = f"{index}.torch."
             state = {
@@ -70,8 +68,9 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
 
 
-def read_weights(path: Path) -> bytes:
-    """Bytes of a weight file. RAISES BioelError: [B042] when it is missing."""
-    if not path.is_file():
-        raise BioelError(Errors.B042.format(path=path))
-    return path.read_bytes()
+def _set_param(node: Model, name: str, value: Any) -> None:
+    expected, found = node.get_param(name).shape, getattr(value, "shape", "no such tensor")
+    if found != expected:
+        raise ValueError(f"{node.name}.{name}: expected shape {expected}, found {found}")
+    parameter: Any = node.ops.asarray(value)
+    node.set_param(name, parameter)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models.linker import add_rescnn, build_rescnn_v1, encode_names
+from spacy_bioel.models.vocabulary import embed_vocabulary, load_huggingface, train_vocabulary
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "heart", "attack", "cardi", "##ac", "-", "17"]
+TENSORS = {
+    "word_embeddings.weight": (10, 6),
+    "position_embeddings.weight": (16, 6),
+    "token_type_embeddings.weight": (2, 6),
+    "LayerNorm.weight": (6,),
+    "LayerNorm.bias": (6,),
+}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A folder like that of a BERT, with random tables."""
+    write_tensors(tmp_path, TENSORS)
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf8")
+    return tmp_path
+
+
+def write_tensors(folder: Path, shapes: dict[str, tuple[int, ...]], prefix: str = "bert.") -> None:
+    generator = np.random.default_rng(0)
+    tensors = {
+        f"{prefix}embeddings.{name}": generator.standard_normal(shape).astype("float16")
+        for name, shape in shapes.items()
+    }
+    tensors["cls.predictions.bias"] = np.zeros(3, "f")
+    save_file(tensors, folder / "model.safetensors")
+
+
+def test_tables_and_word_pieces(checkpoint: Path) -> None:
+    tokenizer, tables = load_huggingface(checkpoint, max_tokens=5)
+    assert tokenizer.encode("Heart-attack 17 CARDIAC zebra").tokens == [
+        "heart", "-", "attack", "17", "cardi", "##ac", "[UNK]",
+    ]  # fmt: skip
+    assert {name: table.shape for name, table in tables.items()} == {
+        "words": (10, 6),
+        "positions": (5, 6),
+        "token_type": (6,),
+        "norm_weight": (6,),
+        "norm_bias": (6,),
+    }
+    assert {table.dtype.name for table in tables.values()} == {"float32"}
+
+
+def test_tokenizer_json_comes_first_and_adds_no_special_tokens(checkpoint: Path) -> None:
+    tokenizer, tables = load_huggingface(checkpoint, max_tokens=5)
+    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    (checkpoint / "vocab.txt").unlink()
+    again, _ = load_huggingface(checkpoint, max_tokens=5)
+    assert again.encode("heart").tokens == ["heart"]
+    model = build_rescnn_v1(dim=4, blocks=1, filters=2, max_tokens=2)
+    add_rescnn(model, again, tables)
+    vectors = encode_names(model, ["heart attack", "heart attack 17", "heart", ""])
+    assert vectors.shape == (4, 4)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0)
+    assert np.allclose(vectors[0], vectors[1], atol=1e-6)  # cut to two pieces
+    assert not np.allclose(vectors[0], vectors[2], atol=1e-3)
+
+
+@pytest.mark.parametrize("prefix", ["", "bert.", "model.bert."])
+def test_tensor_names_of_any_model(checkpoint: Path, prefix: str) -> None:
+    write_tensors(checkpoint, TENSORS, prefix)
+    assert load_huggingface(checkpoint, max_tokens=9)[1]["words"].shape == (10, 6)
+
+
+def test_the_norm_of_old_checkpoints(checkpoint: Path) -> None:
+    old = {k: v for k, v in TENSORS.items() if "LayerNorm" not in k}
+    write_tensors(checkpoint, old | {"LayerNorm.gamma": (6,), "LayerNorm.beta": (6,)})
+    assert load_huggingface(checkpoint, max_tokens=9)[1]["norm_bias"].shape == (6,)
+
+
+@pytest.mark.parametrize(
+    ("file", "missing"),
+    [("model.safetensors", "model.safetensors"), ("vocab.txt", "tokenizer.json or vocab.txt")],
+)
+def test_a_file_is_missing(checkpoint: Path, file: str, missing: str) -> None:
+    (checkpoint / file).unlink()
+    with pytest.raises(BioelError, match=rf"\[B043\].* has no {missing}"):
+        load_huggingface(checkpoint, max_tokens=5)
+
+
+def test_a_table_is_missing(checkpoint: Path) -> None:
+    write_tensors(checkpoint, {"word_embeddings.weight": (10, 6)})
+    with pytest.raises(BioelError, match=r"\[B043\].*embeddings.position_embeddings.weight"):
+        load_huggingface(checkpoint, max_tokens=5)
+
+
+def test_broken_weights(checkpoint: Path) -> None:
+    (checkpoint / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(BioelError, match=r"\[B043\].*readable model.safetensors"):
+        load_huggingface(checkpoint, max_tokens=5)
+
+
+def test_more_pieces_than_rows(checkpoint: Path) -> None:
+    with (checkpoint / "vocab.txt").open("a", encoding="utf8") as file:
+        file.write("kidney\n")
+    with pytest.raises(BioelError, match=r"\[B044\].*10 rows .* 11 pieces"):
+        load_huggingface(checkpoint, max_tokens=5)
+
+
+NAMES = ["renal failure", "kidney failure", "renal disease", "kidney disease", "heart attack"] * 2
+CONCEPTS = np.array([0, 0, 1, 1, 2] * 2)
+
+
+def test_own_vocabulary() -> None:
+    tokenizer = train_vocabulary(NAMES, size=300)
+    assert tokenizer.encode("renal failure").tokens == ["renal", "failure"]
+    assert tokenizer.encode("ζ").tokens == ["[UNK]"]
+
+
+def test_pieces_of_the_same_concepts_are_alike() -> None:
+    tokenizer = train_vocabulary(NAMES, size=300)
+    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
+    assert tables["words"].shape == (tokenizer.get_vocab_size(), 16)
+    assert tables["positions"].shape == (7, 16)
+    renal, kidney, heart = (
+        tables["words"][tokenizer.token_to_id(word)] for word in ("renal", "kidney", "heart")
+    )
+    assert cosine(renal, kidney) > 0.7
+    assert cosine(renal, heart) < 0.4
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def test_the_same_seed_gives_the_same_tables() -> None:
+    tokenizer = train_vocabulary(NAMES, size=300)
+    once, again, other = (
+        embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7, seed=seed)["words"]
+        for seed in (0, 0, 1)
+    )
+    assert np.array_equal(once, again)
+    assert not np.array_equal(once, other)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_tiny_knowledge_bases(n: int) -> None:
+    tokenizer = train_vocabulary(NAMES[:n], size=300)
+    tables = embed_vocabulary(tokenizer, NAMES[:n], CONCEPTS[:n], width=8, max_tokens=3)
+    assert tables["words"].shape == (tokenizer.get_vocab_size(), 8)
+    assert np.isfinite(tables["words"]).all()
+
+
+def test_unknown_pooling() -> None:
+    with pytest.raises(BioelError, match=r"\[B045\].*'mean'"):
+        build_rescnn_v1(pooling="mean")
