@@ -1,0 +1,222 @@
+"""training/scripts/corpora.py and train.py: finding, converting and configuring corpora."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spacy_bioel.io.jsonl import read_texts_jsonl
+from spacy_bioel.kb.store import KnowledgeBase
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "training" / "scripts"
+
+TRAIN = """\
+1|t|Aspirin and fever
+1|a|Aspirin relieves flu.
+1\t0\t7\tAspirin\tChemical\tD001241
+1\t12\t17\tfever\tDisease\tD005334
+
+"""
+DEV = "2|t|Fever\n2|a|None.\n2\t0\t5\tFever\tDisease\tD005334\n\n"
+DESCRIPTORS = """\
+D001241\tAspirin\tAcetylsalicylic Acid\tD02.455
+D005334\tFever\tPyrexia\tC23.888
+D000003\tAbattoirs\tAbattoir\tJ01.576
+"""
+SUPPLEMENTARY = "C000001\taspirin lysinate\t\tD001241\nC000002\tbarn\t\tD000003\n"
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module corpora.py, in an empty project folder."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "project.yml", tmp_path)
+    return import_module("corpora")
+
+
+@pytest.fixture
+def bc5cdr(tmp_path: Path) -> Path:
+    """A folder as people have them: corpus and ontology somewhere below, no test documents."""
+    folder = tmp_path / "my data"
+    (folder / "CDR").mkdir(parents=True)
+    (folder / "mesh" / "2024").mkdir(parents=True)
+    (folder / "CDR" / "CDR_TrainingSet.PubTator.txt").write_text(TRAIN)
+    (folder / "CDR" / "CDR_DevelopmentSet.PubTator.txt").write_text(DEV)
+    with gzip.open(folder / "mesh" / "2024" / "descriptors.tsv.gz", "wt") as file:
+        file.write(DESCRIPTORS)
+    with gzip.open(folder / "mesh" / "2024" / "supplementary.tsv.gz", "wt") as file:
+        file.write(SUPPLEMENTARY)
+    (folder / "mesh" / "retired_ids.tsv").write_text("C999999\tD001241\n")
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_fetch_finds_files_by_name(
+    scripts: Any, bc5cdr: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts.fetch("bc5cdr", data=str(bc5cdr))
+    assert names(Path("assets/bc5cdr")) == [
+        "dev.PubTator.txt",
+        "kb/descriptors.tsv.gz",
+        "kb/retired_ids.tsv",
+        "kb/supplementary.tsv.gz",
+        "train.PubTator.txt",
+    ]
+    said = capsys.readouterr().err
+    assert "Without the test split: [T002] CDR_TestSet.PubTator.txt is not below" in said
+    # The next run needs the folder no more.
+    scripts.fetch("bc5cdr")
+    assert "assets/bc5cdr is complete." in capsys.readouterr().err
+
+
+def test_knowledge_base_has_the_types_of_the_corpus(scripts: Any, bc5cdr: Path) -> None:
+    scripts.fetch("bc5cdr", data=str(bc5cdr))
+    scripts.kb("bc5cdr")
+    kb = KnowledgeBase.open("kb/bc5cdr")
+    assert list(kb.ids) == ["MESH:C000001", "MESH:D001241", "MESH:D005334"]
+    assert kb.canonical("MESH:C999999") == "MESH:D001241"
+    assert kb.meta["source"] == "MeSH, diseases and chemicals"
+
+
+def test_convert_writes_what_a_split_is_for(scripts: Any, bc5cdr: Path) -> None:
+    scripts.fetch("bc5cdr", data=str(bc5cdr))
+    scripts.convert("bc5cdr", "train")
+    scripts.convert("bc5cdr", "dev")
+    assert names(Path("corpus/bc5cdr")) == ["dev.jsonl", "dev.spacy", "train.spacy"]
+    (text,) = read_texts_jsonl("corpus/bc5cdr/dev.jsonl")
+    assert [(m.start, m.end, m.ids) for m in text.mentions] == [(0, 5, ("MESH:D005334",))]
+
+
+def test_labels_are_renamed_and_splits_cut_by_ids(scripts: Any, tmp_path: Path) -> None:
+    data = tmp_path / "medmentions"
+    data.mkdir()
+    with gzip.open(data / "corpus_pubtator.txt.gz", "wt") as file:
+        file.write("1|t|Flu\n1|a|x.\n1\t0\t3\tFlu\tT038\tUMLS:C0021400\n\n")
+        file.write("2|t|Gout\n2|a|x.\n2\t0\t4\tGout\tT038\tUMLS:C0018099\n\n")
+    (data / "corpus_pubtator_pmids_trng.txt").write_text("1\n")
+    (data / "corpus_pubtator_pmids_dev.txt").write_text("2\n")
+    scripts.fetch("medmentions_st21pv", data=str(data))
+    assert names(Path("assets/medmentions_st21pv")) == ["dev.jsonl", "train.jsonl"]
+    (text,) = read_texts_jsonl("assets/medmentions_st21pv/train.jsonl")
+    assert (text.id, text.mentions[0].ids) == ("1", ("C0021400",))
+    # Without UMLS the concepts are those of the training documents only.
+    scripts.kb("medmentions_st21pv")
+    assert list(KnowledgeBase.open("kb/medmentions_st21pv").ids) == ["C0021400"]
+
+
+def test_ncbi_disease_has_one_label(scripts: Any, tmp_path: Path) -> None:
+    data = tmp_path / "ncbi"
+    data.mkdir()
+    rows = "1|t|Flu\n1|a|x.\n1\t0\t3\tFlu\tSpecificDisease\tD007251\n\n"
+    (data / "NCBItrainset_corpus.txt").write_text(rows)
+    (data / "NCBIdevelopset_corpus.txt").write_text(rows)
+    with gzip.open(data / "medic_06Jul2012.txt.gz", "wt") as file:
+        file.write("D007251||Influenza, Human|Flu\n")
+    scripts.fetch("ncbi_disease", data=str(data))
+    (text,) = read_texts_jsonl("assets/ncbi_disease/train.jsonl")
+    assert [(m.label, m.ids) for m in text.mentions] == [("Disease", ("MESH:D007251",))]
+
+
+def test_archive_is_downloaded_and_unpacked(scripts: Any, bc5cdr: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "server" / "CDR_Data.zip"
+    archive.parent.mkdir()
+    with zipfile.ZipFile(archive, "w") as file:
+        for split in ("Training", "Development", "Test"):
+            file.writestr(f"CDR_Data/CDR_{split}Set.PubTator.txt", DEV)
+    for path in bc5cdr.glob("CDR/*"):
+        path.unlink()
+    project = {"assets": [{"dest": "assets/downloads/CDR_Data.zip", "url": archive.as_uri()}]}
+    Path("project.yml").write_text(json.dumps(project))
+    scripts.fetch("bc5cdr", data=str(bc5cdr))
+    assert "train.PubTator.txt" in names(Path("assets/bc5cdr"))
+    assert "CDR_Data.zip" in names(Path("assets/downloads"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["fetch", "genia"], "error: [T001] There is no corpus 'genia' in "),
+        (["fetch", "bc5cdr", "--data", "nowhere"], "error: [T002] bc5cdr is not below nowhere,"),
+        (
+            ["fetch", "bc5cdr"],
+            "error: [T002] CDR_TrainingSet.PubTator.txt is not below assets/downloads, and there "
+            "is no address to download it from. Put it into a folder and name that: --vars.data",
+        ),
+        (["convert", "bc5cdr", "test"], "error: [T003] There is no test split in assets/bc5cdr."),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    (tmp_path / "project.yml").write_text("assets: []")
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "corpora.py", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(expected)
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "assets" / "bc5cdr").exists()
+
+
+def test_failed_download_leaves_nothing(scripts: Any, tmp_path: Path) -> None:
+    url = (tmp_path / "gone.zip").as_uri()
+    project = {"assets": [{"dest": "assets/downloads/CDR_Data.zip", "url": url}]}
+    Path("project.yml").write_text(json.dumps(project))
+    with pytest.raises(ValueError, match=r"CDR_TrainingSet.*gone.zip fails .*--vars.data FOLDER"):
+        scripts.fetch("bc5cdr")
+    assert names(Path("assets")) == []
+
+
+def test_config_extends_another_one(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = {
+        "settings": {"training.max_steps": 4000, "training.eval_frequency": 500},
+        "label_types": {"Disease": ["C"]},
+    }
+    (tmp_path / "mine.cfg").write_text(
+        '[extends]\npath = "base.cfg"\n\n[training]\nmax_steps = 7\n'
+    )
+    shutil.copy(ROOT / "training/configs/rescnn.cfg", tmp_path / "base.cfg")
+    config = import_module("train").merge_config(tmp_path / "mine.cfg", corpus)
+    assert config["training"]["max_steps"] == 7  # its own, before the corpus'
+    assert config["training"]["eval_frequency"] == 500  # the corpus', before the base's
+    assert config["training"]["batcher"]["size"] == 8
+    assert config["components"]["bioel_linker"]["label_types"] == {"Disease": ["C"]}
+    assert "extends" not in config
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("corpus", "n_documents", "n_mentions"),
+    [
+        ("bc5cdr", 500, 9591),
+        ("ncbi_disease", 100, 787),
+        ("medmentions_st21pv", 878, 40477),
+    ],
+)
+def test_real_corpora_are_found(
+    scripts: Any, data_folder: Path, corpus: str, n_documents: int, n_mentions: int
+) -> None:
+    scripts.fetch(corpus, data=str(data_folder))
+    source = scripts.find_split(corpus, "dev")
+    texts = list(scripts.read_corpus(source, prefix=scripts.load_spec(corpus)["prefix"]))
+    assert len(texts) == n_documents
+    assert sum(len(text.mentions) for text in texts) == n_mentions

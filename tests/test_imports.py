@@ -1,0 +1,111 @@
+"""Imports go one way: the table of layers, held against the source with `ast`."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "spacy_bioel"
+GROUND = ["types", "errors"]
+
+# Room -> rooms that it may import, besides itself.
+ROOMS: dict[str, list[str]] = {
+    "types": [],
+    "errors": [],
+    "text": [*GROUND],
+    "io": [*GROUND, "text"],
+    "kb": [*GROUND, "text"],
+    "nn": [*GROUND],
+    "models": [*GROUND, "text", "kb", "nn"],
+    "scoring": [*GROUND],
+    # The linker's loss is in nn/, and called where the gold ids are.
+    "pipeline": [*GROUND, "text", "kb", "nn", "models", "scoring"],
+    "corpus": [*GROUND, "text", "io", "pipeline"],
+    "view": [*GROUND],
+    "cli": [*GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
+    "__init__": [],
+    "__main__": ["cli"],
+}
+
+# Room, or one file of it -> packages of others that it may import. A room's list holds for all
+# of its files.
+PACKAGES: dict[str, list[str]] = {
+    "io/bioc.py": ["bioc"],
+    "io/ontology.py": ["pronto"],
+    "io/open.py": ["zstandard"],
+    "kb": ["numpy"],
+    "nn": ["torch"],
+    "nn/losses.py": ["pytorch_metric_learning"],
+    "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+    "scoring": ["numpy"],
+    "scoring/scorers.py": ["spacy"],
+    "pipeline": ["numpy", "spacy", "thinc", "srsly"],
+    "pipeline/linker.py": ["torch", "tokenizers"],
+    "pipeline/storage.py": ["safetensors"],
+    "pipeline/fusion.py": ["sklearn"],
+    "corpus": ["spacy"],
+    "view": ["spacy"],
+    "cli": ["numpy", "spacy", "typer", "rich"],
+}
+
+# A pipeline is created by every user of spaCy who has this package installed, and these modules
+# are imported then: nothing slow at their top. Theirs is what spaCy itself has imported.
+FACTORIES = ["pipeline/linker.py", "pipeline/mention_detector.py", "pipeline/tokenizer.py"]
+SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "bioc", "pronto"}
+
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield f"{'.' * node.level}{node.module or ''}"
+
+
+def top_level(tree: ast.Module) -> ast.Module:
+    """The module without its functions and `if TYPE_CHECKING:`."""
+    return ast.Module([node for node in tree.body if not isinstance(node, ast.If)], [])
+
+
+def room_of(file: str) -> str:
+    return file.partition("/")[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_imports_stay_within_the_table(file: str) -> None:
+    room = room_of(file)
+    rooms = {room, *ROOMS[room]}
+    packages = {*PACKAGES.get(room, []), *PACKAGES.get(file, [])}
+    tree = ast.parse((ROOT / file).read_text(encoding="utf8"))
+    wrong = []
+    for module in imported_modules(tree):
+        first, _, rest = module.partition(".")
+        if first == "spacy_bioel":
+            if rest.partition(".")[0] not in rooms:
+                wrong.append(module)
+        elif first not in packages and first not in sys.stdlib_module_names:
+            wrong.append(module)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("file", FACTORIES)
+def test_factories_import_nothing_slow(file: str) -> None:
+    tree = top_level(ast.parse((ROOT / file).read_text(encoding="utf8")))
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = {name.partition(".")[0] for node in imports for name in imported_modules(node)}
+    assert found & SLOW == set()
+
+
+def test_version_module_imports_nothing() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf8"))
+    assert list(imported_modules(tree)) == []
+
+
+def test_the_table_names_only_rooms_that_exist() -> None:
+    assert sorted({room_of(file) for file in FILES}) == sorted(ROOMS)

@@ -1,0 +1,152 @@
+"""The spaCy project: the whole workflow on test-sized settings, and what project.yml declares."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import srsly
+from spacy.util import load_config
+
+ROOT = Path(__file__).parents[1]
+STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "package", "demo"]
+WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which the workflow has run."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "project.yml", folder)
+    shutil.copytree(ROOT / "training", folder / "training")
+    done = run_all(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def run_all(folder: Path) -> subprocess.CompletedProcess[str]:
+    """`spacy project run all` with the test twin of the config."""
+    # With one thread, for several of them wait for each other on a machine that is busy.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment.pop("SPACY_CONFIG_OVERRIDES", None)
+    run = ["-m", "spacy", "project", "run", "all", ".", "--vars.configs", "training/configs/test"]
+    return subprocess.run(
+        [sys.executable, *run], cwd=folder, env=environment, capture_output=True, text=True
+    )
+
+
+def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
+    with zipfile.ZipFile(folder / WHEEL) as wheel:
+        names = wheel.namelist()
+        metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
+    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/names.txt" in names
+    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/vectors.npy" in names
+    assert "Requires-Dist: spacy-bioel<0.2.0,>=0.1.0" in metadata
+
+
+def test_demo_has_links(folder: Path) -> None:
+    records = list(srsly.read_jsonl(folder / "metrics/embedded/demo.jsonl"))
+    assert [record["id"] for record in records] == ["1", "2", "3"]
+    found = {(link["text"], link["id"]) for record in records for link in record["links"]}
+    assert ("hypertension", "MESH:D006973") in found
+    assert ("metformin", "MESH:D008687") in found
+
+
+def test_metrics_name_their_protocols(folder: Path) -> None:
+    rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
+    assert list(dict.fromkeys(row["protocol"] for row in rows)) == [
+        "mention",
+        "end_to_end",
+        "partial_binary",
+        "partial_fractional",
+        "gold",
+        "gold_any",
+    ]
+    n = {(row["protocol"], row["metric"]): row["n"] for row in rows if row["label"] == ""}
+    # All mentions of the corpus; 3 of them have no id.
+    assert n["mention", "f1"] == 370
+    assert n["end_to_end", "f1"] == 367
+    value = {row["protocol"]: row["value"] for row in rows if row["metric"] == "f1"}
+    assert value["end_to_end"] > 50.0
+
+
+def test_training_was_shown_no_test_documents(folder: Path) -> None:
+    config = load_config(folder / "models/embedded/config.cfg", interpolate=False)
+    assert config["paths"] == {
+        "train": "corpus/embedded/train.spacy",
+        "dev": "corpus/embedded/dev.spacy",
+        "kb": "kb/embedded",
+        "embeddings": None,
+    }
+    assert sorted(path.name for path in (folder / "corpus/embedded").iterdir()) == [
+        "dev.jsonl",
+        "dev.spacy",
+        "train.spacy",
+    ]
+
+
+def test_settings_reach_the_pipeline(folder: Path) -> None:
+    config = load_config(folder / "models/embedded/final/config.cfg")
+    assert config["training"]["max_steps"] == 60
+    assert config["components"]["bioel_linker"]["label_types"] == {
+        "Disease": ["C", "F03"],
+        "Chemical": ["D"],
+    }
+    assert config["components"]["bioel_linker"]["model"]["pooling"] == "max"
+
+
+def test_second_run_skips_what_is_done(folder: Path) -> None:
+    done = run_all(folder)
+    assert done.returncode == 0
+    skipped = [step for step in STEPS if f"Skipping '{step}': nothing changed" in done.stdout]
+    assert skipped == ["convert", "kb", "train", "encode", "evaluate", "package", "demo"]
+
+
+# What project.yml and corpora.yml say.
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return srsly.read_yaml(ROOT / "project.yml")
+
+
+def test_workflow_has_all_steps_and_no_test_documents(project: dict) -> None:
+    assert project["workflows"] == {"all": STEPS}
+    assert [command["name"] for command in project["commands"]] == [*STEPS, "test"]
+
+
+def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
+    written: set[str] = set()
+    for command in project["commands"]:
+        assert command["deps"], command["name"]
+        assert command["outputs"], command["name"]
+        assert all("/${vars.corpus}" in output for output in command["outputs"])
+        for dep in command["deps"]:
+            assert dep in written or "${vars.config}" in dep or (ROOT / dep).exists(), dep
+        written |= set(command["outputs"])
+
+
+def test_every_archive_has_an_address(project: dict) -> None:
+    addresses = {Path(asset["dest"]).name: asset["url"] for asset in project["assets"]}
+    assert all(url.startswith("https://") for url in addresses.values())
+    wanted = set()
+    for corpus in srsly.read_yaml(ROOT / "training/corpora.yml").values():
+        files = [file for split in corpus["splits"].values() for file in split]
+        files += [file for choice in corpus["kb"]["choices"] for file in choice["files"]]
+        wanted |= {file["archive"] for file in files if "archive" in file}
+    assert sorted(wanted - set(addresses)) == []
+    assert sorted(wanted) == [
+        "CDR_Data.zip",
+        "CTD_diseases.tsv.gz",
+        "NCBIdevelopset_corpus.zip",
+        "NCBItestset_corpus.zip",
+        "NCBItrainset_corpus.zip",
+        "desc2026.gz",
+        "supp2026.gz",
+    ]

@@ -1,0 +1,65 @@
+"""Train a pipeline on a corpus of `training/corpora.yml`, as `spacy train` does.
+
+A config may say only what it changes: with a section [extends] and in it `path`, the config to
+start from, relative to its own folder. From the weakest to the strongest: that config, the
+settings of the corpus, the config itself, the paths and the seed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import srsly
+import typer
+from confection import Config
+from spacy.cli.train import train
+from spacy.util import load_config
+
+CORPORA = Path(__file__).parents[1] / "corpora.yml"
+
+
+def main(
+    corpus: str,
+    config: Path,
+    output: Path,
+    gpu_id: Annotated[int, typer.Option()] = -1,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
+    merged = merge_config(config, srsly.read_yaml(CORPORA)[corpus])
+    merged["paths"] |= {
+        "train": f"corpus/{corpus}/train.spacy",
+        "dev": f"corpus/{corpus}/dev.spacy",
+        "kb": f"kb/{corpus}",
+    }
+    merged["system"]["seed"] = seed
+    output.mkdir(parents=True, exist_ok=True)
+    # Kept beside the model: `spacy train` with this file does the same again.
+    path = output / "config.cfg"
+    merged.to_disk(path)
+    train(path, output, use_gpu=gpu_id)
+
+
+def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
+    """The config of a file for a corpus, not interpolated.
+
+    corpus (dict): Its entry in corpora.yml: `settings` by dotted name, and `label_types`.
+    """
+    own = load_config(path, interpolate=False)
+    base = own
+    if extends := own.pop("extends", None):
+        base = load_config(path.parent / extends["path"], interpolate=False)
+    for name, value in corpus["settings"].items():
+        *sections, key = name.split(".")
+        section = base
+        for part in sections:
+            section = section[part]
+        section[key] = value
+    linker = base["components"]["bioel_linker"]
+    linker["label_types"] = corpus["label_types"]
+    return base.merge(own) if base is not own else base
+
+
+if __name__ == "__main__":
+    typer.run(main)
