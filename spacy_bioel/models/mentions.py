@@ -24,7 +24,7 @@ SpanEnumerator = Model[SpanBatch, SpanScores]
 def build_span_enumerator_v1(
     tok2vec: Tok2Vec,
     *,
-    max_width: int = 16,
+    max_width: int = 10,
     hidden: int = 128,
     context: int = 0,
     dropout: float = 0.2,

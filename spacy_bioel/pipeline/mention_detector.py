@@ -31,7 +31,7 @@ DEFAULT_MODEL = Config().from_str(
     """
 [model]
 @architectures = "spacy-bioel.SpanEnumerator.v1"
-max_width = 16
+max_width = 10
 hidden = 128
 context = 0
 dropout = 0.2
@@ -202,6 +202,8 @@ class MentionDetector(TrainablePipe):
         """Mentions of each document as (start token, end token, label, probability)."""
         docs = list(docs)
         self._require_trained()
+        if not any(len(doc) for doc in docs):
+            return [[] for _ in docs]
         scores = self.model.predict(self._batch(docs))
         probabilities = 1 / (1 + np.exp(-scores))
         tokens, widths, labels = np.nonzero(probabilities >= self.threshold)
