@@ -8,6 +8,7 @@ alone, so that two labels on one stretch of text would share a value.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
 
@@ -19,7 +20,8 @@ _LINKS = "links"
 
 
 def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) -> None:
-    """Write links as a new span group; the scores a detector left in the group are kept.
+    """Write links as a new span group; the scores a detector left in the group are kept, if the
+    links are those of its spans.
 
     doc (Doc): Its group `spans_key` is replaced.
     links (Sequence[Link]): Offsets must fall on token borders.
@@ -27,7 +29,9 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
     """
     spans = [_linked_span(doc, link) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
-    attrs = dict(old.attrs) if old is not None else {}
+    attrs: dict[str, Any] = {}
+    if old is not None and [s.start_char for s in old] == [s.start_char for s in spans]:
+        attrs |= old.attrs
     attrs[_LINKS] = [
         [
             link.start,

@@ -191,13 +191,12 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     indptr, concepts, preferred = kb.concepts_of_names(rows)
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     value = strength[query]
-    # A name is its own nearest neighbour, whether or not anyone searched.
-    is_itself = np.where(value == 1.0, 1.0, 0.0)
+    # A name is its own nearest neighbour, a variant nearly so, whether or not anyone searched.
     values = {
         "exact": value,
         "preferred": value * preferred,
         "unique": value / np.diff(indptr)[query],
-    } | dict.fromkeys(("dense", "nearest", "sparse", "alike"), is_itself)
+    } | dict.fromkeys(("dense", "nearest", "sparse", "alike"), value)
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
 

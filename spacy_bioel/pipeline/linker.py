@@ -317,7 +317,7 @@ class Linker(TrainablePipe):
         from spacy_bioel.pipeline.fusion import DEFAULT_WEIGHTS, rank, score
 
         ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
-        queries = list(dict.fromkeys(query for query, _ in wanted))
+        queries = list(dict.fromkeys(query for query, _ in wanted if query))
         if not queries:
             return ranked
         candidates = self.gather(queries)
@@ -371,7 +371,11 @@ class Linker(TrainablePipe):
             )
             set_links(doc, links, spans_key=key)
             if from_ents:
-                doc.ents = list(doc.spans[key])
+                # A copy of the entities, with their ids of an entity ruler.
+                doc.ents = [
+                    Span(doc, ent.start, ent.end, ent.label, kb_id=linked.kb_id, span_id=ent.id)
+                    for ent, linked in zip(doc.ents, doc.spans[key], strict=True)
+                ]
 
     # Training.
 
@@ -393,10 +397,12 @@ class Linker(TrainablePipe):
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
         from spacy_bioel.models.linker import add_rescnn
+        from spacy_bioel.pipeline.evidence import Memory
 
         validate_get_examples(get_examples, "Linker.initialize")
         if kb is not None:
             self.set_kb(kb)
+        self.memory = Memory()
         self._remember(get_examples())
         self._forget_encoder()
         max_tokens = self.model.attrs["max_tokens"]
@@ -573,8 +579,9 @@ class Linker(TrainablePipe):
         if cfg["has_encoder"]:
             names += ["tokenizer.json", "embeddings.safetensors", "model.safetensors"]
         self._load(load_parts(path, names))
-        if self.cfg["include_kb"] and self.cfg["kb"]:
-            if not (path / "kb").is_dir():
+        has_kb = (path / "kb").is_dir()
+        if self.cfg["include_kb"] and (self.cfg["kb"] or has_kb):
+            if not has_kb:
                 raise BioelError(Errors.B056.format(path=path / "kb"))
             self.cfg["kb"] = str(path / "kb")
         return self
