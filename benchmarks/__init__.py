@@ -1,0 +1,1 @@
+"""Measurements: one module a question, results as JSON in benchmarks/results/."""

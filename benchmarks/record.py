@@ -1,0 +1,46 @@
+"""Result files: flat lists of measurements, and the tables of the README made from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def command() -> str:
+    """The command line that made a result, as a user would type it."""
+    module = Path(sys.argv[0]).stem
+    return " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
+
+
+def machine() -> str:
+    return (
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, no GPU"
+    )
+
+
+def measurement(question: str, system: str, **fields: Any) -> dict[str, Any]:
+    """One row: who was measured on what, with the command, the machine and the date."""
+    about = {"machine": machine(), "date": datetime.now(UTC).date().isoformat()}
+    return {"question": question, "system": system, "command": command()} | about | fields
+
+
+def save(name: str, rows: Iterable[dict[str, Any]]) -> Path:
+    """Write benchmarks/results/NAME.json, by way of a temporary name."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(list(rows), indent=1) + "\n", encoding="utf8")
+    os.replace(temporary, path)
+    return path
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    return json.loads((RESULTS / f"{name}.json").read_text("utf8"))
