@@ -34,8 +34,8 @@ def main_job_table(rows: list[dict[str, Any]]) -> str:
     about = accuracy[0]
     lines += [
         "",
-        f"Seed {', '.join(map(str, seeds))}; 95 % intervals by document bootstrap; `{about['command']}`;"
-        f" {about['machine']}; {about['date']}.",
+        f"Seed {', '.join(map(str, seeds))}; 95 % intervals by document bootstrap; "
+        f"`{about['command']}`; {about['machine']}; {about['date']}.",
     ]
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ Ten bytes or so a name, so that the detector carries it and needs no knowledge b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,23 @@ class Lexicon:
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
+
+    def arrays(self) -> dict[str, NDArray]:
+        """All arrays by name, to be stored."""
+        tables = {"names": self.names, "words": self.words}
+        return {
+            f"{name}.{column}": getattr(table, column)
+            for name, table in tables.items()
+            for column in ("keys", "masks")
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
+        """Take back what `arrays` gave."""
+        names, words = (
+            KeyMasks(arrays[f"{name}.keys"], arrays[f"{name}.masks"]) for name in ("names", "words")
+        )
+        return cls(names, words)
 
     def match_spans(
         self, tokens: Sequence[str], max_width: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,53 @@ def encode_names(
         vectors[start : start + batch_size] = model.ops.to_numpy(model.predict(batch))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, 1e-12)
+
+
+def name_loss(vectors: Any, concepts: NDArray[np.int64]) -> tuple[float, Any]:
+    """Multi-Similarity loss of encoded names, and its gradient by their vectors.
+
+    vectors (Floats2d): Shape (n, dim).
+    concepts (NDArray[int64]): Concept row of each. Shape (n,).
+    """
+    import torch
+
+    from spacy_bioel.nn.losses import multi_similarity_loss
+
+    tensor = xp2torch(vectors, requires_grad=True)
+    loss = multi_similarity_loss(tensor, torch.from_numpy(concepts).to(tensor.device))
+    loss.backward()
+    gradient: Any = tensor.grad
+    return float(loss.detach()), torch2xp(gradient)
+
+
+def encoder_parts(model: NameEncoder) -> dict[str, Callable[[], bytes]]:
+    """What `load_encoder` needs, as bytes by file name; nothing before `add_rescnn`."""
+    from safetensors.numpy import save
+
+    from spacy_bioel.models.weights import weights_to_bytes
+
+    tokenizer = model.attrs["tokenizer"]
+    if tokenizer is None:
+        return {}
+    shim: Any = model.get_ref("network").shims[0]
+    tables = {name: t.cpu().numpy() for name, t in shim._model.embeddings.tables().items()}
+    return {
+        "tokenizer.json": lambda: tokenizer.to_str().encode("utf8"),
+        "embeddings.safetensors": lambda: save(tables),
+        "model.safetensors": lambda: weights_to_bytes(model),
+    }
+
+
+def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
+    """Take back what `encoder_parts` gave, if there is an encoder among the parts."""
+    from safetensors.numpy import load
+
+    from spacy_bioel.models.weights import weights_from_bytes
+
+    if "tokenizer.json" in parts:
+        tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
+        add_rescnn(model, tokenizer, load(parts["embeddings.safetensors"]))
+        weights_from_bytes(model, parts["model.safetensors"])
 
 
 def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:

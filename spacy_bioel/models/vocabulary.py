@@ -21,6 +21,26 @@ _UNKNOWN = "[UNK]"
 _IDENTITY_SHARE = 0.25
 
 
+def make_vocabulary(
+    names: Sequence[str],
+    concepts: NDArray[np.int64],
+    *,
+    more_names: Sequence[str],
+    size: int,
+    width: int,
+    max_tokens: int,
+) -> tuple[Tokenizer, EmbeddingTables]:
+    """Word pieces of names, and embeddings by the concepts that the pieces name.
+
+    names (Sequence[str]), concepts (NDArray[int64]): Normalised names and a concept row of each.
+    more_names (Sequence[str]): For the word pieces only, e.g. training mentions.
+    size, width (int): Word pieces, and size of an embedding.
+    """
+    tokenizer = train_vocabulary([*names, *more_names], size=size)
+    tables = embed_vocabulary(tokenizer, names, concepts, width=width, max_tokens=max_tokens)
+    return tokenizer, tables
+
+
 def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, EmbeddingTables]:
     """The WordPiece tokenizer and the embedding layer of a BERT-like checkpoint.
 

@@ -3,110 +3,37 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 from spacy.language import Language
-from spacy.pipeline.trainable_pipe import TrainablePipe
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import filter_spans
 from spacy.vocab import Vocab
-from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import SpanBatch, SpanScores
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
-from spacy_bioel.pipeline.storage import load_parts, pickle_pipe, save_parts
+from spacy_bioel.pipeline.storage import (
+    Parts,
+    StoredPipe,
+    arrays_from_bytes,
+    arrays_to_bytes,
+)
 from spacy_bioel.text.abbreviations import find_abbreviations
 from spacy_bioel.text.normalize import normalize_name
-
-DEFAULT_MODEL = Config().from_str(
-    """
-[model]
-@architectures = "spacy-bioel.SpanEnumerator.v1"
-max_width = 10
-hidden = 128
-context = 0
-dropout = 0.2
-
-[model.tok2vec]
-@architectures = "spacy.Tok2Vec.v2"
-
-[model.tok2vec.embed]
-@architectures = "spacy.MultiHashEmbed.v2"
-width = 96
-rows = [5000, 1000, 2500, 1000]
-attrs = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
-include_static_vectors = false
-
-[model.tok2vec.encode]
-@architectures = "spacy.MaxoutWindowEncoder.v2"
-width = 96
-window_size = 1
-maxout_pieces = 3
-depth = 4
-"""
-)["model"]
-
-
-@Language.factory(
-    "bioel_mentions",
-    assigns=["doc.spans"],
-    default_config={
-        "model": DEFAULT_MODEL,
-        "threshold": 0.5,
-        "allow_overlap": True,
-        "set_ents": False,
-        "spans_key": SPANS_KEY,
-        "gold_key": GOLD_KEY,
-        "scorer": {"@scorers": "spacy-bioel.mention_scorer.v1"},
-    },
-    default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
-)
-def make_mention_detector(
-    nlp: Language,
-    name: str,
-    model: Model[SpanBatch, SpanScores],
-    threshold: float,
-    allow_overlap: bool,
-    set_ents: bool,
-    spans_key: str,
-    gold_key: str,
-    scorer: Callable | None,
-) -> "MentionDetector":
-    """Factory of `bioel_mentions`.
-
-    model (Model): See `spacy-bioel.SpanEnumerator.v1`.
-    threshold (float): Probability above which a span is a mention; tune it on dev.
-    allow_overlap (bool): Keep overlapping and nested mentions; else the best-scored of them.
-    set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
-    spans_key, gold_key (str): Span groups of predictions and of gold mentions.
-    """
-    return MentionDetector(
-        nlp.vocab,
-        model,
-        name,
-        threshold=threshold,
-        allow_overlap=allow_overlap,
-        set_ents=set_ents,
-        spans_key=spans_key,
-        gold_key=gold_key,
-        scorer=scorer,
-    )
-
 
 # Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
 _normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
-class MentionDetector(TrainablePipe):
+class MentionDetector(StoredPipe):
     """Finds mentions; writes doc.spans["bioel"] with their probabilities in attrs["scores"]."""
 
     def __init__(
@@ -316,61 +243,42 @@ class MentionDetector(TrainablePipe):
             offset += len(example.predicted)
         return gold
 
-    # Serialisation: one JSON, one safetensors file, one array; see pipeline/storage.py.
+    # Serialisation, see pipeline/storage.py.
 
-    def _parts(self) -> dict[str, Callable[[], bytes]]:
+    def stored_cfg(self) -> dict[str, Any]:
+        return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+
+    def parts(self) -> Parts:
         from spacy_bioel.models.weights import weights_to_bytes
-        from spacy_bioel.pipeline.storage import arrays_to_bytes
 
-        cfg = self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
-        names, words = self.lexicon.names, self.lexicon.words
-        lexicon = {
-            "names.keys": names.keys,
-            "names.masks": names.masks,
-            "words.keys": words.keys,
-            "words.masks": words.masks,
-        }
+        lexicon = self.lexicon.arrays()
         return {
-            "cfg.json": lambda: srsly.json_dumps(cfg).encode("utf8"),
             "model.safetensors": lambda: weights_to_bytes(self.model),
             "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
         }
 
-    def _load(self, parts: dict[str, bytes]) -> None:
-        from spacy_bioel.kb.lexicon import KeyMasks, Lexicon
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        from spacy_bioel.kb.lexicon import Lexicon
         from spacy_bioel.models.mentions import add_span_scorer
         from spacy_bioel.models.weights import weights_from_bytes
-        from spacy_bioel.pipeline.storage import arrays_from_bytes
 
-        cfg = srsly.json_loads(parts["cfg.json"])
-        width = cfg.pop("width")
-        self.cfg.update(cfg)
-        arrays = arrays_from_bytes(parts["lexicon.safetensors"])
-        names = KeyMasks(arrays["names.keys"], arrays["names.masks"])
-        words = KeyMasks(arrays["words.keys"], arrays["words.masks"])
-        self.lexicon = Lexicon(names, words)
+        width = self.cfg.pop("width")
+        self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
             if self.model.maybe_get_ref("scorer") is None:
                 add_span_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        return srsly.msgpack_dumps({name: part() for name, part in self._parts().items()})
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "MentionDetector":
-        self._load(srsly.msgpack_loads(data))
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        save_parts(Path(path), self._parts())
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "MentionDetector":
-        self._load(load_parts(Path(path), self._parts()))
-        return self
-
     def __reduce__(self) -> tuple:
-        return pickle_pipe(self)
+        # For worker processes under spawn.
+        return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+
+
+def _unpickle(
+    vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
+) -> MentionDetector:
+    return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
 
 
 def drop_overlaps(

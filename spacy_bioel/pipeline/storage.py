@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import srsly
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
+from spacy.pipeline.trainable_pipe import TrainablePipe
 
 from spacy_bioel.errors import BioelError, Errors
+
+Parts = Mapping[str, Callable[[], bytes]]
+_CFG = "cfg.json"
+
+
+class StoredPipe(TrainablePipe):
+    """A TrainablePipe stored as named parts: its settings as JSON, and what `parts` gives."""
+
+    cfg: dict[str, Any]
+
+    def parts(self) -> Parts:
+        """What is stored beside the settings, by file name."""
+        raise NotImplementedError
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        """Take back what `parts` gave; the settings are in `self.cfg` already."""
+        raise NotImplementedError
+
+    def stored_cfg(self) -> dict[str, Any]:
+        """The settings as they are stored."""
+        return self.cfg
+
+    def _all_parts(self) -> Parts:
+        parts = self.parts()
+        cfg = {"cfg": self.stored_cfg(), "parts": sorted(parts)}
+        return dict(parts) | {_CFG: lambda: json.dumps(cfg, indent=1).encode("utf8")}
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        return srsly.msgpack_dumps({name: part() for name, part in self._all_parts().items()})
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        parts = srsly.msgpack_loads(bytes_data)
+        self.cfg.update(json.loads(parts[_CFG])["cfg"])
+        self.load_parts(parts)
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        save_files(Path(path), self._all_parts())
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        stored = json.loads(read_file(Path(path) / _CFG))
+        self.cfg.update(stored["cfg"])
+        self.load_parts({name: read_file(Path(path) / name) for name in stored["parts"]})
+        return self
 
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray]) -> bytes:
@@ -23,42 +70,17 @@ def arrays_from_bytes(data: bytes) -> dict[str, NDArray]:
     return load(data)
 
 
-def save_parts(path: Path, parts: Mapping[str, Callable[[], bytes]]) -> None:
+def save_files(folder: Path, parts: Parts) -> None:
     """Write each part to its own file, by way of a temporary name."""
-    path.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
-        temporary = path / f".{name}.tmp"
+        temporary = folder / f".{name}.tmp"
         temporary.write_bytes(part())
-        os.replace(temporary, path / name)
+        os.replace(temporary, folder / name)
 
 
-def load_parts(path: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Read the files that `save_parts` wrote. RAISES BioelError: [B042] when one is missing."""
-    parts = {}
-    for name in names:
-        file = path / name
-        if not file.is_file():
-            raise BioelError(Errors.B042.format(path=file))
-        parts[name] = file.read_bytes()
-    return parts
-
-
-def pickle_pipe(pipe: Any) -> tuple:
-    """`__reduce__` of our pipes: the model's structure by thinc, everything else by `to_bytes`.
-
-    `nlp.pipe(n_process=2)` pickles every pipe under the start method "spawn".
-    """
-    return _unpickle_pipe, (
-        type(pipe),
-        pipe.vocab,
-        pipe.model,
-        pipe.name,
-        pipe.scorer,
-        pipe.to_bytes(),
-    )
-
-
-def _unpickle_pipe(
-    cls: type, vocab: Any, model: Any, name: str, scorer: Callable | None, data: bytes
-) -> Any:
-    return cls(vocab, model, name, scorer=scorer).from_bytes(data)
+def read_file(path: Path) -> bytes:
+    """A file of a saved pipe. RAISES BioelError: [B042] when it is missing."""
+    if not path.is_file():
+        raise BioelError(Errors.B042.format(path=path))
+    return path.read_bytes()

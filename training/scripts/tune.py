@@ -78,11 +78,11 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
         for span, query in zip(spans, linker.queries(spans), strict=True)
     ]
     queries = list(dict.fromkeys(query for query, *_ in mentions))
-    candidates = linker.gather(queries)
+    candidates = linker.ranker.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     number = {query: index for index, query in enumerate(queries)}
     rows_of = [np.arange(first[number[q]], first[number[q] + 1]) for q, *_ in mentions]
-    allowed = {label: linker.allowed(candidates, label) for _, label, _ in mentions}
+    allowed = {label: linker.ranker.allowed(candidates, label) for _, label, _ in mentions}
     rows_of = [r[allowed[label][r]] for r, (_, label, _) in zip(rows_of, mentions, strict=True)]
     right = [
         np.isin(candidates.concept[rows], linker.kb.find_all(sorted(gold)))

@@ -1,0 +1,197 @@
+"""The factories of the two pipes: their settings, defaults and what they mean.
+
+spaCy imports this module for every pipeline that anyone makes, so nothing heavy is imported here.
+"""
+
+# No `from __future__ import annotations`: spaCy reads the annotations as types.
+
+from collections.abc import Callable
+
+from spacy.language import Language
+from thinc.api import Config, Model
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
+from spacy_bioel.pipeline.linker import Linker
+from spacy_bioel.pipeline.mention_detector import MentionDetector
+
+MENTIONS_MODEL = Config().from_str(
+    """
+[model]
+@architectures = "spacy-bioel.SpanEnumerator.v1"
+max_width = 10
+hidden = 128
+context = 0
+dropout = 0.2
+
+[model.tok2vec]
+@architectures = "spacy.Tok2Vec.v2"
+
+[model.tok2vec.embed]
+@architectures = "spacy.MultiHashEmbed.v2"
+width = 96
+rows = [5000, 1000, 2500, 1000]
+attrs = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
+include_static_vectors = false
+
+[model.tok2vec.encode]
+@architectures = "spacy.MaxoutWindowEncoder.v2"
+width = 96
+window_size = 1
+maxout_pieces = 3
+depth = 4
+"""
+)["model"]
+
+
+LINKER_MODEL = Config().from_str(
+    """
+[model]
+@architectures = "spacy-bioel.ResCNN.v1"
+dim = 256
+blocks = 4
+filters = 100
+widths = [1, 3, 5]
+pooling = "max"
+dropout = 0.2
+max_tokens = 25
+"""
+)["model"]
+
+LINKER_TRAINING = {
+    "synonyms": 128,
+    "negatives": 2,
+    "refresh_every": 200,
+    "pool_names": 50000,
+    "seed": 0,
+}
+
+
+@Language.factory(
+    "bioel_mentions",
+    assigns=["doc.spans"],
+    default_config={
+        "model": MENTIONS_MODEL,
+        "threshold": 0.5,
+        "allow_overlap": True,
+        "set_ents": False,
+        "spans_key": SPANS_KEY,
+        "gold_key": GOLD_KEY,
+        "scorer": {"@scorers": "spacy-bioel.mention_scorer.v1"},
+    },
+    default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
+)
+def make_mention_detector(
+    nlp: Language,
+    name: str,
+    model: Model,
+    threshold: float,
+    allow_overlap: bool,
+    set_ents: bool,
+    spans_key: str,
+    gold_key: str,
+    scorer: Callable | None,
+) -> MentionDetector:
+    """Factory of `bioel_mentions`.
+
+    model (Model): See `spacy-bioel.SpanEnumerator.v1`.
+    threshold (float): Probability above which a span is a mention; tune it on dev.
+    allow_overlap (bool): Keep overlapping and nested mentions; else the best-scored of them.
+    set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
+    spans_key, gold_key (str): Span groups of predictions and of gold mentions.
+    """
+    return MentionDetector(
+        nlp.vocab,
+        model,
+        name,
+        threshold=threshold,
+        allow_overlap=allow_overlap,
+        set_ents=set_ents,
+        spans_key=spans_key,
+        gold_key=gold_key,
+        scorer=scorer,
+    )
+
+
+@Language.factory(
+    "bioel_linker",
+    assigns=["doc.spans", "doc.ents", "span._.cui", "span._.cuis", "span._.candidates"],
+    default_config={
+        "model": LINKER_MODEL,
+        "kb": "",
+        "index": {"@misc": "spacy-bioel.ExactIndex.v1"},
+        "mentions": "auto",
+        "label_types": {},
+        "nil_threshold": 0.15,
+        "weights": {},
+        "search_names": 32,
+        "max_candidates": 5,
+        "abbreviations": True,
+        "include_kb": True,
+        "training": LINKER_TRAINING,
+        "spans_key": SPANS_KEY,
+        "gold_key": GOLD_KEY,
+        "scorer": {"@scorers": "spacy-bioel.link_scorer.v1"},
+    },
+    default_score_weights={
+        "bioel_link_f": 1.0,
+        "bioel_link_p": 0.0,
+        "bioel_link_r": 0.0,
+        "bioel_link_acc": 0.0,
+    },
+)
+def make_linker(
+    nlp: Language,
+    name: str,
+    model: Model,
+    kb: str,
+    index: Callable,
+    mentions: str,
+    label_types: dict[str, list[str]],
+    nil_threshold: float,
+    weights: dict[str, float],
+    search_names: int,
+    max_candidates: int,
+    abbreviations: bool,
+    include_kb: bool,
+    training: dict[str, int],
+    spans_key: str,
+    gold_key: str,
+    scorer: Callable | None,
+) -> Linker:
+    """Factory of `bioel_linker`.
+
+    model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`.
+    kb (str): Folder of a knowledge base, opened at first use.
+    index (Callable): Makes the nearest-name search from the vectors of the knowledge base.
+    mentions (str): What to link: "spans" (the group `spans_key`), "ents", "auto" (the group if it
+        is there, else the entities), or "kb" (every longest name of the knowledge base in the
+        text, for use without a mention detector).
+    label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
+        A label that is not listed may link to all.
+    nil_threshold (float): Probability below which the best candidate is not linked (NIL).
+    weights (dict): Weights of the evidence, see `pipeline.fusion`; missing ones are the default.
+    search_names (int): Nearest names that are looked at for a mention.
+    max_candidates (int): Candidates kept for a mention.
+    abbreviations (bool): Write short forms out that the document defines.
+    include_kb (bool): Save the knowledge base with the pipeline; else only its path.
+    training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
+        seed; see `pipeline.linker_training`.
+    """
+    settings = {
+        "kb": kb,
+        "mentions": mentions,
+        "label_types": dict(label_types),
+        "nil_threshold": nil_threshold,
+        "weights": dict(weights),
+        "search_names": search_names,
+        "max_candidates": max_candidates,
+        "abbreviations": abbreviations,
+        "include_kb": include_kb,
+        "training": LINKER_TRAINING | dict(training),
+        "spans_key": spans_key,
+        "gold_key": gold_key,
+    }
+    if mentions not in ("auto", "spans", "ents", "kb"):
+        raise BioelError(Errors.B054.format(mentions=mentions))
+    return Linker(nlp.vocab, model, name, index=index, settings=settings, scorer=scorer)

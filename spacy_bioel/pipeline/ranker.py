@@ -1,0 +1,174 @@
+"""From normalised strings to ranked candidates: knowledge base, encoder, memory and decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from thinc.api import Model
+
+from spacy_bioel.kb.schema import VECTOR_FILES
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import open_vectors, write_vectors
+from spacy_bioel.pipeline.evidence import (
+    SOURCES,
+    Candidates,
+    Memory,
+    NameSearch,
+    gather_candidates,
+)
+from spacy_bioel.pipeline.fusion import DEFAULT_WEIGHTS, rank, score
+from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
+from spacy_bioel.types import Candidate
+
+# A knowledge base of up to this many names is encoded in memory when it comes without vectors.
+_ENCODE_ON_LOAD = 60_000
+
+
+class Ranker:
+    """Ranks the concepts of one knowledge base for strings.
+
+    What is computed with the encoder is kept until `encoder_changed`.
+
+    kb (KnowledgeBase): Concepts and names.
+    model (Model): Encoder of names; without a vocabulary it is left out of the evidence.
+    memory (Memory): Training mentions.
+    cfg (dict): The linker's settings: label_types, weights, search_names, max_candidates.
+    make_index (Callable): From vectors to a `NameSearch`.
+    """
+
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        model: Model,
+        memory: Memory,
+        *,
+        cfg: dict[str, Any],
+        make_index: Callable[[NDArray], NameSearch],
+    ) -> None:
+        self.kb = kb
+        self.model = model
+        self.memory = memory
+        self.cfg = cfg
+        self.make_index = make_index
+        # While training, a `NamePool` that stands for the knowledge base; see linker_training.
+        self.pool: Any = None
+        self.encoder_changed()
+
+    def encoder_changed(self) -> None:
+        self._search: NameSearch | None = None
+        self._recall: NameSearch | None = None
+        self._fingerprint = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the encoder: weights, word pieces and the normalisation of names."""
+        from spacy_bioel.models.linker import encoder_parts
+
+        if not self._fingerprint:
+            digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)
+            for name, part in encoder_parts(self.model).items():
+                digest.update(name.encode() + part())
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of normalised names. Shape (n_names, dim)."""
+        from spacy_bioel.models.linker import encode_names
+
+        return encode_names(self.model, names)
+
+    def encode_kb(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None) -> None:
+        dim = self.model.get_dim("nO")
+        write_vectors(kb, self.encode, fingerprint=self.fingerprint, dim=dim, progress=progress)
+        self._search = None
+
+    def _nearest(self, queries: Sequence[str]) -> tuple[Any, Any]:
+        """Nearest names, and nearest training strings, of each query, by the encoder."""
+        if self.model.attrs["tokenizer"] is None:
+            return None, None
+        if self._search is None or self._recall is None:
+            self._search = self.refreshed_pool() if self.pool else self._open_search()
+            self._recall = self.make_index(self.encode(self.memory.names))
+        vectors = self.encode(queries)
+        k = self.cfg["search_names"]
+        return self._search.search(vectors, k), self._recall.search(vectors, k)
+
+    def refreshed_pool(self) -> NameSearch:
+        """The pool, encoded with the encoder as it is now."""
+        self.pool.refresh(self.encode, self.make_index)
+        return self.pool
+
+    def _open_search(self) -> NameSearch:
+        """The search over all names, with the vectors that came with the knowledge base."""
+        has_vectors = all(name in self.kb.files() for name in VECTOR_FILES)
+        if not has_vectors and self.kb.n_names <= _ENCODE_ON_LOAD:
+            return self.make_index(self.encode([normalize_name(n) for n in self.kb.names]))
+        return self.make_index(open_vectors(self.kb, fingerprint=self.fingerprint))
+
+    @cached_property
+    def _prior(self) -> NDArray[np.float32]:
+        return self.memory.prior(self.kb)
+
+    def gather(self, queries: Sequence[str]) -> Candidates:
+        """All evidence about different normalised strings."""
+        dense, recalled = self._nearest(queries)
+        return gather_candidates(
+            queries,
+            self.kb,
+            memory=self.memory,
+            prior=self._prior,
+            dense=dense,
+            recalled=recalled,
+            k=self.cfg["search_names"],
+        )
+
+    def allowed(self, candidates: Candidates, label: str) -> NDArray[np.bool_]:
+        """Candidates whose semantic types a mention of this label may link to. Shape (n,)."""
+        types = self.cfg["label_types"].get(label)
+        if types is None:
+            return np.ones(len(candidates.concept), dtype=bool)
+        return self.kb.type_mask(types)[candidates.concept]
+
+    def rank(
+        self, wanted: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
+        """Best candidates of (normalised string, label) pairs, in one batch.
+
+        wanted (Sequence): Different pairs.
+        RETURNS (dict): Best first; empty where nothing is known or the string is "".
+        """
+        ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
+        queries = list(dict.fromkeys(query for query, _ in wanted if query))
+        if not queries:
+            return ranked
+        candidates = self.gather(queries)
+        scores = score(candidates.features, DEFAULT_WEIGHTS | self.cfg["weights"])
+        for label in {label for _, label in wanted}:
+            allowed = self.allowed(candidates, label)
+            masked = np.where(allowed, scores, -np.inf)
+            rows = rank(candidates, masked, top=self.cfg["max_candidates"])
+            described = self._describe(candidates, scores, rows[allowed[rows]])
+            for query, found in described.items():
+                if (queries[query], label) in ranked:
+                    ranked[queries[query], label] = tuple(found)
+        return ranked
+
+    def _describe(
+        self, candidates: Candidates, scores: NDArray, rows: NDArray
+    ) -> dict[int, list[Candidate]]:
+        """Rows of the table as records, by query."""
+        described: dict[int, list[Candidate]] = {}
+        ids = self.kb.ids_of(candidates.concept[rows])
+        for row, concept_id in zip(rows.tolist(), ids, strict=True):
+            name = int(candidates.name[row])
+            concept = int(candidates.concept[row])
+            text = self.kb.name(name) if name >= 0 else self.kb.preferred_name(concept)
+            evidence = "+".join(s for bit, s in SOURCES.items() if candidates.sources[row] & bit)
+            candidate = Candidate(concept_id, round(float(scores[row]), 4), text, evidence)
+            described.setdefault(int(candidates.query[row]), []).append(candidate)
+        return described
