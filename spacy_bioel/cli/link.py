@@ -86,14 +86,15 @@ def link(
 
 def to_record(doc: Doc, doc_id: str, links: Iterable[Link]) -> dict[str, Any]:
     """One line of the output, ready for JSON."""
+    text = doc.text  # put together from the tokens at each call
     return {
         "id": doc_id,
-        "text": doc.text,
+        "text": text,
         "links": [
             {
                 "start": one.start,
                 "end": one.end,
-                "text": doc.text[one.start : one.end],
+                "text": text[one.start : one.end],
                 "label": one.label,
                 "id": one.ids[0] if one.ids else None,
                 "ids": list(one.ids),
