@@ -66,7 +66,7 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     links = []
     for span in group:
         place = (span.start_char, span.end_char, span.label_)
-        if candidates and place not in candidates:
+        if _LINKS in group.attrs and place not in candidates:
             raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
         links.append(Link(*place, split_ids(span.kb_id_), candidates.get(place, ())))
     return links
