@@ -1,0 +1,70 @@
+"""A knowledge base of forty concepts, six documents, and two pipes that know them by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spacy
+import torch
+from spacy.language import Language
+from tiny import DETECTOR, LINKER, VOCABULARY, blank, train
+
+from spacy_bioel.io.jsonl import read_concepts_jsonl
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.types import AnnotatedText
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Faster for tiny tensors, and what `nlp.pipe(n_process=2)` needs under fork."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def kb_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kb") / "mesh"
+    build_kb(read_concepts_jsonl(DATA / "concepts.jsonl"), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kb(kb_folder: Path) -> KnowledgeBase:
+    return KnowledgeBase.open(kb_folder)
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[AnnotatedText]:
+    return list(read_pubtator(DATA / "six.PubTator.txt", prefix="MESH"))
+
+
+@pytest.fixture(scope="session")
+def trained_folder(
+    tmp_path_factory: pytest.TempPathFactory, kb_folder: Path, texts: list[AnnotatedText]
+) -> Path:
+    """Both pipes, trained together on the six documents and saved."""
+    spacy.util.fix_random_seed(0)
+    nlp = blank()
+    nlp.add_pipe("bioel_mentions", config=DETECTOR)
+    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    nlp.config["initialize"]["components"] = {
+        "bioel_mentions": {"kb": str(kb_folder)},
+        "bioel_linker": VOCABULARY,
+    }
+    train(nlp, texts, updates=40)
+    folder = tmp_path_factory.mktemp("model") / "trained"
+    nlp.to_disk(folder)
+    return folder
+
+
+@pytest.fixture
+def trained(trained_folder: Path) -> Language:
+    return spacy.load(trained_folder)

@@ -1,0 +1,214 @@
+"""Both pipes, trained on six documents: what they find, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+from tiny import blank, links
+
+from spacy_bioel.corpus import text_to_doc
+from spacy_bioel.types import AnnotatedText
+
+EXPECTED = {
+    "101": [
+        ("Naloxone", "MESH:D009270"),
+        ("hypertension", "MESH:D006973"),
+        ("morphine", "MESH:D009020"),
+        ("Naloxone", "MESH:D009270"),
+        ("seizures", "MESH:D012640"),
+        ("Hypertension", "MESH:D006973"),
+    ],
+    "102": [
+        ("Acute kidney injury", "MESH:D058186"),
+        ("AKI", "MESH:D058186"),
+        ("lithium", "MESH:D008094"),
+        ("AKI", "MESH:D058186"),
+        ("lithium", "MESH:D008094"),
+        ("Renal failure", "MESH:D051437"),
+    ],
+    "103": [
+        ("Dyskinesia", "MESH:D004409"),
+        ("levodopa", "MESH:D007980"),
+        ("carbidopa", "MESH:D002230"),
+        ("Parkinson's disease", "MESH:D010300"),
+        ("dyskinesia", "MESH:D004409"),
+        ("nausea", "MESH:D009325"),
+        ("vomiting", "MESH:D014839"),
+    ],
+    # The id of "hepatotoxicity" in the corpus is a retired one.
+    "105": [
+        ("Type 2 diabetes", "MESH:D003924"),
+        ("diabetes", "MESH:D003920"),
+        ("metformin", "MESH:D008687"),
+        ("Metformin", "MESH:D008687"),
+        ("insulin", "MESH:D007328"),
+        ("hepatotoxicity", "MESH:D056486"),
+        ("Headache", "MESH:D006261"),
+    ],
+    "106": [
+        ("heart attack", "MESH:D009203"),
+        ("adrenaline", "MESH:D004837"),
+        ("17β-estradiol", "MESH:D004958"),
+        ("aspirin", "MESH:D001241"),
+        ("heart attack", "MESH:D009203"),
+        ("Anémie", "MESH:D000740"),
+    ],
+}
+ODD_TEXTS = ["", "  \n ", "Headache", "Nothing here.", "🙂👩‍⚕️ cafe\u0301 🙂", "+", "a\u0301"]
+
+
+def all_links(docs: list[Doc]) -> list[list[tuple[str, str]]]:
+    return [links(doc) for doc in docs]
+
+
+def test_links_of_the_training_documents(trained: Language, texts: list[AnnotatedText]) -> None:
+    found = {text.id: links(trained(text.text)) for text in texts}
+    # A composite is found and kept beside the mention inside it; the linker gives it one part.
+    nested = found.pop("104")
+    assert [words for words, _ in nested] == [
+        "Breast and ovarian cancer", "ovarian cancer", "Lung cancer", "Odd syndrome",
+    ]  # fmt: skip
+    assert nested[1:] == [
+        ("ovarian cancer", "MESH:D010051"),
+        ("Lung cancer", "MESH:D008175"),
+        ("Odd syndrome", ""),
+    ]
+    assert found == EXPECTED
+
+
+def test_labels_scores_and_extensions(trained: Language, texts: list[AnnotatedText]) -> None:
+    doc = trained(texts[0].text)
+    group = doc.spans["bioel"]
+    assert [span.label_ for span in group] == [
+        "Chemical", "Disease", "Chemical", "Chemical", "Disease", "Disease",
+    ]  # fmt: skip
+    assert len(group.attrs["scores"]) == 6 and min(group.attrs["scores"]) > 0.5
+    assert group[0].kb_id_ == group[0]._.cui == "MESH:D009270"
+    assert group[0]._.cuis == ("MESH:D009270",)
+    best = group[0]._.candidates[0]
+    assert (best.id, best.name, best.evidence) == (
+        "MESH:D009270", "Naloxone", "exact+memory+dense",
+    )  # fmt: skip
+    assert best.score > 0.95
+
+
+def test_gold_in_the_input_changes_nothing(trained: Language, texts: list[AnnotatedText]) -> None:
+    """Pitfall P4: predictions come from the text alone."""
+    for text in texts:
+        doc, alignment = text_to_doc(trained, text)
+        assert len(doc.spans["bioel_gold"]) == alignment.n > 0
+        assert links(trained(doc)) == links(trained(text.text))
+
+
+def test_a_batch_gives_what_its_documents_give_alone(
+    trained: Language, texts: list[AnnotatedText]
+) -> None:
+    inputs = [text.text for text in texts] + ODD_TEXTS
+    alone = [trained(text) for text in inputs]
+    assert all_links(trained.pipe(inputs, batch_size=4)) == all_links(alone)
+    assert links(alone[0]) == EXPECTED["101"]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_odd_texts(trained: Language, text: str) -> None:
+    doc = trained(text)
+    assert doc.text == text
+    assert links(doc) == ([("Headache", "MESH:D006261")] if text == "Headache" else [])
+    assert "bioel" in doc.spans
+
+
+def test_no_documents(trained: Language) -> None:
+    assert list(trained.pipe([])) == []
+    assert trained.get_pipe("bioel_mentions").predict([]) == []
+    assert trained.get_pipe("bioel_linker").predict([]) == []
+
+
+def test_offsets_after_emoji_and_combining_characters(trained: Language) -> None:
+    doc = trained("🙂👩‍⚕️ cafe\u0301! A heart attack after adrenaline 🙂.")
+    assert links(doc) == [("heart attack", "MESH:D009203"), ("adrenaline", "MESH:D004837")]
+
+
+def test_bytes(trained: Language, texts: list[AnnotatedText]) -> None:
+    copy = spacy.util.load_model_from_config(trained.config)
+    copy.from_bytes(trained.to_bytes())
+    assert all_links(copy.pipe(t.text for t in texts)) == all_links(
+        trained.pipe(t.text for t in texts)
+    )
+    assert copy.to_bytes() == trained.to_bytes()
+
+
+def test_disk(trained: Language, texts: list[AnnotatedText], tmp_path: Path) -> None:
+    trained.to_disk(tmp_path / "again")
+    again = spacy.load(tmp_path / "again")
+    assert links(again(texts[4].text)) == EXPECTED["105"]
+    assert again.get_pipe("bioel_linker").kb.path == tmp_path / "again" / "bioel_linker" / "kb"
+    # All settings come back; the tensors byte by byte.
+    assert again.config == trained.config
+    for name in trained.pipe_names:
+        ours, theirs = trained.get_pipe(name), again.get_pipe(name)
+        assert ours.cfg | {"kb": ""} == theirs.cfg | {"kb": ""}
+        file = f"{name}/model.safetensors"
+        saved = (tmp_path / "again" / file).read_bytes()
+        assert saved == (trained.path / file).read_bytes()
+
+
+def test_nothing_temporary_and_no_pickle_is_left(trained_folder: Path) -> None:
+    files = {p.name for name in ("bioel_mentions", "bioel_linker") for p in (trained_folder / name).iterdir()}
+    assert files == {
+        "cfg.json", "model.safetensors", "lexicon.safetensors", "memory.json", "tokenizer.json",
+        "embeddings.safetensors", "kb",
+    }  # fmt: skip
+
+
+def test_a_docbin_keeps_links(trained: Language, texts: list[AnnotatedText]) -> None:
+    doc = trained(texts[1].text)
+    data = DocBin(docs=[doc], store_user_data=True).to_bytes()
+    (again,) = DocBin().from_bytes(data).get_docs(trained.vocab)
+    assert links(again) == EXPECTED["102"]
+    assert again.spans["bioel"][1]._.candidates == doc.spans["bioel"][1]._.candidates
+
+
+def test_scores(trained: Language, texts: list[AnnotatedText]) -> None:
+    references = [text_to_doc(trained, text)[0] for text in texts]
+    scores = trained.evaluate([Example(trained.make_doc(doc.text), doc) for doc in references])
+    assert scores["bioel_mention_f"] == 1.0
+    # Of 36 mentions one is a composite and two are not... see the test of the links.
+    assert scores["bioel_link_f"] == pytest.approx(35 / 36, abs=0.02)
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(request.param, force=True)
+    yield request.param
+    multiprocessing.set_start_method(before, force=True)
+
+
+def test_two_processes(
+    trained: Language, texts: list[AnnotatedText], start_method: str
+) -> None:
+    inputs = [text.text for text in texts] + ODD_TEXTS
+    docs = trained.pipe(inputs, n_process=2, batch_size=3)
+    assert all_links(docs) == all_links(trained.pipe(inputs))
+
+
+def test_a_long_document(trained: Language, texts: list[AnnotatedText]) -> None:
+    import resource
+
+    text = " ".join([texts[0].text] * 800)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    doc = trained(text)
+    used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert len(doc) == 20_000
+    assert len(doc.spans["bioel"]) >= 800 * 6
+    assert links(doc)[:6] == EXPECTED["101"]
+    assert used < 500  # megabytes
+
+

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from tiny import blank
+
+from spacy_bioel.corpus import read_texts, text_to_doc
+from spacy_bioel.pipeline.gold import Alignment
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("naloxone-induced", ["naloxone", "-", "induced"]),
+        ("levodopa/carbidopa", ["levodopa", "/", "carbidopa"]),
+        ("[3H]-naloxone", ["[", "3H", "]", "-", "naloxone"]),
+        ("100mg of 5.5mg/kg", ["100", "mg", "of", "5", ".", "5", "mg", "/", "kg"]),
+        ("for 10days, 1h", ["for", "10", "days", ",", "1", "h"]),
+        ("HSP70 and 5HT", ["HSP70", "and", "5HT"]),
+        ("TNF-α_x", ["TNF", "-", "α", "_", "x"]),
+        ("Parkinson's", ["Parkinson", "'", "s"]),
+        ("don't", ["don", "'", "t"]),
+        ("(cancer).", ["(", "cancer", ")", "."]),
+        ("cafe\u0301ine", ["cafe\u0301ine"]),
+        ("🙂x", ["🙂", "x"]),
+        ("", []),
+        (" \n ", [" \n "]),
+    ],
+)
+def test_tokens(text: str, tokens: list[str]) -> None:
+    assert [token.text for token in blank().make_doc(text)] == tokens
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  two  spaces\nand\tlines \n",
+        "A (b[c]d)-e/f_g+h=100mg; i.j,k:l 50%—m…",
+        "🙂👩‍⚕️ cafe\u0301 ¼ x² №5 ™",
+        "https://a.b/c?d=e&f x@y.org :-) U.S.A. e.g.",
+    ],
+)
+def test_no_character_is_lost(text: str) -> None:
+    assert blank().make_doc(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "mention"),
+    [
+        ("a naloxone-induced rise", "naloxone"),
+        ("levodopa/carbidopa", "carbidopa"),
+        ("by [3H]-naloxone", "[3H]-naloxone"),
+        ("by [3H]-naloxone", "naloxone"),
+        ("lithium100mg", "lithium100"),
+        ("non-insulin-dependent", "insulin"),
+        ("Na+/K+-ATPase", "K+"),
+        ("anti-TNF_α", "α"),
+    ],
+)
+def test_mentions_inside_words(text: str, mention: str) -> None:
+    start = text.index(mention)
+    span = blank().make_doc(text).char_span(start, start + len(mention))
+    assert span is not None and span.text == mention
+
+
+def test_it_comes_back_with_the_pipeline(tmp_path: Path) -> None:
+    nlp = blank()
+    text = "a naloxone-induced [3H] 100mg"
+    expected = ["a", "naloxone", "-", "induced", "[", "3H", "]", "100", "mg"]
+    from_bytes = spacy.blank("en").from_bytes(nlp.to_bytes())
+    nlp.to_disk(tmp_path / "nlp")
+    for copy in (from_bytes, spacy.load(tmp_path / "nlp")):
+        assert [token.text for token in copy.make_doc(text)] == expected
+
+
+@pytest.mark.realdata
+def test_bc5cdr_loses_less_than_one_mention_in_a_thousand(data_folder: Path) -> None:
+    nlp, total = blank(), Alignment()
+    for name in ("CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt"):
+        (path,) = data_folder.rglob(name)
+        for text in read_texts(path, prefix="MESH"):
+            doc, alignment = text_to_doc(nlp, text)
+            assert doc.text == text.text
+            total.add(alignment)
+    assert total.n == 18976
+    assert len(total.lost) / total.n < 0.001
