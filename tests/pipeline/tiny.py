@@ -40,10 +40,19 @@ def blank() -> Language:
 def linking_nlp(kb: Path, patterns: Sequence[str] = (), **settings: Any) -> Language:
     """The linker behind an entity ruler, untrained: `patterns` are found as "Thing"."""
     nlp = blank()
-    ruler = nlp.add_pipe("entity_ruler")
-    ruler.add_patterns([{"label": "Thing", "pattern": pattern} for pattern in patterns])
+    if patterns:
+        ruler = nlp.add_pipe("entity_ruler")
+        ruler.add_patterns([{"label": "Thing", "pattern": pattern} for pattern in patterns])
     nlp.add_pipe("bioel_linker", config={"kb": str(kb)} | settings)
     return nlp
+
+
+def with_entity(nlp: Language, text: str, mention: str) -> Doc:
+    """A tokenised text with one entity, as some other pipe may have found it."""
+    doc = nlp.make_doc(text)
+    start = text.index(mention)
+    doc.ents = [doc.char_span(start, start + len(mention), label="Thing")]
+    return doc
 
 
 def examples(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Example]:

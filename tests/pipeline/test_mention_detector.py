@@ -1,0 +1,170 @@
+"""`bioel_mentions` by itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import DETECTOR, blank, examples
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.mention_detector import drop_overlaps
+from spacy_bioel.types import AnnotatedText, Mention
+
+TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
+
+
+def untrained(**settings) -> Language:
+    nlp = blank()
+    nlp.add_pipe("bioel_mentions", config=DETECTOR | settings)
+    return nlp
+
+
+def initialized(*texts: AnnotatedText, **settings) -> Language:
+    nlp = untrained(**settings)
+    data = examples(nlp, texts)
+    nlp.initialize(lambda: data)
+    return nlp
+
+
+def test_untrained() -> None:
+    with pytest.raises(BioelError, match=r"\[B053\].*'bioel_mentions'"):
+        untrained()("some text")
+
+
+def test_no_gold() -> None:
+    with pytest.raises(BioelError, match=r"\[B051\].*'bioel_gold'"):
+        initialized(AnnotatedText("1", "text"))
+
+
+def test_labels() -> None:
+    detector = untrained().get_pipe("bioel_mentions")
+    assert [detector.add_label(label) for label in ("A", "B", "A")] == [1, 1, 0]
+    assert detector.labels == ("A", "B") and detector.label_data == ["A", "B"]
+
+
+def test_a_label_that_comes_too_late() -> None:
+    detector = initialized(TEXT).get_pipe("bioel_mentions")
+    assert detector.labels == ("Disease",)
+    assert detector.add_label("Disease") == 0
+    with pytest.raises(BioelError, match=r"\[B050\].*'Drug'.*Disease"):
+        detector.add_label("Drug")
+
+
+@pytest.mark.parametrize(
+    ("mentions", "kept"),
+    [
+        ([], []),
+        ([(0, 2, "A", 0.6), (1, 3, "A", 0.9)], [(1, 3)]),
+        ([(0, 1, "A", 0.6), (1, 3, "A", 0.9)], [(0, 1), (1, 3)]),
+        ([(0, 1, "A", 0.8), (0, 3, "B", 0.8)], [(0, 3)]),  # equal: the longer
+        ([(1, 3, "A", 0.8), (0, 2, "B", 0.8)], [(0, 2)]),  # equal: the earlier
+        ([(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)], [(1, 4), (5, 6)]),
+    ],
+)
+def test_drop_overlaps(mentions: list, kept: list[tuple[int, int]]) -> None:
+    assert [(start, end) for start, end, *_ in drop_overlaps(mentions)] == kept
+
+
+@pytest.mark.parametrize(
+    ("settings", "spans", "ents"),
+    [
+        ({}, ["Breast and ovarian cancer", "ovarian cancer"], []),
+        ({"allow_overlap": False}, ["Breast and ovarian cancer"], []),
+        (
+            {"set_ents": True},
+            ["Breast and ovarian cancer", "ovarian cancer"],
+            ["Breast and ovarian cancer"],
+        ),
+        ({"threshold": 1.0}, [], []),
+    ],
+)
+def test_overlapping_mentions(
+    trained: Language, texts: list[AnnotatedText], settings: dict, spans: list, ents: list
+) -> None:
+    detector = trained.get_pipe("bioel_mentions")
+    detector.cfg.update(settings)
+    doc = trained.make_doc("Breast and ovarian cancer in families.")
+    scored = detector.predict([doc])
+    if not settings.get("allow_overlap", True):
+        # The longer one wins only if it scores at least as high: make it so.
+        detector.cfg["allow_overlap"] = True
+        scored = [[(s, e, x, float(e - s)) for s, e, x, _ in detector.predict([doc])[0]]]
+        scored = [drop_overlaps(m) for m in scored]
+    detector.set_annotations([doc], scored)
+    assert [span.text for span in doc.spans["bioel"]] == spans
+    assert [ent.text for ent in doc.ents] == ents
+
+
+def test_the_threshold_is_a_setting(trained: Language, tmp_path: Path) -> None:
+    trained.get_pipe("bioel_mentions").threshold = 0.77
+    trained.to_disk(tmp_path / "m")
+    assert spacy.load(tmp_path / "m").get_pipe("bioel_mentions").threshold == 0.77
+
+
+def test_loss_and_its_gradient_by_finite_differences(texts: list[AnnotatedText]) -> None:
+    nlp = initialized(*texts[:2])
+    detector = nlp.get_pipe("bioel_mentions")
+    data = examples(nlp, [TEXT, AnnotatedText("2", "")])
+    logits = np.random.default_rng(0).standard_normal((3, 6, 2)).astype("float32")
+    logits[1, 2:] = logits[2, 1:] = logits[0, 3:] = -np.inf
+    loss, gradient = detector.get_loss(data, logits)
+    # One gold mention of five possible spans and two labels: the sum over twelve logits.
+    assert np.isfinite(logits).sum() == 12
+    gold = np.zeros_like(logits)
+    gold[0, 1, detector.labels.index("Disease")] = 1
+    terms = np.log1p(np.exp(np.where(gold > 0, -logits, logits)[np.isfinite(logits)]))
+    assert loss == pytest.approx(float(terms.sum()), rel=1e-5)
+    for place in ((0, 1, 0), (0, 1, 1), (0, 0, 0), (2, 0, 1)):
+        nudge = np.zeros_like(logits)
+        nudge[place] = 1e-2
+        up, down = (detector.get_loss(data, logits + sign * nudge)[0] for sign in (1, -1))
+        assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=1e-3)
+    assert not gradient[~np.isfinite(logits)].any()
+
+
+def test_mentions_that_are_too_long_are_left_out(texts: list[AnnotatedText]) -> None:
+    long = AnnotatedText("1", "a b c d e f g", (Mention(0, 13, "Disease"),))
+    nlp = initialized(TEXT)
+    data = examples(nlp, [long])
+    logits = np.zeros((7, 6, 1), dtype="float32")
+    loss, gradient = nlp.get_pipe("bioel_mentions").get_loss(data, logits)
+    assert loss == pytest.approx(42 * np.log(2), rel=1e-5)
+    assert (gradient == 0.5).all()
+
+
+def test_updating_with_nothing() -> None:
+    nlp = initialized(TEXT)
+    detector = nlp.get_pipe("bioel_mentions")
+    assert detector.update([]) == {"bioel_mentions": 0.0}
+    empty = examples(nlp, [AnnotatedText("1", "")])
+    assert detector.update(empty) == {"bioel_mentions": 0.0}
+    losses = detector.update(examples(nlp, [AnnotatedText("1", ""), TEXT]))
+    assert 0 < losses["bioel_mentions"] < 10
+
+
+def test_matches_of_the_knowledge_base(kb: KnowledgeBase, texts: list[AnnotatedText]) -> None:
+    nlp = untrained()
+    detector = nlp.get_pipe("bioel_mentions")
+    data = examples(nlp, texts)
+    detector.initialize(lambda: data, nlp=nlp, kb=kb)
+    docs = [nlp.make_doc("No"), nlp.make_doc("Renal failure, acute renal failure (ARF). ARF.")]
+    batch = detector._batch(docs)
+    found = {
+        (int(start), int(width) + 1) for start, width, _ in batch.spans
+    }  # tokens of both documents, the first has one
+    matched = {docs[1][s - 1 : s - 1 + n].text for s, n in found}
+    assert matched == {"Renal failure", "acute renal failure", "renal failure", "ARF"}
+    words = {docs[1][token - 1].text for token, _ in batch.words}
+    assert {"Renal", "failure", "acute"} <= words and "ARF" not in words
+
+
+def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
+    config = {"components.bioel_mentions.model.hidden": 16}
+    with pytest.raises(BioelError, match=re.escape("[B041]")):
+        spacy.load(trained_folder, config=config)
