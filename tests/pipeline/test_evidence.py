@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import exp, log
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,7 +120,12 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
     assert table(["zzz", "qqq"], kb, memory, dense=dense, recalled=recalled) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
         ("zzz", "X:3"): near
-        | {"recalled_dense": 0.5 * 1 / 8, "prior": PRIOR_3, "sources": "memory+dense", "name": "Cold"},
+        | {
+            "recalled_dense": 0.5 * 1 / 8,
+            "prior": PRIOR_3,
+            "sources": "memory+dense",
+            "name": "Cold",
+        },
         ("zzz", "X:4"): near | {"sources": "dense", "name": "Anemia"},
     }
 

@@ -22,7 +22,11 @@ def test_three_lines_link_entities(kb_folder: Path) -> None:
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "DISEASE", "pattern": "heart attack"}])
     nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder)})
     (entity,) = nlp("He had a heart attack.").ents
-    assert (entity.text, entity.label_, entity.kb_id_) == ("heart attack", "DISEASE", "MESH:D009203")
+    assert (entity.text, entity.label_, entity.kb_id_) == (
+        "heart attack",
+        "DISEASE",
+        "MESH:D009203",
+    )
     assert (entity._.cui, entity._.cuis) == ("MESH:D009203", ("MESH:D009203",))
     assert [(c.id, c.name, c.evidence) for c in entity._.candidates] == [
         ("MESH:D009203", "heart attack", "exact")
@@ -230,9 +234,7 @@ def test_the_knowledge_base_of_a_saved_pipeline_is_missing(kb_folder: Path, tmp_
 
 
 @pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
-def test_a_file_of_a_saved_pipe_is_missing(
-    trained_folder: Path, tmp_path: Path, pipe: str
-) -> None:
+def test_a_file_of_a_saved_pipe_is_missing(trained_folder: Path, tmp_path: Path, pipe: str) -> None:
     shutil.copytree(trained_folder, tmp_path / "m")
     (tmp_path / "m" / pipe / "model.safetensors").unlink()
     with pytest.raises(BioelError, match=r"\[B042\].*model.safetensors is missing"):

@@ -64,41 +64,45 @@ def test_a_label_that_comes_too_late() -> None:
         ([(0, 1, "A", 0.6), (1, 3, "A", 0.9)], [(0, 1), (1, 3)]),
         ([(0, 1, "A", 0.8), (0, 3, "B", 0.8)], [(0, 3)]),  # equal: the longer
         ([(1, 3, "A", 0.8), (0, 2, "B", 0.8)], [(0, 2)]),  # equal: the earlier
-        ([(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)], [(1, 4), (5, 6)]),
+        (
+            [(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)],
+            [(1, 4), (5, 6)],
+        ),
     ],
 )
 def test_drop_overlaps(mentions: list, kept: list[tuple[int, int]]) -> None:
     assert [(start, end) for start, end, *_ in drop_overlaps(mentions)] == kept
 
 
+NESTED = ["Breast and ovarian cancer", "ovarian cancer"]
+
+
 @pytest.mark.parametrize(
     ("settings", "spans", "ents"),
     [
-        ({}, ["Breast and ovarian cancer", "ovarian cancer"], []),
-        ({"allow_overlap": False}, ["Breast and ovarian cancer"], []),
-        (
-            {"set_ents": True},
-            ["Breast and ovarian cancer", "ovarian cancer"],
-            ["Breast and ovarian cancer"],
-        ),
-        ({"threshold": 1.0}, [], []),
+        ({}, NESTED, []),
+        ({"set_ents": True}, NESTED, NESTED[:1]),
+        ({"threshold": 1.1}, [], []),
     ],
+    ids=["overlaps", "entities", "threshold"],
 )
-def test_overlapping_mentions(
+def test_nested_mentions(
     trained: Language, texts: list[AnnotatedText], settings: dict, spans: list, ents: list
 ) -> None:
-    detector = trained.get_pipe("bioel_mentions")
-    detector.cfg.update(settings)
-    doc = trained.make_doc("Breast and ovarian cancer in families.")
-    scored = detector.predict([doc])
-    if not settings.get("allow_overlap", True):
-        # The longer one wins only if it scores at least as high: make it so.
-        detector.cfg["allow_overlap"] = True
-        scored = [[(s, e, x, float(e - s)) for s, e, x, _ in detector.predict([doc])[0]]]
-        scored = [drop_overlaps(m) for m in scored]
-    detector.set_annotations([doc], scored)
+    trained.get_pipe("bioel_mentions").cfg.update(settings)
+    doc = trained("Breast and ovarian cancer in families.")
     assert [span.text for span in doc.spans["bioel"]] == spans
     assert [ent.text for ent in doc.ents] == ents
+
+
+def test_without_overlaps_the_best_is_kept(trained: Language) -> None:
+    detector = trained.get_pipe("bioel_mentions")
+    doc = trained.make_doc("Breast and ovarian cancer in families.")
+    (nested,) = detector.predict([doc])
+    detector.cfg["allow_overlap"] = False
+    (flat,) = detector.predict([doc])
+    assert (len(nested), len(flat)) == (2, 1)
+    assert flat[0][3] == max(score for *_, score in nested)
 
 
 def test_the_threshold_is_a_setting(trained: Language, tmp_path: Path) -> None:

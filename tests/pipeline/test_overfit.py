@@ -11,7 +11,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
-from tiny import blank, links
+from tiny import links
 
 from spacy_bioel.corpus import text_to_doc
 from spacy_bioel.types import AnnotatedText
@@ -160,7 +160,11 @@ def test_disk(trained: Language, texts: list[AnnotatedText], tmp_path: Path) -> 
 
 
 def test_nothing_temporary_and_no_pickle_is_left(trained_folder: Path) -> None:
-    files = {p.name for name in ("bioel_mentions", "bioel_linker") for p in (trained_folder / name).iterdir()}
+    files = {
+        p.name
+        for name in ("bioel_mentions", "bioel_linker")
+        for p in (trained_folder / name).iterdir()
+    }
     assert files == {
         "cfg.json", "model.safetensors", "lexicon.safetensors", "memory.json", "tokenizer.json",
         "embeddings.safetensors", "kb",
@@ -191,9 +195,7 @@ def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
     multiprocessing.set_start_method(before, force=True)
 
 
-def test_two_processes(
-    trained: Language, texts: list[AnnotatedText], start_method: str
-) -> None:
+def test_two_processes(trained: Language, texts: list[AnnotatedText], start_method: str) -> None:
     inputs = [text.text for text in texts] + ODD_TEXTS
     docs = trained.pipe(inputs, n_process=2, batch_size=3)
     assert all_links(docs) == all_links(trained.pipe(inputs))
@@ -210,5 +212,3 @@ def test_a_long_document(trained: Language, texts: list[AnnotatedText]) -> None:
     assert len(doc.spans["bioel"]) >= 800 * 6
     assert links(doc)[:6] == EXPECTED["101"]
     assert used < 500  # megabytes
-
-

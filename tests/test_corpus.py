@@ -1,0 +1,107 @@
+"""Texts <-> Docs, and the corpus reader for `spacy train`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_bioel.corpus import (
+    create_corpus_v1,
+    doc_to_text,
+    docs_to_bin,
+    read_docs,
+    read_texts,
+    text_to_doc,
+)
+from spacy_bioel.errors import BioelError
+from spacy_bioel.types import AnnotatedText, Mention
+
+PUBTATOR = Path(__file__).parent / "data" / "six.PubTator.txt"
+FIRST = ["Naloxone", "hypertension", "morphine", "Naloxone", "seizures", "Hypertension"]
+
+
+@pytest.fixture
+def nlp() -> Language:
+    return spacy.blank(
+        "en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
+    )
+
+
+@pytest.fixture
+def spacy_file(nlp: Language, tmp_path: Path) -> Path:
+    docs = [text_to_doc(nlp, text)[0] for text in read_texts(PUBTATOR, prefix="MESH")]
+    docs_to_bin(docs).to_disk(tmp_path / "six.spacy")
+    return tmp_path / "six.spacy"
+
+
+def test_the_same_texts_from_both_files(spacy_file: Path) -> None:
+    texts = list(read_texts(PUBTATOR, prefix="MESH"))
+    assert [text.id for text in texts] == ["101", "102", "103", "104", "105", "106"]
+    assert list(read_texts(spacy_file)) == texts
+    assert texts[3].mentions[0].ids == ("MESH:D001943", "MESH:D010051")
+    assert texts[3].mentions[3].ids == ()
+
+
+@pytest.mark.parametrize("file", ["pubtator", "spacy"])
+def test_examples(nlp: Language, spacy_file: Path, file: str) -> None:
+    path, prefix = (PUBTATOR, "MESH") if file == "pubtator" else (spacy_file, "")
+    examples = list(create_corpus_v1(str(path), prefix=prefix)(nlp))
+    assert len(examples) == 6
+    gold = examples[0].reference.spans["bioel_gold"]
+    assert [span.text for span in gold] == FIRST
+    assert [span.kb_id_ for span in gold][:2] == ["MESH:D009270", "MESH:D006973"]
+    # The prediction side knows nothing of the gold.
+    assert all(not example.predicted.spans for example in examples)
+
+
+@pytest.mark.parametrize(("limit", "n"), [(0, 6), (2, 2), (99, 6)])
+def test_limit(nlp: Language, limit: int, n: int) -> None:
+    assert len(list(create_corpus_v1(str(PUBTATOR), limit=limit)(nlp))) == n
+
+
+@pytest.mark.parametrize(("widen", "n", "warnings"), [(False, 0, 1), (True, 1, 0)])
+def test_lost_mentions_are_reported(
+    nlp: Language,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    widen: bool,
+    n: int,
+    warnings: int,
+) -> None:
+    path = tmp_path / "one.PubTator.txt"
+    path.write_text("1|t|cystadenoma\n1|a|x\n1\t4\t11\tadenoma\tDisease\tD1\n", encoding="utf8")
+    with caplog.at_level(logging.WARNING):
+        (example,) = create_corpus_v1(str(path), widen=widen)(nlp)
+    assert len(example.reference.spans["bioel_gold"]) == n
+    messages = [r.message for r in caplog.records]
+    assert len(messages) == warnings
+    assert all(
+        m.startswith("[W060]") and "1 of 1 mentions" in m and "1:4-11 'adenoma'" in m
+        for m in messages
+    )
+
+
+def test_a_doc_without_gold(nlp: Language) -> None:
+    assert doc_to_text(nlp("plain")) == AnnotatedText("", "plain")
+
+
+def test_mentions_of_a_doc(nlp: Language) -> None:
+    text = AnnotatedText("7", "a b", (Mention(2, 3, "X", ("I:1", "I:2")), Mention(0, 3, "Y")))
+    assert doc_to_text(text_to_doc(nlp, text)[0]) == text
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a DocBin"], ids=["missing", "empty", "text"])
+def test_a_file_that_is_no_docbin(tmp_path: Path, nlp: Language, content: bytes | None) -> None:
+    path = tmp_path / "x.spacy"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BioelError, match=r"\[B060\].*x\.spacy"):
+        list(read_texts(path))
+    with pytest.raises(BioelError, match=r"\[B060\]"):
+        list(read_docs(path, nlp.vocab))
+    with pytest.raises(BioelError, match=r"\[B060\]"):
+        list(create_corpus_v1(str(path))(nlp))
