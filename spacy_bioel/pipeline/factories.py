@@ -73,6 +73,7 @@ LINKER_TRAINING = {
     default_config={
         "model": MENTIONS_MODEL,
         "threshold": 0.5,
+        "consistency": 0.0,
         "allow_overlap": True,
         "set_ents": False,
         "spans_key": SPANS_KEY,
@@ -86,6 +87,7 @@ def make_mention_detector(
     name: str,
     model: Model,
     threshold: float,
+    consistency: float,
     allow_overlap: bool,
     set_ents: bool,
     spans_key: str,
@@ -96,6 +98,8 @@ def make_mention_detector(
 
     model (Model): See `spacy-bioel.SpanEnumerator.v1`.
     threshold (float): Probability above which a span is a mention; tune it on dev.
+    consistency (float): From 0 to 1, how far the probability of a span moves towards that of the
+        surest occurrence of the same words in the document; tune it on dev.
     allow_overlap (bool): Keep overlapping and nested mentions; else the best-scored of them.
     set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
     spans_key, gold_key (str): Span groups of predictions and of gold mentions.
@@ -105,6 +109,7 @@ def make_mention_detector(
         model,
         name,
         threshold=threshold,
+        consistency=consistency,
         allow_overlap=allow_overlap,
         set_ents=set_ents,
         spans_key=spans_key,

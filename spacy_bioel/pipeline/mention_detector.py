@@ -29,6 +29,11 @@ from spacy_bioel.pipeline.storage import (
 from spacy_bioel.text.abbreviations import find_abbreviations
 from spacy_bioel.text.normalize import normalize_name
 
+# Start token, end token, label, probability.
+ScoredSpan = tuple[int, int, str, float]
+# Spans of at least this probability may become mentions by the words of the rest of the document.
+_DOUBTFUL = 0.05
+
 # Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
 _normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
@@ -43,6 +48,7 @@ class MentionDetector(StoredPipe):
         name: str = "bioel_mentions",
         *,
         threshold: float = 0.5,
+        consistency: float = 0.0,
         allow_overlap: bool = True,
         set_ents: bool = False,
         spans_key: str = SPANS_KEY,
@@ -59,6 +65,7 @@ class MentionDetector(StoredPipe):
         self.cfg: dict[str, Any] = {
             "labels": [],
             "threshold": threshold,
+            "consistency": consistency,
             "allow_overlap": allow_overlap,
             "set_ents": set_ents,
             "spans_key": spans_key,
@@ -125,26 +132,36 @@ class MentionDetector(StoredPipe):
         groups = (eg.reference.spans[key] for eg in examples if key in eg.reference.spans)
         return sorted({span.label_ for group in groups for span in group})
 
-    def predict(self, docs: Iterable[Doc]) -> list[list[tuple[int, int, str, float]]]:
+    def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
         """Mentions of each document as (start token, end token, label, probability)."""
         docs = list(docs)
         self._require_trained()
+        chosen = []
+        for doc, spans in zip(docs, self._score(docs), strict=True):
+            spans = agree(doc, spans, weight=self.cfg["consistency"])
+            spans = [span for span in spans if span[3] >= self.threshold]
+            chosen.append(spans if self.cfg["allow_overlap"] else drop_overlaps(spans))
+        return chosen
+
+    def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
+        """Spans of each document that are not out of the question, by start and width."""
+        mentions: list[list[ScoredSpan]] = [[] for _ in docs]
         if not any(len(doc) for doc in docs):
-            return [[] for _ in docs]
+            return mentions
         scores = self.model.predict(self._batch(docs))
         probabilities = 1 / (1 + np.exp(-scores))
-        tokens, widths, labels = np.nonzero(probabilities >= self.threshold)
+        lowest = min(self.threshold, _DOUBTFUL)
+        tokens, widths, labels = np.nonzero(probabilities >= lowest)
         chosen = probabilities[tokens, widths, labels]
         offsets = np.cumsum([0] + [len(doc) for doc in docs])
         owners = np.searchsorted(offsets, tokens, side="right") - 1
-        mentions: list[list[tuple[int, int, str, float]]] = [[] for _ in docs]
         for owner, token, width, label, p in zip(
             owners, tokens, widths, labels, chosen, strict=True
         ):
             start = int(token - offsets[owner])
-            mention = (start, start + int(width) + 1, self.labels[label], round(float(p), 4))
+            mention = (start, start + int(width) + 1, self.labels[label], float(p))
             mentions[owner].append(mention)
-        return mentions if self.cfg["allow_overlap"] else [drop_overlaps(m) for m in mentions]
+        return mentions
 
     def _require_trained(self) -> None:
         if not self.labels:
@@ -181,13 +198,11 @@ class MentionDetector(StoredPipe):
         start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T
         return start, width, bit
 
-    def set_annotations(
-        self, docs: Iterable[Doc], scores: list[list[tuple[int, int, str, float]]]
-    ) -> None:
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
         key = self.cfg["spans_key"]
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
-            attrs = {"scores": [score for *_, score in mentions]}
+            attrs = {"scores": [round(score, 4) for *_, score in mentions]}
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))
@@ -281,9 +296,28 @@ def _unpickle(
     return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
 
 
+def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
+    """Move each span's probability towards the highest of the same words in the document.
+
+    A document that clearly names a drug in one sentence names it in the others too.
+
+    weight (float): 0: not at all; 1: all the way.
+    """
+    if not weight:
+        return list(spans)
+    words = [normalize_name(doc[start:end].text) for start, end, *_ in spans]
+    highest: dict[tuple[str, str], float] = {}
+    for key, (_, _, label, p) in zip(words, spans, strict=True):
+        highest[key, label] = max(p, highest.get((key, label), 0.0))
+    return [
+        (start, end, label, p + weight * (highest[key, label] - p))
+        for key, (start, end, label, p) in zip(words, spans, strict=True)
+    ]
+
+
 def drop_overlaps(
-    mentions: Sequence[tuple[int, int, str, float]],
-) -> list[tuple[int, int, str, float]]:
+    mentions: Sequence[ScoredSpan],
+) -> list[ScoredSpan]:
     """The non-overlapping mentions left when the best-scored one wins, then the next, and so on.
 
     mentions (Sequence): (start, end, label, score) with half-open token ranges.

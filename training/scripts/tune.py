@@ -18,9 +18,10 @@ from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.pipeline.fusion import fit_weights
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.mention_detector import drop_overlaps
+from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
+_CONSISTENCIES = (0.0, 0.25, 0.5, 0.75)
 _LOWEST = 0.05
 _LOGGER = logging.getLogger("tune")
 
@@ -42,30 +43,31 @@ def f1(n_right: int, n_predicted: int, n_gold: int) -> float:
 
 
 def tune_detector(nlp: Language, docs: list[Doc]) -> None:
-    """Threshold and overlap with the best strict mention F1."""
+    """Threshold, consistency and overlap with the best strict mention F1."""
     detector: Any = nlp.get_pipe("bioel_mentions")
-    detector.cfg.update(threshold=_LOWEST, allow_overlap=True)
+    detector.cfg.update(threshold=_LOWEST, consistency=0.0, allow_overlap=True)
+    bare = [nlp.make_doc(doc.text) for doc in docs]
     found = [
-        mentions
-        for start in range(0, len(docs), 32)
-        for mentions in detector.predict(
-            [nlp.make_doc(doc.text) for doc in docs[start : start + 32]]
-        )
+        spans
+        for start in range(0, len(bare), 32)
+        for spans in detector.predict(bare[start : start + 32])
     ]
     gold = [{(s.start, s.end, s.label_) for s in doc.spans[GOLD_KEY]} for doc in docs]
-
-    def score(threshold: float, allow_overlap: bool) -> float:
-        kept = [[m for m in mentions if m[3] >= threshold] for mentions in found]
-        if not allow_overlap:
-            kept = [drop_overlaps(mentions) for mentions in kept]
-        right = sum(len({m[:3] for m in k} & g) for k, g in zip(kept, gold, strict=True))
-        return f1(right, sum(map(len, kept)), sum(map(len, gold)))
-
-    scores = {(t, o): score(t, o) for t in _THRESHOLDS.tolist() for o in (False, True)}
-    threshold, allow_overlap = max(scores, key=lambda choice: scores[choice])
-    best = scores[threshold, allow_overlap]
-    _LOGGER.info("threshold %s, overlap %s: mention F1 %.4f", threshold, allow_overlap, best)
-    detector.cfg.update(threshold=threshold, allow_overlap=allow_overlap)
+    n_gold = sum(map(len, gold))
+    best = (0.0, 0.5, 0.0, True)
+    for consistency in _CONSISTENCIES:
+        agreed = [agree(doc, s, weight=consistency) for doc, s in zip(bare, found, strict=True)]
+        for threshold in _THRESHOLDS.tolist():
+            kept = [[span for span in spans if span[3] >= threshold] for spans in agreed]
+            for allow_overlap in (True, False):
+                if not allow_overlap:
+                    kept = [drop_overlaps(spans) for spans in kept]
+                right = sum(len({s[:3] for s in k} & g) for k, g in zip(kept, gold, strict=True))
+                score = f1(right, sum(map(len, kept)), n_gold)
+                best = max(best, (score, threshold, consistency, allow_overlap))
+    score, threshold, consistency, allow_overlap = best
+    detector.cfg.update(threshold=threshold, consistency=consistency, allow_overlap=allow_overlap)
+    _LOGGER.info("mention F1 %.4f with threshold %s, consistency %s, overlap %s", *best)
 
 
 def tune_weights(nlp: Language, docs: list[Doc]) -> None:
