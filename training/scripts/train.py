@@ -7,10 +7,12 @@ settings of the corpus, the config itself, the paths and the seed.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import srsly
+import torch
 import typer
 from confection import Config
 from spacy.cli.train import train
@@ -34,6 +36,9 @@ def main(
         "kb": f"kb/{corpus}",
     }
     merged["system"]["seed"] = seed
+    # The networks are small: a second thread gains little on an idle machine, and on a busy one
+    # it makes every step wait.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     output.mkdir(parents=True, exist_ok=True)
     # Kept beside the model: `spacy train` with this file does the same again.
     path = output / "config.cfg"
