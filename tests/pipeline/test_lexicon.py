@@ -1,0 +1,85 @@
+"""What a knowledge base tells the detector about spans and words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.lexicon import MAX_TYPES, KeyMasks, Lexicon, unpack_bits
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.types import Concept
+
+CONCEPTS = (
+    Concept("X:1", ("Disease", "Illness"), ("Disease",)),
+    Concept("X:2", ("Cold", "common cold"), ("Disease", "Infection")),
+    Concept("X:3", ("Heart Attack", "cold"), ("Disease",)),
+    Concept("X:4", ("β-Estradiol",), ("Chemical",)),
+)
+# Types by frequency: Disease (bit 0), then Chemical and Infection by name; bit 63: preferred.
+DISEASE, CHEMICAL, INFECTION, PREFERRED = 0, 1, 2, 63
+
+
+@pytest.fixture(scope="module")
+def lexicon(tmp_path_factory: pytest.TempPathFactory) -> Lexicon:
+    folder = tmp_path_factory.mktemp("kb") / "kb"
+    build_kb(CONCEPTS, folder)
+    return Lexicon.from_kb(KnowledgeBase.open(folder))
+
+
+def spans(lexicon: Lexicon, tokens: list[str], max_width: int = 4) -> list[tuple[int, int, int]]:
+    return list(
+        zip(*(column.tolist() for column in lexicon.match_spans(tokens, max_width)), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (["heart", "attack"], [(0, 1, DISEASE), (0, 1, PREFERRED)]),
+        (["illness"], [(0, 0, DISEASE)]),
+        (["beta", "estradiol"], [(0, 1, CHEMICAL), (0, 1, PREFERRED)]),
+        (["beta", "", "estradiol"], [(0, 2, CHEMICAL), (0, 2, PREFERRED)]),
+        (["beta estradiol"], [(0, 0, CHEMICAL), (0, 0, PREFERRED)]),
+        (["", "illness", "", ""], [(1, 0, DISEASE)]),  # no match reaches over its own borders
+        (["heart"], []),
+        (["", ""], []),
+        ([], []),
+    ],
+)
+def test_matched_names(lexicon: Lexicon, tokens: list[str], expected: list) -> None:
+    assert spans(lexicon, tokens) == expected
+
+
+def test_a_homonym_has_the_types_of_all_its_concepts(lexicon: Lexicon) -> None:
+    # "cold" is a name of a disease and the preferred one of a disease that is an infection.
+    assert spans(lexicon, ["cold"]) == [(0, 0, b) for b in (DISEASE, INFECTION, PREFERRED)]
+
+
+def test_spans_beyond_the_width_are_not_matched(lexicon: Lexicon) -> None:
+    assert spans(lexicon, ["heart", "attack"], max_width=1) == []
+
+
+def test_words_of_several_names(lexicon: Lexicon) -> None:
+    tokens, bits = lexicon.match_words(["a", "cold", "heart"])
+    # "cold" is in "cold" and "common cold", in both the last word; "heart" is in one name only.
+    assert set(tokens.tolist()) == {1}
+    assert bits.tolist() == [DISEASE, INFECTION, MAX_TYPES]
+
+
+def test_arrays_come_back(lexicon: Lexicon) -> None:
+    again = Lexicon.from_arrays(lexicon.arrays())
+    assert spans(again, ["cold"]) == spans(lexicon, ["cold"])
+    assert sorted(lexicon.arrays()) == ["names.keys", "names.masks", "words.keys", "words.masks"]
+
+
+def test_an_empty_lexicon() -> None:
+    assert spans(Lexicon.empty(), ["cold"]) == []
+    assert Lexicon.empty().match_words(["cold"])[0].tolist() == []
+    assert KeyMasks.empty().find(np.array([[1, 2]], dtype=np.uint64)).tolist() == [[0, 0]]
+
+
+def test_unpack_bits() -> None:
+    masks = np.array([0b101, 0, 1 << 63], dtype=np.uint64)
+    positions, bits = unpack_bits(masks)
+    assert (positions.tolist(), bits.tolist()) == ([0, 0, 2], [0, 2, 63])
