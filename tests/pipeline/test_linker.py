@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import spacy
-from spacy.language import Language
 from spacy.tokens import Doc, Span
-from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, with_entity
-
-from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.types import AnnotatedText
+from tiny import ents, linking_nlp, links, with_entity
 
 
 def test_three_lines_link_entities(kb_folder: Path) -> None:
@@ -188,136 +182,3 @@ def test_a_batch_gives_what_its_documents_give_alone(kb_folder: Path) -> None:
         [("cold", "MESH:D003080"), ("cold", "MESH:D003080")],
     ]
     assert [ents(nlp(text)) for text in texts] == [ents(doc) for doc in nlp.pipe(texts)]
-
-
-# -- Saving, and what can be wrong -----------------------------------------------------------------
-
-
-def test_saved_with_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(kb_folder, tmp_path / "kb")
-    nlp = linking_nlp(tmp_path / "kb", label_types={"Thing": ["Disease"]})
-    nlp.to_disk(tmp_path / "saved")
-    shutil.rmtree(tmp_path / "kb")
-    (tmp_path / "saved").rename(tmp_path / "moved")
-
-    def cui(nlp: Language) -> str:
-        return nlp(with_entity(nlp, "a cold", "cold")).ents[0]._.cui
-
-    moved = spacy.load(tmp_path / "moved")
-    assert cui(moved) == "MESH:D003139"
-    in_memory = spacy.util.load_model_from_config(moved.config).from_bytes(moved.to_bytes())
-    shutil.rmtree(tmp_path / "moved")
-    assert cui(in_memory) == "MESH:D003139"
-    in_memory.to_disk(tmp_path / "again")
-    assert cui(spacy.load(tmp_path / "again")) == "MESH:D003139"
-
-
-def test_saved_without_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
-    linking_nlp(kb_folder, ["aspirin"], include_kb=False).to_disk(tmp_path / "m")
-    assert not (tmp_path / "m" / "bioel_linker" / "kb").exists()
-    assert ents(spacy.load(tmp_path / "m")("aspirin")) == [("aspirin", "MESH:D001241")]
-
-
-def test_saved_without_any_knowledge_base(tmp_path: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker")
-    nlp.to_disk(tmp_path / "m")
-    with pytest.raises(BioelError, match=r"\[B055\].*'bioel_linker'"):
-        _ = spacy.load(tmp_path / "m").get_pipe("bioel_linker").kb
-
-
-def test_the_knowledge_base_of_a_saved_pipeline_is_missing(kb_folder: Path, tmp_path: Path) -> None:
-    linking_nlp(kb_folder).to_disk(tmp_path / "m")
-    shutil.rmtree(tmp_path / "m" / "bioel_linker" / "kb")
-    with pytest.raises(BioelError, match=r"\[B056\].*kb is missing"):
-        spacy.load(tmp_path / "m")
-
-
-@pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
-def test_a_file_of_a_saved_pipe_is_missing(trained_folder: Path, tmp_path: Path, pipe: str) -> None:
-    shutil.copytree(trained_folder, tmp_path / "m")
-    (tmp_path / "m" / pipe / "model.safetensors").unlink()
-    with pytest.raises(BioelError, match=r"\[B042\].*model.safetensors is missing"):
-        spacy.load(tmp_path / "m")
-
-
-def test_no_knowledge_base() -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", name="mine")
-    doc = with_entity(nlp, "aspirin", "aspirin")
-    with pytest.raises(BioelError, match=r"\[B055\].*'mine'.*bioel kb build"):
-        nlp(doc)
-
-
-def test_a_wrong_folder(tmp_path: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B020\]"):
-        linking_nlp(tmp_path, ["aspirin"])("aspirin")
-
-
-def test_unknown_mentions(kb_folder: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B054\].*'spams'"):
-        linking_nlp(kb_folder, mentions="spams")
-
-
-def test_settings_of_a_wrong_type_or_name(kb_folder: Path) -> None:
-    with pytest.raises(ValueError, match="nil_threshold"):
-        linking_nlp(kb_folder, nil_threshold="high")
-    with pytest.raises(ValueError, match="extra fields|unexpected|not permitted|nil_treshold"):
-        linking_nlp(kb_folder, nil_treshold=0.5)
-
-
-# -- Vectors and encoders --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def encoded_folder(kb_folder: Path, tmp_path: Path, trained: Language) -> Path:
-    """The knowledge base with vectors of the trained pipeline's encoder."""
-    shutil.copytree(kb_folder, tmp_path / "encoded")
-    kb = KnowledgeBase.open(tmp_path / "encoded")
-    seen: list[int] = []
-    trained.get_pipe("bioel_linker").encode_kb(kb, progress=seen.append)
-    assert sum(seen) == kb.n_names == 75
-    return tmp_path / "encoded"
-
-
-def test_vectors_of_the_same_encoder(trained: Language, encoded_folder: Path) -> None:
-    text = "Dyskinesia under levodopa/carbidopa."
-    before = links(trained(text))
-    trained.get_pipe("bioel_linker").set_kb(encoded_folder)
-    assert links(trained(text)) == before
-    assert [cui for _, cui in before] == ["MESH:D004409", "MESH:D007980", "MESH:D002230"]
-
-
-def test_vectors_of_another_encoder(
-    kb_folder: Path, encoded_folder: Path, texts: list[AnnotatedText]
-) -> None:
-    nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    data = examples(nlp, texts[:2])
-    nlp.initialize(lambda: data)
-    linker.set_kb(encoded_folder)
-    doc = with_entity(nlp, "aspirin", "aspirin")
-    with pytest.raises(BioelError, match=r"\[B031\].*bioel kb encode"):
-        nlp(doc)
-
-
-def test_only_a_trained_linker_encodes(kb: KnowledgeBase, kb_folder: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B053\].*'bioel_linker'"):
-        linking_nlp(kb_folder).get_pipe("bioel_linker").encode_kb(kb)
-
-
-def test_only_an_initialized_linker_learns(kb_folder: Path, texts: list[AnnotatedText]) -> None:
-    nlp = linking_nlp(kb_folder)
-    with pytest.raises(BioelError, match=r"\[B053\]"):
-        nlp.get_pipe("bioel_linker").update(examples(nlp, texts[:1]))
-
-
-def test_the_fingerprint_is_that_of_the_encoder(trained: Language, trained_folder: Path) -> None:
-    first = trained.get_pipe("bioel_linker").fingerprint
-    assert len(first) == 16
-    assert spacy.load(trained_folder).get_pipe("bioel_linker").fingerprint == first
-    trained.get_pipe("bioel_linker").update(
-        examples(trained, [AnnotatedText("1", "x")]), sgd=trained.create_optimizer()
-    )
-    assert trained.get_pipe("bioel_linker").fingerprint != first
