@@ -15,10 +15,11 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
 from spacy_bioel.pipeline.gold import gold_spans, mention_spans
 from spacy_bioel.pipeline.storage import Parts, StoredPipe
-from spacy_bioel.text.abbreviations import expand_abbreviations, find_abbreviations
+from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate, Link
 
@@ -135,8 +136,8 @@ class Linker(StoredPipe):
         """Strings to look up for the mentions of one document."""
         if not spans:
             return []
-        long_forms = _long_forms(spans[0].doc) if self.cfg["abbreviations"] else {}
-        return [normalize_name(expand_abbreviations(span.text, long_forms)) for span in spans]
+        forms = long_forms(spans[0].doc) if self.cfg["abbreviations"] else {}
+        return [normalize_name(expand_abbreviations(span.text, forms)) for span in spans]
 
     def _link(self, span: Span, candidates: tuple[Candidate, ...]) -> Link:
         known = candidates and candidates[0].score >= self.cfg["nil_threshold"]
@@ -343,10 +344,3 @@ def _unpickle(
     if kb is not None:
         linker.set_kb(kb)
     return linker
-
-
-def _long_forms(doc: Doc) -> dict[str, str]:
-    """Short forms that the document defines; scispacy's detector is believed if it ran."""
-    if Doc.has_extension("abbreviations") and doc._.abbreviations:
-        return {short.text: str(short._.long_form) for short in doc._.abbreviations}
-    return {short: found.long for short, found in find_abbreviations(doc.text).items()}

@@ -19,6 +19,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import SpanBatch, SpanScores
+from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -26,7 +27,6 @@ from spacy_bioel.pipeline.storage import (
     arrays_from_bytes,
     arrays_to_bytes,
 )
-from spacy_bioel.text.abbreviations import find_abbreviations
 from spacy_bioel.text.normalize import normalize_name
 
 # Start token, end token, label, probability.
@@ -188,8 +188,8 @@ class MentionDetector(StoredPipe):
         from spacy_bioel.models.mentions import SHORT_FORM
 
         found = []
-        for short, definition in find_abbreviations(doc.text).items():
-            key = name_keys([normalize_name(definition.long)])
+        for short, long in long_forms(doc).items():
+            key = name_keys([normalize_name(long)])
             bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
             for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", doc.text):
                 span = doc.char_span(*match.span())
