@@ -28,14 +28,16 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
     RETURNS (tuple): Name number and code of each different 3-gram of each name, sorted by name.
         Shape (n,) each.
     """
-    # A line break after each name: no 3-gram crosses it.
+    # A line break after each name: no 3-gram has one.
     blob = "".join(f" {name} \n" for name in names).encode("utf8")
     chars = np.frombuffer(blob, dtype=np.uint8).astype(np.int64)
     if len(chars) < _SIZE:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     owner = np.cumsum(chars == ord("\n"))
     first, second, third = chars[:-2], chars[1:-1], chars[2:]
-    crosses = (second == _SPACE) | (first == ord("\n")) | (third == ord("\n"))
+    crosses = second == _SPACE
+    for char in (first, second, third):
+        crosses |= char == ord("\n")
     codes = (first << 16 | second << 8 | third)[~crosses]
     pairs = np.unique(owner[:-2][~crosses] << 24 | codes)
     return pairs >> 24, pairs & 0xFFFFFF
@@ -118,7 +120,7 @@ class NgramIndex:
             np.concatenate(postings), weights=np.repeat(squares, ends - starts), minlength=n
         )
         alike = np.flatnonzero(dots >= _LOWEST * length * self._norms)
-        cosines = dots[alike] / (length * self._norms[alike])
+        cosines = dots[alike] / np.maximum(length * self._norms[alike], 1e-12)
         if len(alike) > 4 * k:
             kept = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
             alike, cosines = alike[kept], cosines[kept]

@@ -112,6 +112,14 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
         vocab_size=size, min_frequency=2, special_tokens=[_UNKNOWN], show_progress=False
     )
     tokenizer.train_from_iterator(names, trainer)
+    # The trainer numbers the pieces differently in every run; the same seed must give the same
+    # pipeline.
+    pieces = [_UNKNOWN, *sorted(set(tokenizer.get_vocab()) - {_UNKNOWN})]
+    tokenizer.model = models.WordPiece(
+        {piece: number for number, piece in enumerate(pieces)},
+        unk_token=_UNKNOWN,
+        max_input_chars_per_word=100,
+    )
     return tokenizer
 
 
