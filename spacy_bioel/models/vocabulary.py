@@ -105,21 +105,16 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
-    """A WordPiece vocabulary of `size` pieces for normalised names."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token=_UNKNOWN, max_input_chars_per_word=100))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    trainer = trainers.WordPieceTrainer(
+    """A byte-pair vocabulary of up to `size` pieces for normalised names, the same in every run.
+
+    (The WordPiece trainer of the library numbers its pieces by chance, and breaks ties by number.)
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(
         vocab_size=size, min_frequency=2, special_tokens=[_UNKNOWN], show_progress=False
     )
     tokenizer.train_from_iterator(names, trainer)
-    # The trainer numbers the pieces differently in every run; the same seed must give the same
-    # pipeline.
-    pieces = [_UNKNOWN, *sorted(set(tokenizer.get_vocab()) - {_UNKNOWN})]
-    tokenizer.model = models.WordPiece(
-        {piece: number for number, piece in enumerate(pieces)},
-        unk_token=_UNKNOWN,
-        max_input_chars_per_word=100,
-    )
     return tokenizer
 
 

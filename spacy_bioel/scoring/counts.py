@@ -117,8 +117,9 @@ def count_document_ids(gold: Golds, links: Links) -> Counts:
 def count_gold_strict(gold: Golds, links: Links) -> Counts:
     """Linking of given mentions, where a composite is right only with exactly its ids.
 
-    accuracy@1 compares the set of linked ids with the set of gold ids. recall@k asks whether all
-    gold ids are among the first k concepts (a composite of more than k ids may use as many
+    accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
+    its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
+    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k concepts (a composite of more than k ids may use as many
     places as it has ids). The denominator is every gold mention that has an id, found in the
     knowledge base or not, predicted or not.
     """
@@ -142,7 +143,7 @@ def _count_given(
 ) -> Counts:
     counts: Counts = dict.fromkeys(
         (
-            "gold", "right", "recalled@1", "recalled@5", "tied", "right_at_best",
+            "gold", "right", "right_decided", "recalled@1", "recalled@5", "tied", "right_at_best",
             "right_at_worst", "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
         ),
         0,
@@ -157,7 +158,8 @@ def _count_given(
         if link is None:
             counts["not_predicted"] += 1
             continue
-        hit = right(link.ids, mention.ids)
+        counts["right_decided"] += right(link.ids, mention.ids)
+        hit = right(link.ids or tuple(c.id for c in link.candidates[:1]), mention.ids)
         tied = _tied_ids(link)
         outcomes = [right((id_,), mention.ids) for id_ in tied] or [hit]
         counts["widened"] += (link.start, link.end) != (mention.start, mention.end)

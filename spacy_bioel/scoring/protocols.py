@@ -19,6 +19,7 @@ _F1 = {
 }
 _ACCURACY = {
     "accuracy@1": Metric((("right", "gold"),), n="gold"),
+    "accuracy@1_with_nil": Metric((("right_decided", "gold"),), n="gold"),
     "recall@1": Metric((("recalled@1", "gold"),), n="gold"),
     "recall@5": Metric((("recalled@5", "gold"),), n="gold"),
     "accuracy@1_tie_optimistic": Metric((("right_at_best", "gold"),), n="gold"),

@@ -109,9 +109,9 @@ def test_given_mentions_keep_their_denominator() -> None:
     assert (found["nil"], found["right_nil"]) == (2, 1)
 
 
-def test_given_mentions_recall_does_not_depend_on_the_threshold() -> None:
+def test_ranking_of_given_mentions_does_not_depend_on_the_threshold() -> None:
     found = counts.count_gold_strict([gold(0, 4, "A")], [ranked(0, 4, (), ("A", 0.2))])
-    assert (found["right"], found["recalled@1"]) == (0, 1)
+    assert (found["right"], found["right_decided"], found["recalled@1"]) == (1, 0, 1)
 
 
 def test_given_composites() -> None:

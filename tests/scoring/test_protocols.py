@@ -144,3 +144,13 @@ def test_bootstrap_sums_draw_as_many_documents_as_there_are() -> None:
     assert set(sums[:, 0]) == {3.0}
     assert sums[:, 1].min() >= 15.0 and sums[:, 1].max() <= 27.0
     assert len(set(sums[:, 1])) > 3
+
+
+def test_accuracy_ranks_and_accuracy_with_nil_decides() -> None:
+    # Two mentions, both with the right candidate first; the linker was sure of one.
+    texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
+    best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
+    links = [[Link(0, 4, "D", ("A",), best[0]), Link(5, 9, "D", (), best[1])]]
+    found = evaluate(texts, links, protocols=["gold"])
+    assert value(found, "accuracy@1").value == 100.0
+    assert value(found, "accuracy@1_with_nil").value == 50.0
