@@ -88,7 +88,7 @@ class Errors(metaclass=_Coded):
         "{expected}, found {found}. Load the pipeline again."
     )
     B040 = "Networks need PyTorch, which cannot be imported ({error}). Run: pip install torch"
-    B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with."
+    B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with; if the file was cut, copy the model folder again."
     B042 = "{path} is missing: the model folder is incomplete. Copy the whole folder again."
     B043 = "{folder} has no {missing}: expected a Hugging Face BERT checkpoint with model.safetensors and a WordPiece tokenizer."
     B044 = "{folder}: the embedding table has {rows} rows and the vocabulary {pieces} pieces. They are of different checkpoints."
@@ -101,6 +101,7 @@ class Errors(metaclass=_Coded):
     B055 = "The pipe {name!r} has no knowledge base. Give one: nlp.add_pipe('bioel_linker', config={{'kb': FOLDER}}); make it with `bioel kb build`."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not begin and end with a token of the document. Link after any retokenisation."
+    B058 = "A file in {path} is cut or damaged ({error}). Copy the whole model folder again."
     B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
     B070 = (
         "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
@@ -123,6 +124,7 @@ class Errors(metaclass=_Coded):
         "{path} has no gold mentions in its {n} documents, so there is nothing to compare with. "
         "Check the file and --format."
     )
+    B077 = "None of the {n} gold ids of {path} is in the knowledge base (first: {first}). If they lack a prefix, give --prefix, e.g. --prefix MESH; else give the right knowledge base with --kb."
     B080 = (
         "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. "
         "Give one list of links per document, in the same order."

@@ -83,12 +83,24 @@ def evaluate(
         require_linker(nlp, model).set_kb(kb)
     if any(one.given_mentions for one in chosen.values()):
         require_linker(nlp, model)
+    _check_ids(texts, find_linker(nlp), gold)
     found = measure_pipeline(nlp, texts, chosen, seed=seed)
     about = _describe_run(nlp, model=model, gold=gold, seed=seed)
     if json_file is not None:
         write_json(json_file, [asdict(row) | about for row in found])
     if str(json_file) != "-":
         _show(found, about)
+
+
+def _check_ids(texts: Sequence[AnnotatedText], linker: Any, path: Path) -> None:
+    """RAISES BioelError: [B077] when the knowledge base knows not a single gold id."""
+    ids = [id_ for text in texts for mention in text.mentions for id_ in mention.ids]
+    if linker is None or not ids:
+        return
+    coverage = linker.kb.coverage(ids)
+    if coverage.missing == coverage.n:
+        first = ", ".join(coverage.first_missing)
+        raise BioelError(Errors.B077.format(n=coverage.n, path=path, first=first))
 
 
 def measure_pipeline(

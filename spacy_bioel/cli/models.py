@@ -24,7 +24,9 @@ def load_model(model: str) -> Language:
         return dictionary_pipeline(model)
     try:
         return spacy.load(model)
-    except OSError as error:
+    except BioelError:
+        raise
+    except Exception as error:  # a damaged folder can fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 

@@ -55,9 +55,14 @@ class StoredPipe(TrainablePipe):
         save_files(Path(path), self._all_parts())
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        stored = json.loads(read_file(Path(path) / _CFG))
-        self.cfg.update(stored["cfg"])
-        self.load_parts({name: read_file(Path(path) / name) for name in stored["parts"]})
+        try:
+            stored = json.loads(read_file(Path(path) / _CFG))
+            self.cfg.update(stored["cfg"])
+            self.load_parts({name: read_file(Path(path) / name) for name in stored["parts"]})
+        except BioelError:
+            raise
+        except Exception as error:  # each kind of file has its own for a file that was cut
+            raise BioelError(Errors.B058.format(path=path, error=error)) from error
         return self
 
 

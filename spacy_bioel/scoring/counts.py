@@ -119,9 +119,10 @@ def count_gold_strict(gold: Golds, links: Links) -> Counts:
 
     accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
     its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
-    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k concepts (a composite of more than k ids may use as many
-    places as it has ids). The denominator is every gold mention that has an id, found in the
-    knowledge base or not, predicted or not.
+    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k
+    concepts (a composite of more than k ids may use as many places as it has ids). The
+    denominator is every gold mention that has an id, found in the knowledge base or not,
+    predicted or not.
     """
     return _count_given(gold, links, right=_equal, recalled=_all_among)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,10 +34,12 @@ def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path
     assert rows["end_to_end", "recall", ""]["value"] == pytest.approx(80.0)
     assert rows["end_to_end", "recall", ""]["n"] == 5
     assert rows["end_to_end", "recall", ""]["details"]["nil_gold"] == 1
-    # Given the mentions: "pressure disease" has no candidate, "rats" is rightly NIL.
+    # Given the mentions: "pressure disease" is found by its spelling, but left NIL as too unsure;
+    # "rats" is rightly NIL.
     gold = rows["gold", "accuracy@1", ""]
-    assert (gold["value"], gold["n"]) == (pytest.approx(80.0), 5)
-    assert rows["gold", "accuracy@1", "Disease"]["value"] == pytest.approx(50.0)
+    assert (gold["value"], gold["n"]) == (100.0, 5)
+    assert rows["gold", "accuracy@1_with_nil", ""]["value"] == pytest.approx(80.0)
+    assert rows["gold", "accuracy@1_with_nil", "Disease"]["value"] == pytest.approx(50.0)
     assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
     assert gold["details"]["missing_from_kb"] == 0
     assert (gold["seed"], gold["model"]) == (5, str(model))
@@ -61,7 +64,7 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     captured = capsys.readouterr()
     table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
     assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
-    assert any(line.startswith("gold accuracy@1 50.00 ") for line in table)
+    assert any(line.startswith("gold accuracy@1 100.00 ") for line in table)
     assert "end_to_end: nil_gold 1" in captured.err
     assert "seed: 0" in captured.err and "model_fingerprint: " in captured.err
 
@@ -97,6 +100,9 @@ def test_unusable_arguments(
     assert run("evaluate", tmp_path / "blank", corpus) == 2
     assert "[B072]" in capsys.readouterr().err
     assert run("evaluate", tmp_path / "blank", corpus, "--protocol", "mention") == 0
+    capsys.readouterr()
+    assert run("evaluate", model, corpus) == 2  # without --prefix MESH
+    assert "[B077]" in capsys.readouterr().err
 
 
 def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
@@ -108,3 +114,13 @@ def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     second = fingerprint_folder(tmp_path)
     (tmp_path / "a" / "x").rename(tmp_path / "a" / "y")
     assert len({first, second, fingerprint_folder(tmp_path)}) == 3
+
+
+@pytest.mark.parametrize("file", ["memory.json", "cfg.json"])
+def test_a_cut_file_of_a_model(
+    file: str, run: Run, model: Path, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    shutil.copytree(model, tmp_path / "cut")
+    (tmp_path / "cut" / "bioel_linker" / file).write_text('{"a')
+    assert run("evaluate", tmp_path / "cut", corpus) == 2
+    assert "[B058]" in capsys.readouterr().err
