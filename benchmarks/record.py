@@ -15,9 +15,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def command() -> str:
-    """The command line that made a result, as a user would type it."""
+    """The command line that made a result, with FOLDER for folders of this machine."""
     module = Path(sys.argv[0]).stem
-    return " ".join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
+    arguments = ["FOLDER" if Path(arg).is_dir() else arg for arg in sys.argv[1:]]
+    return " ".join(["python", "-m", f"benchmarks.{module}", *arguments])
 
 
 def machine() -> str:
