@@ -1,0 +1,169 @@
+"""Mentions of several things that share words: "breast and ovarian cancer"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import product
+
+_MOST_READINGS = 4
+_BRACKETED = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_BRACKET = re.compile(r"[()\[\]]")
+# What stands between the parts. A comma counts only before white space: not in "1,2-xylene".
+_CONJUNCTION = re.compile(r"\s*\band\s*/\s*or\b\s*|\s+(?:and|or|nor|as well as|&)\s+|\s*/\s*", re.I)
+_BETWEEN = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s+)+", re.I)
+# Pairs that name one thing; their spaces are hidden, so that they are one word.
+_FIXED = re.compile(r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I)
+_HIDDEN = "\0"
+_ARTICLES = {"the", "a", "an"}
+_LEADING = _ARTICLES | {"both", "either", "neither", "some"}
+_REST = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
+_PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due", "without"}
+# "2", "2a", "B", "C7", "IV": numbers the members of a family.
+_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
+# Beginnings of words that "intra- and extrahepatic" leave a rest of, longer ones first.
+_BEGINNING = re.compile(
+    "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
+    "pre|sub|non|uni|bi|tri|tetra|quadri|hemi|para|normo|endo|exo|ante|anti",
+    re.I,
+)
+
+Words = list[str]
+
+
+def split_composite(mention: str) -> list[tuple[str, ...]]:
+    """Ways to read a mention as several, each part written out with the words that it shares.
+
+    A part lacks words at its end ("breast and ovarian cancer"), at its beginning ("hepatitis B
+    and C"), at both ("type 1 and 2 diabetes") or none ("fever and cough"). Grammar does not tell
+    which, a dictionary does: look up all parts of a reading, and take the first reading of which
+    all are names, unless the whole mention is one.
+
+    mention (str): As written: case, commas, slashes, brackets and hyphens matter.
+    RETURNS (list[tuple[str, ...]]): At most 4 readings of two or more different parts, the
+        likeliest first; empty when nothing coordinates. ["breast cancer", "ovarian cancer"] is
+        the first reading of the first example, ["breast", "ovarian cancer"] the second.
+    """
+    segments = _segments(mention)
+    if len(segments) < 2:
+        return []
+    first, last = segments[0], segments[-1]
+    costs: dict[tuple[str, ...], float] = {}
+    # "type 1 and type 2": each part has its beginning; "renal failure or liver failure": its end.
+    prefixes = 1 if _same(first[0], last[0]) else len(first)
+    suffixes = 1 if _same(first[-1], last[-1]) else len(last)
+    for prefix, suffix in product(range(prefixes), range(suffixes)):
+        if _cut_beside_linking_word(first[prefix:], last[: len(last) - suffix]):
+            continue
+        parts = _written_out(segments, prefix=prefix, suffix=suffix)
+        if all(parts) and len({part.lower() for part in parts}) == len(parts):
+            cost = _cost(first, last, prefix=prefix, suffix=suffix)
+            costs[parts] = min(cost, costs.get(parts, cost))
+    ranked = sorted(costs, key=costs.__getitem__)
+    # Nothing shared is always possible, however long the parts are.
+    whole = [parts for parts in ranked[_MOST_READINGS:] if parts == _written_out(segments)]
+    return ranked[: _MOST_READINGS - len(whole)] + whole
+
+
+def _segments(mention: str) -> list[Words]:
+    """The words of each coordinated stretch; fewer than two when there is no conjunction."""
+    outside = _BRACKETED.sub("", mention)
+    text = outside if _CONJUNCTION.search(outside) else _BRACKET.sub(" ", mention)
+    text = _FIXED.sub(lambda m: m.group().replace(" ", _HIDDEN), text.strip(" .,;:"))
+    if not _CONJUNCTION.search(text):
+        return []
+    segments = []
+    for stretch in _BETWEEN.split(text):
+        words = stretch.split()
+        # "A" may be the other hepatitis.
+        while len(words) > 1 and words[0] != "A" and words[0].lower() in _LEADING:
+            del words[0]
+        if words:
+            segments.append(words)
+    return _joined_at_hyphens(segments)
+
+
+def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
+    """Complete "B-" before "T-cell", "intra-" before "extrahepatic" and "-6" after "IL-2"."""
+    if len(segments) < 2:
+        return segments
+    rest = _rest_of_word(segments[-1][0])
+    stem, hyphen, _ = segments[0][-1].rpartition("-")
+    for words in segments[:-1]:
+        if len(words[-1]) > 1 and words[-1].endswith("-"):
+            words[-1] = words[-1][:-1] + rest
+    for words in segments[1:]:
+        if len(words[0]) > 1 and words[0].startswith("-") and stem:
+            words[0] = stem + hyphen + words[0][1:]
+    return segments
+
+
+def _rest_of_word(word: str) -> str:
+    """What the words before a word may borrow: "-cell" of "T-cell", "hepatic" of "extrahepatic"."""
+    _, hyphen, rest = word.partition("-")
+    if rest:
+        return hyphen + rest
+    beginning = _BEGINNING.match(word) or re.match(r"\w{2,}?o(?=[^\Waeiou]\w{3})", word)
+    return word[beginning.end() :] if beginning else ""
+
+
+def _written_out(segments: Sequence[Words], *, prefix: int = 0, suffix: int = 0) -> tuple[str, ...]:
+    """All parts, with `prefix` words of the first and `suffix` words of the last one shared."""
+    before = segments[0][:prefix]
+    after = segments[-1][len(segments[-1]) - suffix :]
+    parts = []
+    for number, words in enumerate(segments):
+        # "type 1 and type 2 diabetes": a part that has the shared word needs no other.
+        lead = before if number > 0 and before and not _same(before[0], words[0]) else []
+        tail = after if number < len(segments) - 1 and after else []
+        if tail and _same(tail[-1], words[-1]):
+            tail = []
+        part = " ".join([*lead, *words, *tail]).replace(_HIDDEN, " ")
+        parts.append(_REST.sub("", part))
+    return tuple(parts)
+
+
+def _same(word: str, other: str) -> bool:
+    """Equal but for case and a plural s."""
+    return word.lower().removesuffix("s") == other.lower().removesuffix("s")
+
+
+def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
+    """How unlikely it is that so many words are shared.
+
+    Parts that are alike in length are likely, and so is a cut at a preposition.
+    """
+    own_first, own_last = first[prefix:], last[: len(last) - suffix]
+    cost = float(abs(len(own_first) - len(own_last)))
+    if len(own_first) == len(own_last) == 1 and all(
+        _NUMBER.fullmatch(word) for word in own_first + own_last
+    ):
+        cost -= 3.0  # "hepatitis B and C"
+    elif prefix:
+        if _ends_at_preposition(first[:prefix]):
+            cost -= 1.0  # "cancer of the breast and ovary"
+        else:
+            cost += 0.5 if len(last) == 1 else 1.5
+    if suffix == 1:
+        cost -= 0.9  # the noun alone: "craniofacial and central nervous system defects"
+    if not prefix and not suffix:
+        cost += 0.7
+    starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
+    if suffix and starts and len(last) - suffix != starts[0]:
+        cost += 2.0  # likelier is "aplasia and hypoplasia | of the thymus"
+    return cost
+
+
+def _cut_beside_linking_word(own_first: Words, own_last: Words) -> bool:
+    """What a part has of its own is "breast", not "the breast"; what it shares "of the thymus"."""
+    return (len(own_first) > 1 and _is_linking(own_first[0])) or (
+        len(own_last) > 1 and _is_linking(own_last[-1])
+    )
+
+
+def _is_linking(word: str) -> bool:
+    return word.lower() in _PREPOSITIONS or word.lower() in _ARTICLES
+
+
+def _ends_at_preposition(words: Words) -> bool:
+    return any(word.lower() in _PREPOSITIONS for word in words[-2:]) and _is_linking(words[-1])

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.composites import split_composite
+
+
+@pytest.mark.parametrize(
+    ("mention", "best"),
+    [
+        # Words at the end are shared.
+        ("breast and ovarian cancer", ("breast cancer", "ovarian cancer")),
+        ("renal or hepatic failure", ("renal failure", "hepatic failure")),
+        ("lung as well as colon cancer", ("lung cancer", "colon cancer")),
+        (
+            "colorectal, endometrial, and ovarian cancers",
+            ("colorectal cancers", "endometrial cancers", "ovarian cancers"),
+        ),
+        ("hip and/or knee pain", ("hip pain", "knee pain")),
+        ("Smith/Jones eye syndrome", ("Smith eye syndrome", "Jones eye syndrome")),
+        ("low back and right leg pain", ("low back pain", "right leg pain")),
+        ("either renal & hepatic failure", ("renal failure", "hepatic failure")),
+        ("atrial (AF) and septal (SD) defects", ("atrial defects", "septal defects")),
+        ("aplasia and cysts of the thymus", ("aplasia of the thymus", "cysts of the thymus")),
+        # Words at the beginning are shared.
+        ("cancer of the breast and ovary", ("cancer of the breast", "cancer of the ovary")),
+        ("hepatitis B and C", ("hepatitis B", "hepatitis C")),
+        ("hepatitis B and A", ("hepatitis B", "hepatitis A")),
+        ("type I, II and III", ("type I", "type II", "type III")),
+        ("cleft lip/palate", ("cleft lip", "cleft palate")),
+        ("defects (C2 and C7)", ("defects C2", "defects C7")),
+        ("IL-2 and -6", ("IL-2", "IL-6")),
+        # Both.
+        ("type 1 and type 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
+        ("type 1 and 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
+        ("vitamin A/D deficiency", ("vitamin A deficiency", "vitamin D deficiency")),
+        ("omega-3 and -6 fatty acids", ("omega-3 fatty acids", "omega-6 fatty acids")),
+        # Nothing is.
+        ("hypertension and diabetes", ("hypertension", "diabetes")),
+        ("nausea/vomiting", ("nausea", "vomiting")),
+        # Parts of words are.
+        ("B- and T-cell lymphoma", ("B-cell lymphoma", "T-cell lymphoma")),
+        ("B- and T lymphocytes", ("B lymphocytes", "T lymphocytes")),
+        ("hypo- or hyperthyroidism", ("hypothyroidism", "hyperthyroidism")),
+        ("oto- and nephrotoxicity", ("ototoxicity", "nephrotoxicity")),
+        # Words that add nothing are left out; pairs that are one thing stay together.
+        ("colon and some other cancers", ("colon cancers", "cancers")),
+        ("both the heart and the liver disease", ("heart disease", "liver disease")),
+        ("lung and head and neck cancers", ("lung cancers", "head and neck cancers")),
+    ],
+)
+def test_best_reading(mention: str, best: tuple[str, ...]) -> None:
+    assert split_composite(mention)[0] == best
+
+
+@pytest.mark.parametrize(
+    ("mention", "readings"),
+    [
+        ("fever and cough", [("fever", "cough")]),
+        (
+            "heart and central nerve defects",
+            [
+                ("heart nerve defects", "central nerve defects"),
+                ("heart defects", "central nerve defects"),
+                ("heart", "central nerve defects"),
+            ],
+        ),
+        (
+            "cyst of the left lung or liver",
+            [
+                ("cyst of the left lung", "cyst of the liver"),
+                ("cyst of the left lung", "cyst of the left liver"),
+                ("cyst of the left lung", "liver"),
+            ],
+        ),
+        (
+            "acute renal failure and hepatic failure",
+            [
+                ("acute renal failure", "acute hepatic failure"),
+                ("acute renal failure", "hepatic failure"),
+                ("acute renal failure", "acute renal hepatic failure"),
+            ],
+        ),
+        (  # with nothing shared comes in the fourth place, at the latest
+            "pain and v w x y z",
+            [
+                ("pain w x y z", "v w x y z"),
+                ("pain x y z", "v w x y z"),
+                ("pain z", "v w x y z"),
+                ("pain", "v w x y z"),
+            ],
+        ),
+    ],
+)
+def test_all_readings(mention: str, readings: list[tuple[str, ...]]) -> None:
+    assert split_composite(mention) == readings
+
+
+@pytest.mark.parametrize(
+    "mention",
+    [
+        "", "aspirin", "1,2-xylene", "acute, severe pain", "head and neck cancer",
+        "hand, foot and mouth disease", "and", "and/or", "/", "a and", "- and -", "pain and pain",
+        "sand", "Anderson or", "(and)",
+    ],
+)  # fmt: skip
+def test_nothing_to_split(mention: str) -> None:
+    assert split_composite(mention) == []
