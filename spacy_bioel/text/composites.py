@@ -145,7 +145,8 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        cost -= 0.9  # the noun alone: "craniofacial and central nervous system defects"
+        # The noun alone, however long: "craniofacial and central nervous system defects".
+        cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7
     starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
