@@ -234,6 +234,8 @@ class Errors(metaclass=_Coded):
         "{path}: columns are for tables, the format asked for is '{format}'. Leave out one of "
         "the two."
     )
+    B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
+    B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
 
 
 class Warnings(metaclass=_Coded):

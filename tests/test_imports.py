@@ -47,6 +47,7 @@ PACKAGES: dict[str, list[str]] = {
     "pipeline/linker.py": ["torch", "tokenizers"],
     "pipeline/storage.py": ["safetensors"],
     "pipeline/fusion.py": ["sklearn"],
+    "pipeline/spelling.py": ["sklearn", "bm25s"],
     "corpus": ["spacy"],
     "view": ["spacy"],
     "cli": ["numpy", "spacy", "typer", "rich"],

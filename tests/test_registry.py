@@ -16,7 +16,13 @@ NAMES = {
     "spacy_tokenizers": ["spacy-bioel.BioTokenizer.v1"],
     "spacy_architectures": ["spacy-bioel.SpanEnumerator.v1", "spacy-bioel.ResCNN.v1"],
     "spacy_readers": ["spacy-bioel.Corpus.v1"],
-    "spacy_misc": ["spacy-bioel.KnowledgeBase.v1", "spacy-bioel.ExactIndex.v1"],
+    "spacy_misc": [
+        "spacy-bioel.KnowledgeBase.v1",
+        "spacy-bioel.ExactIndex.v1",
+        "spacy-bioel.Ngrams.v1",
+        "spacy-bioel.Tfidf.v1",
+        "spacy-bioel.BM25.v1",
+    ],
     "spacy_scorers": ["spacy-bioel.link_scorer.v1", "spacy-bioel.mention_scorer.v1"],
 }
 
