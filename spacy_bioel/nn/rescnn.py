@@ -5,12 +5,11 @@ based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.f
 
 One difference from the published network, whose vectors change with the batch that a name is in:
 here nothing is padded. The tokens of all names stand in one long row, a convolution is a matrix
-product over shifted copies of it, and a shift never crosses from one name to the next.
+product whose columns are shifted and summed, and a shift never crosses from one name to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -86,16 +85,21 @@ class EncodingBlock(nn.Module):
 
     def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
         """x (Tensor): (n_tokens, dim). neighbours: see `_neighbour_masks`."""
+        # All taps of all filters are one matrix product; its columns are shifted afterwards, which
+        # copies far less than gathering the neighbours of every token before it.
+        convolutions = cast(list[nn.Conv1d], list(self.convolutions))
+        taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
         reach = len(neighbours) // 2
-        n, padded = len(x), F.pad(x, (0, 0, reach, reach))  # (reach + n_tokens + reach, dim)
-        shifted = [padded[i : i + n] * mask for i, mask in enumerate(neighbours)]
-        features = []
-        convolutions = cast(Iterable[nn.Conv1d], self.convolutions)
+        products = F.pad(F.linear(x, taps), (0, 0, reach, reach))
+        features, column = [], 0
         for convolution in convolutions:
-            near = convolution.kernel_size[0] // 2
-            window = torch.cat(shifted[reach - near : reach + near + 1], dim=1)
-            weight = convolution.weight.permute(0, 2, 1).flatten(1)  # (filters, width * dim)
-            features.append(torch.relu(F.linear(window, weight, convolution.bias)))
+            bias, width = cast(Tensor, convolution.bias), convolution.kernel_size[0]
+            summed = bias.to(products.dtype)
+            for at in range(reach - width // 2, reach + width // 2 + 1):
+                tap = products[at : at + len(x), column : column + convolution.out_channels]
+                summed = summed + tap if at == reach else torch.addcmul(summed, tap, neighbours[at])
+                column += convolution.out_channels
+            features.append(torch.relu(summed))
         return x + self.feed_forward(torch.cat(features, dim=1))  # (n_tokens, dim)
 
 
@@ -150,8 +154,9 @@ class ResCNN(nn.Module):
         positions = torch.arange(len(ids), device=ids.device) - starts[owner]
         x = self.project(self.embeddings(ids, positions))  # (n_tokens, dim)
         neighbours = _neighbour_masks(positions, lengths[owner], reach=max(self.widths) // 2)
+        masks = [mask.to(x.dtype) for mask in neighbours]
         for block in self.blocks:
-            x = block(x, [mask.to(x.dtype) for mask in neighbours])
+            x = block(x, masks)
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
         scores = self.attention(x)  # (n_tokens, 1)
