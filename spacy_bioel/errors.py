@@ -1,7 +1,7 @@
 """Every message a user can meet, in one place, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B13x file formats.
+B08x scoring, B10x-B14x file formats, B15x transformers and probing.
 """
 
 from __future__ import annotations
@@ -234,9 +234,32 @@ class Errors(metaclass=_Coded):
         "{path}: columns are for tables, the format asked for is '{format}'. Leave out one of "
         "the two."
     )
+    B140 = (
+        "{path}, line {line}: the column of concept ids is empty ({row!r}). Write the id, or -1 "
+        "for a mention without one; if the file was cut there, copy it again."
+    )
+    B141 = (
+        "{path}: expected a header with the column 'id', found {header}. Say what the columns "
+        "hold, by number or header: --columns id=1,name=2."
+    )
+    B142 = "{source} has no text in it, expected a document a line. Check the path or the pipe."
+    B143 = (
+        "{path}: expected a JSON object of concepts, id -> [[kind, name], ...], found {found}. "
+        "Check the format."
+    )
+    B150 = "The architecture spacy-bioel.TransformerNames.v1 needs the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
+    B151 = "The transformer that encodes names is not given. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
+    B152 = "{path} is no folder, and no model of the Hugging Face hub that could be fetched ({error}). Give the folder of a checkpoint; for a model of the hub, its id, such as cambridgeltl/SapBERT-from-PubMedBERT-fulltext."
+    B153 = "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, tokenizer.json and model.safetensors. An older one is converted by loading model and tokenizer with transformers and save_pretrained."
+    B154 = "{folder}: the parts of the checkpoint do not fit: found {found}, expected {expected}. Copy the whole checkpoint again, or change the setting."
+    B155 = "There is no pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
     B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
     B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
 
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    W140 = (
+        "{path}: the last line is a mention and has no line end. If the file was cut inside its "
+        "concept id, that id is wrong; compare the file with its source, or end it with a newline."
+    )

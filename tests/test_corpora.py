@@ -131,6 +131,32 @@ def test_ncbi_disease_has_one_label(scripts: Any, tmp_path: Path) -> None:
     assert [(m.label, m.ids) for m in text.mentions] == [("Disease", ("MESH:D007251",))]
 
 
+def labels_and_ids(path: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(m.label, m.ids) for text in read_texts_jsonl(path) for m in text.mentions]
+
+
+def test_half_of_bc5cdr_for_diseases(scripts: Any, bc5cdr: Path) -> None:
+    with gzip.open(bc5cdr / "medic_06Jul2012.txt.gz", "wt") as file:
+        file.write("D005334||Fever|Pyrexia\nD007251||Flu\n")
+    scripts.fetch("bc5cdr_disease", data=str(bc5cdr))
+    train = "assets/bc5cdr_disease/train.jsonl"
+    assert labels_and_ids(train) == [("Disease", ("MESH:D005334",))]
+    scripts.kb("bc5cdr_disease")
+    kb = KnowledgeBase.open("kb/bc5cdr_disease")
+    assert list(kb.ids) == ["MESH:D005334", "MESH:D007251"]
+    assert kb.meta["source"] == "MEDIC"
+
+
+def test_half_of_bc5cdr_for_chemicals(scripts: Any, bc5cdr: Path) -> None:
+    scripts.fetch("bc5cdr_chemical", data=str(bc5cdr))
+    train = "assets/bc5cdr_chemical/train.jsonl"
+    assert labels_and_ids(train) == [("Chemical", ("MESH:D001241",))]
+    scripts.kb("bc5cdr_chemical")
+    kb = KnowledgeBase.open("kb/bc5cdr_chemical")
+    assert list(kb.ids) == ["MESH:C000001", "MESH:D001241"]
+    assert kb.canonical("MESH:C999999") == "MESH:D001241"
+
+
 def test_archive_is_downloaded_and_unpacked(scripts: Any, bc5cdr: Path, tmp_path: Path) -> None:
     archive = tmp_path / "server" / "CDR_Data.zip"
     archive.parent.mkdir()
@@ -208,7 +234,11 @@ def test_config_extends_another_one(
     ("corpus", "n_documents", "n_mentions"),
     [
         ("bc5cdr", 500, 9591),
+        ("bc5cdr_disease", 500, 4244),
+        ("bc5cdr_chemical", 500, 5347),
         ("ncbi_disease", 100, 787),
+        ("askapatient", 845, 845),
+        ("twadrl", 115, 115),
         ("medmentions_st21pv", 878, 40477),
     ],
 )

@@ -147,6 +147,7 @@ def test_every_archive_has_an_address(project: dict) -> None:
         "NCBIdevelopset_corpus.zip",
         "NCBItestset_corpus.zip",
         "NCBItrainset_corpus.zip",
+        "datasets.zip",
         "desc2026.gz",
         "supp2026.gz",
     ]

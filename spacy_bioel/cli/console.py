@@ -40,6 +40,11 @@ def show_note(message: str) -> None:
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
+def count_of(n: int, noun: str) -> str:
+    """A number with its noun: "1 document", "2,000 documents"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def show_table(table: Table) -> None:
     """A table on stdout."""
     # A file or a pipe has no width; the 80 columns that rich assumes would cut cells.

@@ -14,7 +14,12 @@ from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.mesh import read_mesh_xml
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
 from spacy_bioel.io.open import open_text
-from spacy_bioel.io.phrases import read_biosyn_dictionary, read_concept_file, read_phrase_table
+from spacy_bioel.io.phrases import (
+    read_biosyn_dictionary,
+    read_concept_file,
+    read_name_lists,
+    read_phrase_table,
+)
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.rrf import read_umls
 from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
@@ -41,6 +46,7 @@ CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
 ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
     "obo": read_obo,
     "cellxgene": read_cellxgene_json,
+    "name-lists": read_name_lists,
     "mesh": read_mesh_xml,
     "umls": _read_umls,
     "ctd": read_ctd,
@@ -56,7 +62,7 @@ _CORPUS_SIGNS = {
     "jsonl": r'\s*\{.*"text"\s*:',
     "pubtator": r"\s*[^|\t\n]+\|[ta]\|",
     "biosyn": r"\s*[^|\t\n]*\|\|\d+\|\d+\|\|",
-    "phrases": r"\s*[^\t\n]+\t[^\n]+",
+    "phrases": r"\s*[^\t\n]+\t[^\n]+|([^\n]*,)?Term,([^\n]*,)?General SNOMED ID\b",
 }
 _ONTOLOGY_SIGNS = {
     "obo": (
@@ -65,6 +71,7 @@ _ONTOLOGY_SIGNS = {
     ),
     "mesh": r"\s*(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
     "cellxgene": r'\s*\{\s*"[^":]+:[^"]+"\s*:\s*\{',
+    "name-lists": r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\[',
     "jsonl": r'\s*\{.*"(names|replaced_by)"\s*:',
     "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",
     "biosyn": r"\s*[^\t\n]+\|\|[^\n]+",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids, unique_names
-from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.open import numbered_lines, open_text
 from spacy_bioel.io.rows import read_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -52,7 +53,9 @@ def read_phrase_table(
     phrase_column: str | int | None = None,
     encoding: str = "utf8",
 ) -> Iterator[AnnotatedText]:
-    """Stream a tab-separated table with a phrase and its concept on every row.
+    """Stream a table with a phrase and its concept on every row, separated by tabs.
+
+    A header without tabs is taken for one of a table separated by commas.
 
     prefix (str): Vocabulary of ids that name none.
     id_column, phrase_column (str | int | None): Header name or 1-based number. Without them,
@@ -64,7 +67,8 @@ def read_phrase_table(
         broken quoting; those of `open_text`.
     """
     _, line = next(numbered_lines(path, encoding=encoding))
-    header = line.split("\t")
+    separator = "\t" if "\t" in line else ","
+    header = line.split(separator)
     if id_column is None and phrase_column is None:
         is_cometa = _COMETA_PHRASE in header and _COMETA_IDS in header
         id_column, phrase_column = (_COMETA_IDS, _COMETA_PHRASE) if is_cometa else (1, 3)
@@ -72,7 +76,7 @@ def read_phrase_table(
     has_header = any(isinstance(column, str) for column in columns)
     indices = [_column_index(path, header, column) for column in columns]
     # Quotes are words in AskAPatient; a table with a header was written by pandas, which quotes.
-    rows = read_rows(path, separator="\t", quoted=has_header, encoding=encoding)
+    rows = read_rows(path, separator=separator, quoted=has_header, encoding=encoding)
     for number, row in islice(rows, int(has_header), None):
         yield _phrase(path, number, row, indices, prefix)
 
@@ -137,3 +141,31 @@ def _dictionary_rows(
             )
         # MEDIC keeps the entities of the XML that it was made from: "Gunther&apos;s Disease".
         yield ids, html.unescape(raw_names).split("|")
+
+
+def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+    """Yield the concepts of a JSON object: id -> [[kind of name, name], ...].
+
+    The layout in which the concept names of AskAPatient and TwADR-L are passed on. The file is
+    in memory as a whole.
+
+    prefix (str): Vocabulary of ids that name none.
+    YIELDS (Concept): Names of the kind "primary" come first.
+    RAISES BioelError: [B143] another layout; those of `open_text`.
+    """
+    with open_text(path) as file:
+        try:
+            concepts = json.load(file)
+        except json.JSONDecodeError as error:
+            raise BioelError(Errors.B143.format(path=path, found=error)) from error
+    if not isinstance(concepts, dict):
+        raise BioelError(Errors.B143.format(path=path, found=f"a {type(concepts).__name__}"))
+    for raw_id, pairs in concepts.items():
+        if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):
+            raise BioelError(Errors.B143.format(path=path, found=f"{raw_id!r}: {str(pairs)[:60]}"))
+        pairs.sort(key=lambda pair: pair[0] != "primary")
+        yield Concept(curie(raw_id, prefix), unique_names([name for _, name in pairs]))
+
+
+def _is_name_pair(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, str) for s in pair)

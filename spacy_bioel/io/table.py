@@ -37,7 +37,7 @@ CTD_COLUMNS: dict[str, dict[str, Column]] = {
     },
 }  # fmt: skip
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".rrf": "|"}
 
 
 def read_table(
@@ -47,6 +47,7 @@ def read_table(
     prefix: str = "",
     separator: str | None = None,
     multi: str = "|",
+    encoding: str = "utf8",
 ) -> Iterator[Concept]:
     """Stream the concepts of a table, one a row.
 
@@ -59,6 +60,7 @@ def read_table(
     prefix (str): Vocabulary of ids that name none.
     separator (str | None): Between cells; None: from the file's extension, else its first row.
     multi (str): Between the values of one cell.
+    encoding (str): Of the file; AskAPatient is published in "latin-1".
     YIELDS (Concept): One a row, and one without names for each alternate id.
     RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B129] row without
         id or name; those of `read_rows`.
@@ -68,9 +70,10 @@ def read_table(
         raise BioelError(
             Errors.B127.format(path=path, found=list(columns), known=", ".join(COLUMN_KEYS))
         )
-    separator = separator or _separator(path)
-    # Tab-separated tables are written without quoting, see `read_rows`.
-    rows = read_rows(path, separator=separator, quoted=separator != "\t")
+    separator = separator or _separator(path, encoding)
+    # Tables separated by tabs or bars are written without quoting, see `read_rows`.
+    quoted = separator not in "\t|"
+    rows = read_rows(path, separator=separator, quoted=quoted, encoding=encoding)
     if all(isinstance(column, int) for column in columns.values()):
         indices = _indices(path, columns, [])
     else:
@@ -111,14 +114,14 @@ def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iter
     yield from read_table(path, columns=columns, prefix=prefix)
 
 
-def _separator(path: str | os.PathLike[str]) -> str:
-    """By extension, else the most frequent candidate in the first row that is no comment."""
+def _separator(path: str | os.PathLike[str], encoding: str = "utf8") -> str:
+    """By extension, else by the first row that is no comment; names hold commas, hardly tabs."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     if suffixes and suffixes[-1].lower() in _SEPARATORS:
         return _SEPARATORS[suffixes[-1].lower()]
-    for _, line in numbered_lines(path):
+    for _, line in numbered_lines(path, encoding=encoding):
         if line.strip() and not line.startswith("#"):
-            return max("\t,;", key=line.count)
+            return "\t" if "\t" in line else max(",;", key=line.count)
     return "\t"
 
 

@@ -29,6 +29,7 @@ ONTOLOGIES = {
     "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
     "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
     "biosyn": "C1|613097||tooth agenesis, selective\n",
+    "name-lists": '{"10": [["primary", "flu"]]}',
     "jsonl": '{"id": "D1", "names": ["flu"]}\n',
     "table": "# made by hand\nid\tname\nD1\tflu\n",
 }
@@ -59,10 +60,16 @@ def test_ontologies_are_recognised_by_content(tmp_path, name):
         ("id,name\n", "table"),
     ],
 )
-def test_other_beginnings(tmp_path, content, expected):
+def test_other_ontology_beginnings(tmp_path, content, expected):
     path = tmp_path / "file"
     path.write_text(content)
     assert detect_ontology_format(path) == expected
+
+
+def test_a_cometa_header_with_commas_is_a_phrase_table(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("ID,Term,General SNOMED Label,General SNOMED ID,Example\n")
+    assert detect_corpus_format(path) == "phrases"
 
 
 def test_umls_folder(tmp_path):

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.phrases import read_biosyn_dictionary, read_concept_file, read_phrase_table
+from spacy_bioel.io.phrases import (
+    read_biosyn_dictionary,
+    read_concept_file,
+    read_name_lists,
+    read_phrase_table,
+)
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 
@@ -126,3 +131,31 @@ def test_a_name_of_two_concepts_is_no_alias(write):
 def test_malformed_dictionary_row(write, row):
     with pytest.raises(BioelError, match="B116.*line 2"):
         list(read_biosyn_dictionary(write(f"D1||a\n{row}\n")))
+
+
+def test_cometa_separated_by_commas(write):
+    path = write(
+        "ID,Term,General SNOMED Label,General SNOMED ID,Example\n"
+        '0,"woozy, very",Dizziness,10,"so woozy,\nvery"\n'
+    )
+    assert list(read_phrase_table(path, prefix="SNOMED")) == [
+        AnnotatedText("names.txt:3", "woozy, very", (Mention(0, 11, "", ("SNOMED:10",)),))
+    ]
+
+
+def test_name_lists(write):
+    path = write(
+        '{"10": [["synonym", "giddy"], ["primary", "Dizziness"]], "20": [["primary", "x"]]}'
+    )
+    assert list(read_name_lists(path, prefix="SNOMED")) == [
+        Concept("SNOMED:10", ("Dizziness", "giddy")),
+        Concept("SNOMED:20", ("x",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", ['{"10": [["primary", "x"]', "[1]", '{"10": ["x"]}', '{"10": [["primary", 2]]}']
+)
+def test_malformed_name_lists(write, content):
+    with pytest.raises(BioelError, match="B143.*names.txt"):
+        list(read_name_lists(write(content)))

@@ -136,3 +136,24 @@ def test_wrong_columns(write, columns, message):
 def test_broken_quotes(write):
     with pytest.raises(BioelError, match="B126.*line 3"):
         list(read_table(write('1,a\n2,"b\n3,c\n', "n.csv"), columns={"id": 1, "name": 2}))
+
+
+def test_a_table_in_latin_1(tmp_path):
+    path = tmp_path / "AskAPatient.fold-0.train.txt"
+    path.write_bytes("10\tMénière, Sjögren, Crohn, x\tmy ear\n".encode("latin-1"))
+    columns = {"id": 1, "name": 2}
+    (concept,) = read_table(path, columns=columns, encoding="latin-1")
+    assert concept == Concept("10", ("Ménière, Sjögren, Crohn, x",))
+    with pytest.raises(BioelError, match="B103.*line 1"):
+        list(read_table(path, columns=columns))
+
+
+def test_rows_of_mrconso(write):
+    row = "C1|ENG|P|L1|PF|S1|Y|A1||M1|D1|SNOMEDCT_US|PT|{code}|{name}|9|N|256|\n"
+    path = write(
+        row.format(code=10, name='So-called "fit"') + row.format(code=10, name="Fit"), "s.rrf"
+    )
+    assert list(read_table(path, columns={"id": 14, "name": 15}, prefix="SNOMED")) == [
+        Concept("SNOMED:10", ('So-called "fit"',)),
+        Concept("SNOMED:10", ("Fit",)),
+    ]

@@ -1,154 +1,80 @@
 """The corpora of `training/corpora.yml`: find or download them, convert them, build their KB.
 
 Keys of a corpus there: `splits` and `kb.choices` list alternatives, of which the first is taken
-whose files are all found. A file has a name pattern (`file`), the asset of project.yml that is or
-contains it (`archive`, if not the file itself), the ids of the documents to keep (`ids`), the
-`columns` of a table. `labels` renames mention labels, `prefix` is for ids that name no vocabulary,
-`label_types` and `settings` are for `train.py`.
+whose files are all found. A file has a name pattern, or the end of a path (`file`), the asset of
+project.yml that is or contains it (`archive`, if not the file itself), the ids of the documents to
+keep (`ids`), the `columns` of a table, its `encoding` if that is not UTF-8. A choice without files
+stands for the concepts and names of the training mentions. `labels` renames mention labels; the
+mentions of a label renamed to null are dropped. `prefix` is for ids that name no vocabulary.
+"{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
+`settings` are for `train.py`.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from fnmatch import fnmatch
-from http.client import HTTPException
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.request import Request, urlopen
+from typing import Annotated
 
 import srsly
 import typer
+from finder import DOWNLOADS, MISSING, Finder, Spec
 
-from spacy_bioel.cli.console import show_error, show_note
+from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus, read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.phrases import read_phrase_table
+from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.types import AnnotatedText, Concept
 
-Spec = dict[str, Any]
-
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
-DOWNLOADS = ASSETS / "downloads"
 SPLITS = ("train", "dev", "test")
 
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
-MISSING = (
-    "[T002] {file} is not below {folders}, and {reason}. Put it into a folder and name that: "
-    "--vars.data FOLDER."
-)
 NO_SPLIT = (
     "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
     "without it, it cannot be used."
 )
+NO_FOLD = (
+    "[T004] There is no fold {fold} of {corpus} below {folders}, only {found}. Choose one of "
+    "these (--vars.fold NUMBER), or put {file} there."
+)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def load_spec(corpus: str) -> Spec:
-    """The entry of a corpus. RAISES BioelError: [T001] when there is none."""
-    specs = srsly.read_yaml(CORPORA)
+def load_spec(corpus: str, *, fold: str = "*") -> Spec:
+    """The entry of a corpus.
+
+    fold (str): What "{fold}" stands for; "*" is the fold that was fetched, whichever that is.
+    RAISES BioelError: [T001] when there is none.
+    """
+    specs = srsly.yaml_loads(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
     if corpus not in specs:
         known = ", ".join(specs)
         raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
     return specs[corpus]
 
 
-class Finder:
-    """Finds files by name, below some folders or behind the addresses of project.yml."""
-
-    def __init__(self, folders: Iterable[Path], *, may_download: bool) -> None:
-        self.folders = list(folders)
-        self.may_download = may_download
-        self.urls: dict[str, str] = {}
-        if may_download:
-            for asset in srsly.read_yaml("project.yml").get("assets", []):
-                self.urls[Path(asset["dest"]).name] = asset["url"]
-
-    def find(self, pattern: str) -> Path | None:
-        """The file of that name; of several names the last, which is the latest release."""
-        for folder in self.folders:
-            found = [path for path in folder.rglob("*") if fnmatch(path.name, pattern)]
-            if files := [path for path in found if path.is_file()]:
-                return max(files, key=lambda path: (path.name, str(path)))
-        return None
-
-    def choose(self, choices: list[list[Spec]]) -> list[tuple[Spec, Path]]:
-        """The files of the first choice that is complete here, or else can be downloaded.
-
-        RAISES BioelError: [T002] when neither is so, about the last choice.
-        """
-        for files in choices:
-            found = [(file, self.find(file["file"])) for file in files]
-            if all(path or file.get("optional") for file, path in found):
-                return [(file, path) for file, path in found if path]
-        for files in choices[:-1]:
-            if all(_archive(file) in self.urls for file in files):
-                return [(file, self.download(file)) for file in files]
-        return [(file, self.download(file)) for file in choices[-1]]
-
-    def download(self, file: Spec) -> Path:
-        """RAISES BioelError: [T002] with the reason why there is no such file."""
-        name, archive = file["file"], _archive(file)
-        folders = ", ".join(map(str, self.folders))
-        reason = "there is no address to download it from"
-        if not self.may_download:
-            reason = "with a folder given it is not downloaded"
-        try:
-            path = self.find(name)
-            if path is None and (packed := self.find(archive) or self._from_url(archive)):
-                if packed.suffix == ".zip":
-                    shutil.unpack_archive(packed, DOWNLOADS / packed.stem)
-                reason = f"{packed} does not contain it"
-                path = self.find(name)
-        except (OSError, HTTPException, shutil.ReadError) as error:
-            reason = f"{self.urls.get(archive, archive)} fails ({error})"
-            raise BioelError(MISSING.format(file=name, folders=folders, reason=reason)) from error
-        if path is None:
-            raise BioelError(MISSING.format(file=name, folders=folders, reason=reason))
-        return path
-
-    def _from_url(self, name: str) -> Path | None:
-        if name not in self.urls:
-            return None
-        show_note(f"Downloading {self.urls[name]}")
-        return download(self.urls[name], DOWNLOADS / name)
-
-
-def _archive(file: Spec) -> str:
-    return file.get("archive", file["file"])
-
-
-def download(url: str, path: Path) -> Path:
-    """Download to a temporary name, and rename when all of it is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        request = Request(url, headers={"User-Agent": "spacy-bioel"})
-        with urlopen(request, timeout=60) as response, temporary.open("wb") as file:
-            shutil.copyfileobj(response, file)
-            expected, found = response.headers.get("Content-Length"), file.tell()
-            if expected is not None and int(expected) != found:
-                raise OSError(f"{found} of {expected} bytes arrived")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
 @app.command()
-def fetch(corpus: str, data: Annotated[str, typer.Option()] = "") -> None:
+def fetch(
+    corpus: str,
+    data: Annotated[str, typer.Option()] = "",
+    fold: Annotated[int, typer.Option()] = 0,
+) -> None:
     """Place the splits of a corpus and the sources of its KB in assets/CORPUS."""
-    spec, target = load_spec(corpus), ASSETS / corpus
+    spec, target = load_spec(corpus, fold=str(fold)), ASSETS / corpus
     folder = spec.get("folder", data)
-    if not folder and target.is_dir() and all(path.exists() for path in target.rglob("*")):
+    if not folder and is_complete(target, spec):
         show_note(f"{target} is complete.")
         return
     if folder and not Path(folder).is_dir():
@@ -167,16 +93,42 @@ def fetch(corpus: str, data: Annotated[str, typer.Option()] = "") -> None:
                 files = (test_finder if split == "test" else finder).choose(choices)
             except BioelError as error:
                 if split != "test":
+                    check_fold(corpus, spec, finder)
                     raise
                 show_note(f"Without the test split: {error}")
                 continue
             place_split(files, staging, split, spec=spec)
         (staging / "kb").mkdir()
-        if spec["kb"]["choices"]:
-            for _, path in finder.choose([choice["files"] for choice in spec["kb"]["choices"]]):
-                link_or_copy(path, staging / "kb" / path.name)
+        for _, path in finder.choose([choice["files"] for choice in spec["kb"]["choices"]]):
+            link_or_copy(path, staging / "kb" / path.name)
     placed = sorted(p.relative_to(target) for p in target.rglob("*") if p.is_file())
     show_note(f"{target}: {', '.join(map(str, placed))}")
+
+
+def is_complete(target: Path, spec: Spec) -> bool:
+    """Whether an earlier run placed all files, of this fold, and they are still there."""
+    if not target.is_dir() or not all(path.exists() for path in target.rglob("*")):
+        return False
+    return "fold" not in spec or any(target.glob(f"train.fold-{spec['fold']}.*"))
+
+
+def check_fold(corpus: str, spec: Spec, finder: Finder) -> None:
+    """RAISES BioelError: [T004] when other folds of the corpus are there, but not this one."""
+    if "fold" not in spec:
+        return
+    pattern = load_spec(corpus)["splits"]["train"][0]["file"]
+    paths = finder.find_all(pattern)
+    found = sorted({int(fold[1]) for path in paths if (fold := re.search(r"(\d+)", path.name))})
+    if found and int(spec["fold"]) not in found:
+        raise BioelError(
+            NO_FOLD.format(
+                fold=spec["fold"],
+                corpus=corpus,
+                folders=", ".join(map(str, finder.folders)),
+                found=", ".join(map(str, found)),
+                file=spec["splits"]["train"][0]["file"],
+            )
+        )
 
 
 def _ids_file(choice: Spec) -> list[Spec]:
@@ -188,22 +140,27 @@ def place_split(files: list[tuple[Spec, Path]], folder: Path, split: str, *, spe
 
     files (list): The corpus, and the ids of its documents if it holds several splits.
     """
-    path = files[0][1]
+    file, path = files[0]
     labels = spec.get("labels", {})
     if not labels and len(files) == 1:
         link_or_copy(path, folder / f"{split}.{path.name.partition('.')[2]}")
         return
     ids = None if len(files) == 1 else {line.strip() for _, line in numbered_lines(files[1][1])}
-    texts = read_corpus(path, prefix=spec["prefix"])
-    write_texts_jsonl(folder / f"{split}.jsonl", _selected(texts, ids, labels))
+    if "encoding" in file:
+        texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
+    else:
+        texts = read_corpus(path, prefix=spec["prefix"])
+    name = f"{split}.fold-{spec['fold']}.jsonl" if "fold" in spec else f"{split}.jsonl"
+    write_texts_jsonl(folder / name, _selected(texts, ids, labels))
 
 
 def _selected(
-    texts: Iterable[AnnotatedText], ids: Collection[str] | None, labels: dict[str, str]
+    texts: Iterable[AnnotatedText], ids: Collection[str] | None, labels: dict[str, str | None]
 ) -> Iterator[AnnotatedText]:
     for text in texts:
         if ids is None or text.id in ids:
-            mentions = (replace(m, label=labels.get(m.label, m.label)) for m in text.mentions)
+            renamed = ((m, labels.get(m.label, m.label)) for m in text.mentions)
+            mentions = (replace(m, label=label) for m, label in renamed if label is not None)
             yield replace(text, mentions=tuple(mentions))
 
 
@@ -237,31 +194,43 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
     """Build kb/CORPUS from the sources in assets/CORPUS/kb."""
     spec = load_spec(corpus)
     about = {key: spec["kb"].get(key, "") for key in ("source", "release", "licence")}
-    if spec["kb"]["choices"]:
-        concepts, types = read_sources(ASSETS / corpus / "kb", spec)
-    elif umls:
-        concepts, types = read_ontology(umls, format="umls"), None
+    types = None
+    if chosen := choose_sources(ASSETS / corpus / "kb", spec):
+        concepts, types = read_sources(chosen, spec), chosen_types(chosen, spec)
+    elif umls and not spec["prefix"]:  # UMLS ids are bare
+        concepts = read_ontology(umls, format="umls")
     else:
-        concepts = concepts_of_mentions(
-            read_corpus(find_split(corpus, "train"), prefix=spec["prefix"])
-        )
-        types, about["source"] = None, "mentions of the training documents"
-        show_note("Without --vars.umls, the concepts are those of the training documents.")
+        source = find_split(corpus, "train")
+        concepts = concepts_of_mentions(read_corpus(source, prefix=spec["prefix"]))
+        about = {"source": "mentions of the training documents"}
+        wanted = spec["kb"]["source"]
+        show_note(f"Without {wanted}, the concepts are those of the training documents.")
     report = build_kb(concepts, Path("kb") / corpus, types=types, **about)
-    show_note(f"kb/{corpus}: {report.concepts:,} concepts, {report.names:,} names.")
+    counts = f"{count_of(report.concepts, 'concept')}, {count_of(report.names, 'name')}"
+    show_note(f"kb/{corpus}: {counts}.")
 
 
-def read_sources(folder: Path, spec: Spec) -> tuple[Iterator[Concept], list[str] | None]:
-    """The concepts of the choice whose files are there, and the types to keep (None: all)."""
-    choices = spec["kb"]["choices"]
-    found = Finder([folder], may_download=False).choose([choice["files"] for choice in choices])
-    chosen = next(choice for choice in choices if found[0][0] in choice["files"])
+def choose_sources(folder: Path, spec: Spec) -> list[tuple[Spec, Path]]:
+    """The files of the choice that was fetched; none, if that is the training mentions."""
+    finder = Finder([folder], may_download=False)
+    return finder.choose([choice["files"] for choice in spec["kb"]["choices"]])
 
-    def read() -> Iterator[Concept]:
-        for file, path in found:
-            yield from read_ontology(path, prefix=spec["prefix"], columns=file.get("columns"))
 
-    return read(), chosen.get("types")
+def chosen_types(chosen: list[tuple[Spec, Path]], spec: Spec) -> list[str] | None:
+    """The types of concepts to keep; None: all."""
+    return next(c.get("types") for c in spec["kb"]["choices"] if chosen[0][0] in c["files"])
+
+
+def read_sources(chosen: Iterable[tuple[Spec, Path]], spec: Spec) -> Iterator[Concept]:
+    """The concepts of all files of a choice."""
+    for file, path in chosen:
+        if "columns" in file:
+            encoding = file.get("encoding", "utf8")
+            yield from read_table(
+                path, columns=file["columns"], prefix=spec["prefix"], encoding=encoding
+            )
+        else:
+            yield from read_ontology(path, prefix=spec["prefix"])
 
 
 def concepts_of_mentions(texts: Iterable[AnnotatedText]) -> Iterator[Concept]:
