@@ -20,6 +20,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face folder: a BERT of 2 layers of width 32 with random weights, letters and a few
+    words as its word pieces."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    letters = [*"abcdefghijklmnopqrstuvwxyz0123456789-"]
+    words = ["heart", "attack", "renal", "failure", "##s", "##al"]
+    inside = [f"##{letter}" for letter in letters if letter != "s"]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *words, *inside]
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder = tmp_path_factory.mktemp("bert")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=len(pieces),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=32,
+            initializer_range=0.3,
+        )
+        transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
 def _no_data() -> str:
     """Why the tests on real corpora cannot run; "" if they can."""
     folder = os.environ.get("BIOEL_DATA", "")

@@ -14,7 +14,11 @@ NAMES = {
     "console_scripts": ["bioel"],
     "spacy_factories": ["bioel_mentions", "bioel_linker"],
     "spacy_tokenizers": ["spacy-bioel.BioTokenizer.v1"],
-    "spacy_architectures": ["spacy-bioel.SpanEnumerator.v1", "spacy-bioel.ResCNN.v1"],
+    "spacy_architectures": [
+        "spacy-bioel.SpanEnumerator.v1",
+        "spacy-bioel.ResCNN.v1",
+        "spacy-bioel.TransformerNames.v1",
+    ],
     "spacy_readers": ["spacy-bioel.Corpus.v1"],
     "spacy_misc": [
         "spacy-bioel.KnowledgeBase.v1",

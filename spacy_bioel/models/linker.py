@@ -1,8 +1,14 @@
-"""Encoders of names: a list of strings -> unit vectors."""
+"""Encoders of names: a list of strings -> vectors. What all architectures share.
+
+An architecture is a network that maps the word pieces of names to vectors, and an `EncoderKind`
+that says how it is made and stored; see `models.name_rescnn` and `models.name_transformer`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,86 +17,137 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.torch_io import require_torch, wrap_torch
-from spacy_bioel.models.vocabulary import EmbeddingTables
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models.torch_io import wrap_torch
 
 NameEncoder = Model[Sequence[str], Floats2d]
+Parts = dict[str, Callable[[], bytes]]
 
 
-def build_rescnn_v1(
-    *,
-    dim: int = 256,
-    blocks: int = 4,
-    filters: int = 100,
-    widths: list[int] = [1, 3, 5],  # noqa: B006 - read only; a config default has to be a list
-    pooling: str = "max",
-    dropout: float = 0.2,
-    max_tokens: int = 25,
-) -> NameEncoder:
-    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+@dataclass(frozen=True)
+class EncoderSource:
+    """What an encoder can be made from; an architecture takes what it needs.
 
-    max_tokens (int): Word pieces that are read of a name.
-    RETURNS (Model[Sequence[str], Floats2d]): Its torch part exists once a vocabulary is known,
-        see `add_rescnn`.
-    RAISES BioelError: [B045] on an unknown pooling.
+    kb (KnowledgeBase): Its names.
+    more_names (Sequence[str]): Normalised names from elsewhere, e.g. training mentions.
+    embeddings (str | None): A Hugging Face model folder.
+    vocabulary, width (int): Word pieces and size of embeddings that are made from the names.
     """
-    if pooling not in ("max", "attention"):
-        raise BioelError(Errors.B045.format(pooling=pooling))
-    return Model(
-        "rescnn",
-        _forward,
-        attrs={
-            "max_tokens": max_tokens,
-            "tokenizer": None,
-            "settings": {
-                "dim": dim,
-                "blocks": blocks,
-                "filters": filters,
-                "widths": list(widths),
-                "pooling": pooling,
-                "dropout": dropout,
-            },
-        },
-        dims={"nO": dim},
-        refs={"network": None},
-    )
+
+    kb: KnowledgeBase
+    more_names: Sequence[str]
+    embeddings: str | None
+    vocabulary: int
+    width: int
 
 
-def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
-    """Give the encoder its vocabulary and its network. RAISES BioelError: [B040] without torch."""
-    require_torch()
-    import torch
+@dataclass(frozen=True)
+class EncoderKind:
+    """What an architecture does its own way; functions of a module, so that it can be pickled.
 
-    from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
+    make (Callable): Gives the model its vocabulary and its network.
+    parts (Callable): What is stored beside word pieces and weights, as bytes by file name.
+    rebuild (Callable): From word pieces and these parts to a network whose weights come next.
+    """
 
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(model.attrs["max_tokens"])
-    tensors: dict[str, Any] = {name: torch.from_numpy(t) for name, t in tables.items()}
-    embeddings = FrozenEmbeddings(**tensors)
-    network = ResCNN(embeddings, **model.attrs["settings"])
-    model.attrs["tokenizer"] = tokenizer
+    make: Callable[[NameEncoder, EncoderSource], None]
+    parts: Callable[[NameEncoder], Parts]
+    rebuild: Callable[[NameEncoder, Tokenizer, Mapping[str, bytes]], None]
+
+
+def name_encoder(
+    name: str,
+    kind: EncoderKind,
+    *,
+    max_tokens: int,
+    batch_size: int,
+    settings: dict[str, Any],
+    dim: int | None = None,
+) -> NameEncoder:
+    """An encoder without a network, which exists once a vocabulary is known: `add_encoder`.
+
+    batch_size (int): Names that are encoded together.
+    settings (dict): Of the architecture.
+    dim (int | None): Size of the vectors, if it is known already.
+    """
+    attrs = {
+        "kind": kind,
+        "max_tokens": max_tokens,
+        "batch_size": batch_size,
+        "settings": settings,
+        "tokenizer": None,
+        # Special pieces before and after those of each name.
+        "prefix": [],
+        "suffix": [],
+        # Set by `perturbed` only.
+        "shuffle": None,
+        "attention": None,
+    }
+    return Model(name, _forward, attrs=attrs, dims={"nO": dim}, refs={"network": None})
+
+
+def add_encoder(model: NameEncoder, source: EncoderSource) -> None:
+    """Give the encoder its vocabulary and its network.
+
+    RAISES BioelError: [B040] without torch; those of the architecture.
+    """
+    model.attrs["kind"].make(model, source)
+
+
+def set_network(model: NameEncoder, tokenizer: Tokenizer, network: Any) -> None:
+    """Take a network for these word pieces, in place of any before.
+
+    network (torch.nn.Module): From piece ids, shape (n_tokens,), and pieces of each name, shape
+        (n_names,), to vectors of shape (n_names, dim).
+    """
     wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    model.attrs["tokenizer"] = tokenizer
     model.layers.clear()
     model.layers.append(wrapper)
     model.set_ref("network", wrapper)
 
 
+def get_network(model: NameEncoder) -> Any:
+    """The torch module of an encoder that has one."""
+    shim: Any = model.get_ref("network").shims[0]
+    return shim._model
+
+
 def encode_names(
-    model: NameEncoder, names: Sequence[str], *, batch_size: int = 256
+    model: NameEncoder, names: Sequence[str], *, batch_size: int | None = None
 ) -> NDArray[np.float32]:
     """Unit vectors of many names.
 
     names (Sequence[str]): Normalised names.
-    batch_size (int): Names that are encoded together; small enough for the processor's caches.
+    batch_size (int | None): Names that are encoded together; None: what suits the architecture.
     RETURNS (NDArray[float32]): Shape (n_names, dim).
     """
+    size = batch_size or model.attrs["batch_size"]
     vectors = np.zeros((len(names), model.get_dim("nO")), dtype=np.float32)
-    for start in range(0, len(names), batch_size):
-        batch = names[start : start + batch_size]
-        vectors[start : start + batch_size] = model.ops.to_numpy(model.predict(batch))
+    for start in range(0, len(names), size):
+        batch = names[start : start + size]
+        vectors[start : start + size] = model.ops.to_numpy(model.predict(batch))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, 1e-12)
+
+
+@contextmanager
+def perturbed(
+    model: NameEncoder,
+    *,
+    shuffle: Callable[[list[int]], list[int]] | None = None,
+    attention: Callable[[int, bool], NDArray[np.bool_]] | None = None,
+) -> Iterator[None]:
+    """Predict as if names were written, or read, in another way; for probing.
+
+    shuffle (Callable | None): From the pieces of a name, without special ones, to others.
+    attention (Callable | None): See `nn.transformer.Attention`; for networks that have it.
+    """
+    model.attrs["shuffle"], model.attrs["attention"] = shuffle, attention
+    try:
+        yield
+    finally:
+        model.attrs["shuffle"] = model.attrs["attention"] = None
 
 
 def name_loss(vectors: Any, concepts: NDArray[np.int64]) -> tuple[float, Any]:
@@ -110,48 +167,48 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64]) -> tuple[float, Any]:
     return float(loss.detach()), torch2xp(gradient)
 
 
-def encoder_parts(model: NameEncoder) -> dict[str, Callable[[], bytes]]:
-    """What `load_encoder` needs, as bytes by file name; nothing before `add_rescnn`."""
-    from safetensors.numpy import save
-
+def encoder_parts(model: NameEncoder) -> Parts:
+    """What `load_encoder` needs, as bytes by file name; nothing before `add_encoder`."""
     from spacy_bioel.models.weights import weights_to_bytes
 
     tokenizer = model.attrs["tokenizer"]
     if tokenizer is None:
         return {}
-    shim: Any = model.get_ref("network").shims[0]
-    tables = {name: t.cpu().numpy() for name, t in shim._model.embeddings.tables().items()}
-    return {
-        "tokenizer.json": lambda: tokenizer.to_str().encode("utf8"),
-        "embeddings.safetensors": lambda: save(tables),
-        "model.safetensors": lambda: weights_to_bytes(model),
-    }
+    # The order is part of a linker's fingerprint.
+    return (
+        {"tokenizer.json": lambda: tokenizer.to_str().encode("utf8")}
+        | model.attrs["kind"].parts(model)
+        | {"model.safetensors": lambda: weights_to_bytes(model)}
+    )
 
 
 def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
     """Take back what `encoder_parts` gave, if there is an encoder among the parts."""
-    from safetensors.numpy import load
-
     from spacy_bioel.models.weights import weights_from_bytes
 
     if "tokenizer.json" in parts:
         tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
-        add_rescnn(model, tokenizer, load(parts["embeddings.safetensors"]))
+        model.attrs["kind"].rebuild(model, tokenizer, parts)
         weights_from_bytes(model, parts["model.safetensors"])
 
 
 def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
     """Word piece ids; a name without any gets the unknown piece, so that none is empty."""
-    tokenizer = model.attrs["tokenizer"]
-    unknown = [tokenizer.token_to_id("[UNK]") or 0]
+    tokenizer, shuffle = model.attrs["tokenizer"], model.attrs["shuffle"]
+    prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
-    return [encoding.ids or unknown for encoding in encodings]
+    pieces = [encoding.ids for encoding in encodings]
+    if shuffle is not None:
+        pieces = [shuffle(ids) for ids in pieces]
+    unknown = [tokenizer.token_to_id("[UNK]") or 0]
+    return [[*prefix, *ids, *suffix] or unknown for ids in pieces]
 
 
 def _forward(
     model: NameEncoder, names: Sequence[str], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list]]:
-    vectors, backprop = model.get_ref("network")(_piece_ids(model, names), is_train)
+    inputs = (_piece_ids(model, names), model.attrs["attention"])
+    vectors, backprop = model.get_ref("network")(inputs, is_train)
 
     def backprop_names(d_vectors: Floats2d) -> list:
         backprop(d_vectors)
@@ -161,15 +218,17 @@ def _forward(
 
 
 def _to_torch(
-    wrapper: Model, ids: list[list[int]], is_train: bool
+    wrapper: Model, inputs: tuple[list[list[int]], Any], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
     import torch
 
+    ids, attention = inputs
     lengths = torch.tensor([len(name) for name in ids])
     flat = torch.tensor([piece for name in ids for piece in name])
     shim: Any = wrapper.shims[0]
     args = (flat.to(shim.device), lengths.to(shim.device))
-    return ArgsKwargs(args=args, kwargs={}), lambda d_args: []
+    kwargs = {} if attention is None else {"attention": attention}
+    return ArgsKwargs(args=args, kwargs=kwargs), lambda d_args: []
 
 
 def _from_torch(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import srsly
 from spacy.language import Language
 from spacy.tokens import Doc, Span
@@ -174,30 +173,22 @@ class Linker(StoredPipe):
 
         kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
         embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
-            embeddings from; None: make them from the names of the knowledge base.
+            embeddings from; None: make them from the names of the knowledge base. For an encoder
+            that is a transformer: its checkpoint, unless its own settings name one.
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
-        from spacy_bioel.models.linker import add_rescnn
-        from spacy_bioel.models.vocabulary import load_huggingface, make_vocabulary
+        from spacy_bioel.models.linker import EncoderSource, add_encoder
         from spacy_bioel.pipeline.evidence import Memory
 
         validate_get_examples(get_examples, "Linker.initialize")
         self.memory = Memory()
         self.set_kb(kb or self.cfg["kb"] or self.kb)
         self._remember(get_examples())
-        max_tokens = self.model.attrs["max_tokens"]
-        if embeddings is not None:
-            tokenizer, tables = load_huggingface(Path(embeddings), max_tokens=max_tokens)
-        else:
-            tokenizer, tables = make_vocabulary(
-                [normalize_name(name) for name in self.kb.names],
-                self.kb.name_concepts[self.kb.name_offsets[:-1]].astype(np.int64),
-                more_names=sorted(self.memory.counts),
-                size=vocabulary,
-                width=width,
-                max_tokens=max_tokens,
-            )
-        add_rescnn(self.model, tokenizer, tables)
+        names = sorted(self.memory.counts)
+        source = EncoderSource(
+            self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
+        )
+        add_encoder(self.model, source)
         self._start_training()
 
     def _remember(self, examples: Iterable[Example]) -> None:

@@ -7,7 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.linker import add_rescnn, build_rescnn_v1, encode_names
+from spacy_bioel.models.linker import encode_names
+from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import embed_vocabulary, load_huggingface, train_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "heart", "attack", "cardi", "##ac", "-", "17"]

@@ -1,0 +1,107 @@
+"""The ResCNN encoder of names: frozen word pieces, of a BERT or made from the names themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.linker import (
+    EncoderKind,
+    EncoderSource,
+    NameEncoder,
+    Parts,
+    get_network,
+    name_encoder,
+    set_network,
+)
+from spacy_bioel.models.torch_io import require_torch
+from spacy_bioel.models.vocabulary import EmbeddingTables, load_huggingface, make_vocabulary
+from spacy_bioel.text.normalize import normalize_name
+
+_TABLES = "embeddings.safetensors"
+
+
+def build_rescnn_v1(
+    *,
+    dim: int = 256,
+    blocks: int = 4,
+    filters: int = 100,
+    widths: list[int] = [1, 3, 5],  # noqa: B006 - read only; a config default has to be a list
+    pooling: str = "max",
+    dropout: float = 0.2,
+    max_tokens: int = 25,
+) -> NameEncoder:
+    """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
+
+    max_tokens (int): Word pieces that are read of a name.
+    RETURNS (Model[Sequence[str], Floats2d]): Its torch part exists once a vocabulary is known.
+    RAISES BioelError: [B045] on an unknown pooling.
+    """
+    if pooling not in ("max", "attention"):
+        raise BioelError(Errors.B045.format(pooling=pooling))
+    settings = {
+        "dim": dim,
+        "blocks": blocks,
+        "filters": filters,
+        "widths": list(widths),
+        "pooling": pooling,
+        "dropout": dropout,
+    }
+    # 256 names are few enough for the processor's caches.
+    return name_encoder(
+        "rescnn", _KIND, max_tokens=max_tokens, batch_size=256, settings=settings, dim=dim
+    )
+
+
+def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
+    """Give the encoder its vocabulary and its network. RAISES BioelError: [B040] without torch."""
+    require_torch()
+    import torch
+
+    from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
+
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(model.attrs["max_tokens"])
+    tensors: dict[str, Any] = {name: torch.from_numpy(t) for name, t in tables.items()}
+    embeddings = FrozenEmbeddings(**tensors)
+    set_network(model, tokenizer, ResCNN(embeddings, **model.attrs["settings"]))
+
+
+def _make(model: NameEncoder, source: EncoderSource) -> None:
+    """Word pieces and embeddings from a Hugging Face folder, else from the names."""
+    max_tokens = model.attrs["max_tokens"]
+    if source.embeddings is not None:
+        made = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
+    else:
+        kb = source.kb
+        made = make_vocabulary(
+            [normalize_name(name) for name in kb.names],
+            kb.name_concepts[kb.name_offsets[:-1]].astype(np.int64),
+            more_names=source.more_names,
+            size=source.vocabulary,
+            width=source.width,
+            max_tokens=max_tokens,
+        )
+    add_rescnn(model, *made)
+
+
+def _parts(model: NameEncoder) -> Parts:
+    from safetensors.numpy import save
+
+    embeddings = get_network(model).embeddings
+    tables = {name: table.cpu().numpy() for name, table in embeddings.tables().items()}
+    return {_TABLES: lambda: save(tables)}
+
+
+def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
+    from safetensors.numpy import load
+
+    add_rescnn(model, tokenizer, load(parts[_TABLES]))
+
+
+_KIND = EncoderKind(make=_make, parts=_parts, rebuild=_rebuild)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from thinc.api import Model
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models.linker import (
+    EncoderSource,
+    add_encoder,
+    encode_names,
+    encoder_parts,
+    get_network,
+    load_encoder,
+)
+from spacy_bioel.models.name_transformer import build_transformer_names_v1
+
+pytest.importorskip("transformers")
+NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "ζ"]
+
+
+def make_encoder(path: Path | str | None, embeddings: str | None = None, **settings: Any) -> Model:
+    model = build_transformer_names_v1(path=None if path is None else str(path), **settings)
+    source: Any = EncoderSource(
+        None,  # type: ignore[arg-type]  # no names are needed
+        more_names=[],
+        embeddings=embeddings,
+        vocabulary=0,
+        width=0,
+    )
+    add_encoder(model, source)
+    return model
+
+
+@pytest.fixture
+def copy(checkpoint: Path, tmp_path: Path) -> Path:
+    """The checkpoint, to be damaged."""
+    return shutil.copytree(checkpoint, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_unit_vectors_of_the_width_of_the_checkpoint(checkpoint: Path, pooling: str) -> None:
+    model = make_encoder(checkpoint, pooling=pooling)
+    vectors = encode_names(model, NAMES)
+    assert vectors.shape == (5, 32)
+    assert model.get_dim("nO") == 32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0)
+    alone = np.concatenate([encode_names(model, [name]) for name in NAMES])
+    assert np.abs(alone - vectors).max() < 1e-5
+    assert np.abs(encode_names(model, NAMES, batch_size=2) - vectors).max() < 1e-5
+
+
+def test_the_same_vectors_as_the_checkpoint_itself(checkpoint: Path) -> None:
+    from transformers import AutoModel
+
+    ids = [2, 42, 43, 3]  # [CLS] heart attack [SEP]
+    import torch
+
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(checkpoint)(torch.tensor([ids])).last_hidden_state
+    expected = states[0, 0].numpy() / np.linalg.norm(states[0, 0].numpy())
+    vector = encode_names(make_encoder(checkpoint), ["heart attack"])[0]
+    assert np.abs(vector - expected).max() < 1e-5
+
+
+def test_special_pieces_count(checkpoint: Path) -> None:
+    model = make_encoder(checkpoint, max_tokens=4)
+    assert (model.attrs["prefix"], model.attrs["suffix"]) == ([2], [3])
+    cut, whole, less = encode_names(model, ["heart attack renal", "heart attack", "heart"])
+    assert np.abs(cut - whole).max() < 1e-6
+    assert np.abs(cut - less).max() > 0.01
+
+
+def test_the_path_may_come_at_initialize(checkpoint: Path) -> None:
+    given = make_encoder(None, embeddings=str(checkpoint))
+    assert np.array_equal(encode_names(given, NAMES), encode_names(make_encoder(checkpoint), NAMES))
+
+
+def test_stored_parts_need_no_checkpoint(copy: Path) -> None:
+    model = make_encoder(copy, pooling="mean")
+    before = encode_names(model, NAMES)
+    parts = {name: part() for name, part in encoder_parts(model).items()}
+    assert list(parts) == ["tokenizer.json", "config.json", "model.safetensors"]
+    assert str(copy).encode() not in b"".join(parts.values())
+    shutil.rmtree(copy)
+    loaded = build_transformer_names_v1(path=str(copy), pooling="mean")
+    load_encoder(loaded, parts)
+    assert np.array_equal(encode_names(loaded, NAMES), before)
+    assert {name: part() for name, part in encoder_parts(loaded).items()} == parts
+    assert loaded.get_dim("nO") == 32
+
+
+def test_an_encoder_goes_to_worker_processes(checkpoint: Path) -> None:
+    model = make_encoder(checkpoint)
+    before = encode_names(model, NAMES)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(encode_names(again, NAMES), before)
+
+
+def test_half_precision_checkpoints_become_single(copy: Path) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    halves = {name: tensor.astype("float16") for name, tensor in tensors.items()}
+    save_file(halves, copy / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((copy / "config.json").read_text()) | {"dtype": "float16"}
+    (copy / "config.json").write_text(json.dumps(config))
+    network = get_network(make_encoder(copy))
+    assert {str(p.dtype) for p in network.parameters()} == {"torch.float32"}
+
+
+def test_constructing_reads_nothing() -> None:
+    model = build_transformer_names_v1(path="/no/such/folder")
+    assert encoder_parts(model) == {}
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_is_missing(copy: Path, file: str) -> None:
+    (copy / file).unlink()
+    with pytest.raises(BioelError, match=rf"\[B153\].* has no {file}.*save_pretrained"):
+        make_encoder(copy)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_is_damaged(copy: Path, file: str) -> None:
+    (copy / file).write_bytes(b"{")
+    with pytest.raises(BioelError, match=r"(?s)\[B153\].* has no readable"):
+        make_encoder(copy)
+
+
+def test_pickled_weights_are_not_read(copy: Path) -> None:
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(BioelError, match=r"\[B153\].*model.safetensors"):
+        make_encoder(copy)
+
+
+def test_an_old_vocabulary_is_converted(copy: Path, checkpoint: Path) -> None:
+    vocabulary = json.loads((copy / "tokenizer.json").read_text("utf8"))["model"]["vocab"]
+    (copy / "tokenizer.json").unlink()
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    (copy / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf8")
+    names = ["heart attack", "renal failure"]
+    found = encode_names(make_encoder(copy), names)
+    assert np.abs(found - encode_names(make_encoder(checkpoint), names)).max() < 1e-6
+
+
+def test_a_tensor_is_missing(copy: Path) -> None:
+    tensors = load_file(copy / "model.safetensors")
+    key = "encoder.layer.1.output.dense.weight"
+    kept = {name: tensor for name, tensor in tensors.items() if name != key}
+    save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BioelError, match=rf"\[B154\].*no {key}"):
+        make_encoder(copy)
+
+
+def test_more_pieces_than_embeddings(copy: Path) -> None:
+    tokenizer = json.loads((copy / "tokenizer.json").read_text("utf8"))
+    tokenizer["model"]["vocab"] |= {f"new{i}": 84 + i for i in range(9)}
+    (copy / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf8")
+    with pytest.raises(BioelError, match=r"\[B154\].*word pieces.*embeddings"):
+        make_encoder(copy)
+
+
+def test_names_longer_than_the_positions(checkpoint: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B154\].*found 32 positions.*max_tokens, which is 33"):
+        make_encoder(checkpoint, max_tokens=33)
+
+
+def test_no_special_pieces(copy: Path) -> None:
+    tokenizer = json.loads((copy / "tokenizer.json").read_text("utf8"))
+    (copy / "tokenizer.json").write_text(
+        json.dumps(tokenizer | {"post_processor": None}), encoding="utf8"
+    )
+    with pytest.raises(BioelError, match=r"\[B154\].*\[CLS\]"):
+        make_encoder(copy)
+    assert encode_names(make_encoder(copy, pooling="mean"), NAMES).shape == (5, 32)
+
+
+def test_no_checkpoint_is_named() -> None:
+    with pytest.raises(BioelError, match=r"\[B151\].*embeddings"):
+        make_encoder(None)
+
+
+def test_neither_folder_nor_hub_id(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B152\].*cannot be an id"):
+        make_encoder(tmp_path / "missing")
+
+
+def test_a_hub_id_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def offline(*args: Any, **kwargs: Any) -> str:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(BioelError, match=r"\[B152\] owner/model .*no network"):
+        make_encoder("owner/model")
+
+
+def test_unknown_pooling() -> None:
+    with pytest.raises(BioelError, match=r"\[B155\].*'max'"):
+        build_transformer_names_v1(pooling="max")
+
+
+def test_without_transformers(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(BioelError, match=r"\[B150\].*pip install 'spacy-bioel\[transformers\]'"):
+        make_encoder(checkpoint)

@@ -1,0 +1,120 @@
+"""`bioel_linker` with a transformer that encodes the names: learnt by heart, saved, loaded."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import blank, examples, links, train
+
+from spacy_bioel.cli.evaluate import link_given
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.types import AnnotatedText
+
+pytest.importorskip("transformers")
+ARCHITECTURE = "spacy-bioel.TransformerNames.v1"
+
+
+def transformer_nlp(kb_folder: Path, checkpoint: Path) -> Language:
+    nlp = blank()
+    model = {"@architectures": ARCHITECTURE, "path": str(checkpoint), "pooling": "cls"}
+    training = {"synonyms": 16, "negatives": 1, "refresh_every": 5}
+    config = {"kb": str(kb_folder), "model": model, "training": training, "mentions": "spans"}
+    nlp.add_pipe("bioel_linker", config=config)
+    return nlp
+
+
+@pytest.fixture(scope="module")
+def saved(
+    kb_folder: Path,
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Trained from a checkpoint that is gone when the pipeline is loaded."""
+    folder = tmp_path_factory.mktemp("transformer")
+    shutil.copytree(checkpoint, folder / "bert")
+    spacy.util.fix_random_seed(0)
+    nlp = transformer_nlp(kb_folder, folder / "bert")
+    train(nlp, texts, updates=12)
+    nlp.to_disk(folder / "trained")
+    shutil.rmtree(folder / "bert")
+    return folder / "trained"
+
+
+def test_training_changes_the_encoder(
+    saved: Path, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
+) -> None:
+    nlp = spacy.load(saved)
+    linker = nlp.get_pipe("bioel_linker")
+    untrained = transformer_nlp(kb_folder, checkpoint)
+    untrained.initialize(lambda: examples(untrained, texts))
+    synonyms = ["aspirin", "acetylsalicylic acid"]
+    before, after = (
+        float(np.prod(pipe.ranker.encode(synonyms), axis=0).sum())
+        for pipe in (untrained.get_pipe("bioel_linker"), linker)
+    )
+    assert after > before + 0.05
+    assert linker.fingerprint != untrained.get_pipe("bioel_linker").fingerprint
+
+
+def test_losses_fall(saved: Path, texts: list[AnnotatedText]) -> None:
+    nlp = spacy.load(saved)
+    optimizer = nlp.resume_training()
+    optimizer.learn_rate = 0.003
+    seen = []
+    for _ in range(12):
+        losses: dict[str, float] = {}
+        nlp.update(examples(nlp, texts), sgd=optimizer, losses=losses)
+        seen.append(losses["bioel_linker"])
+    assert np.mean(seen[-3:]) < np.mean(seen[:3])
+
+
+def test_loads_without_the_checkpoint(saved: Path, texts: list[AnnotatedText]) -> None:
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
+        path.name for path in (saved / "bioel_linker").iterdir()
+    }
+    nlp = spacy.load(saved)
+    linker = nlp.get_pipe("bioel_linker")
+    again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert again.get_pipe("bioel_linker").fingerprint == linker.fingerprint
+    for first, second in zip(
+        link_given(nlp, linker, texts),
+        link_given(again, again.get_pipe("bioel_linker"), texts),
+        strict=True,
+    ):
+        assert first == second
+
+
+def test_links_use_its_vectors(saved: Path, texts: list[AnnotatedText]) -> None:
+    nlp = spacy.load(saved)
+    doc = nlp.make_doc("Aspirine.")
+    doc.spans["bioel"] = [doc.char_span(0, 8, label="Chemical")]
+    doc = nlp.get_pipe("bioel_linker")(doc)
+    assert [cui for _, cui in links(doc)] == ["MESH:D001241"]
+    assert "dense" in doc.spans["bioel"][0]._.candidates[0].evidence
+
+
+def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(kb_folder, tmp_path / "kb")
+    linker = spacy.load(saved).get_pipe("bioel_linker")
+    linker.encode_kb(KnowledgeBase.open(tmp_path / "kb"))
+    vectors = np.load(tmp_path / "kb" / "vectors.npy")
+    assert vectors.shape == (75, 32)
+    linker.set_kb(tmp_path / "kb")
+    assert np.abs(linker.ranker.encode(["aspirin"])[0] @ vectors.T).max() == pytest.approx(
+        1.0, abs=0.01
+    )
+
+
+def test_no_checkpoint(kb_folder: Path, texts: list[AnnotatedText]) -> None:
+    nlp = blank()
+    config = {"kb": str(kb_folder), "model": {"@architectures": ARCHITECTURE}}
+    nlp.add_pipe("bioel_linker", config=config)
+    with pytest.raises(BioelError, match=r"\[B151\]"):
+        nlp.initialize(lambda: examples(nlp, texts))
