@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import JsonOption, PrefixOption, show_note, track, write_json
+from spacy_bioel.cli.console import (
+    JsonOption,
+    PrefixOption,
+    count_of,
+    show_note,
+    track,
+    write_json,
+)
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import AnnotatedText
 
@@ -50,14 +57,12 @@ def convert(
     texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".jsonl":
-        from spacy_bioel.io.jsonl import write_texts_jsonl
-
-        report: dict[str, object] = {"documents": write_texts_jsonl(out, texts)}
+        report = _write_jsonl(texts, out)
     elif out.suffix == ".spacy":
         report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
     else:
         raise BioelError(Errors.B074.format(path=out))
-    show_note(f"{corpus}: {report['documents']} documents to {out}.")
+    show_note(f"{corpus}: {count_of(report['documents'], 'document')} to {out}.")
     if json_file is not None:
         write_json(json_file, report)
 
@@ -71,9 +76,26 @@ def _make_nlp(lang: str, tokenizer: str) -> Language:
         raise BioelError(Errors.B075.format(lang=lang, tokenizer=tokenizer, error=error)) from error
 
 
+def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
+    """Write JSON lines. RETURNS (dict): Counts."""
+    from spacy_bioel.io.jsonl import write_texts_jsonl
+
+    n_mentions = 0
+
+    def counted() -> Iterator[AnnotatedText]:
+        nonlocal n_mentions
+        for text in texts:
+            n_mentions += len(text.mentions)
+            yield text
+
+    n_documents = write_texts_jsonl(out, counted())
+    show_note(f"{count_of(n_mentions, 'mention')}.")
+    return {"documents": n_documents, "mentions": n_mentions}
+
+
 def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Write the docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
     from spacy_bioel.kb.columns import replacing_file
@@ -101,6 +123,7 @@ def _write_docbin(
 
 def _show_alignment(total: Alignment) -> None:
     n_lost = len(total.lost)
-    show_note(f"{total.n:,} mentions: {total.widened:,} widened to tokens, {n_lost:,} lost.")
+    counts = f"{total.widened:,} widened to tokens, {n_lost:,} lost"
+    show_note(f"{count_of(total.n, 'mention')}: {counts}.")
     for lost in total.lost[:_N_EXAMPLES]:
         show_note(f"  lost: {lost}")

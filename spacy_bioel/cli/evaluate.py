@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,7 +89,8 @@ def evaluate(
     if json_file is not None:
         write_json(json_file, [asdict(row) | about for row in found])
     if str(json_file) != "-":
-        _show(found, about)
+        unlabelled = {name for name, one in chosen.items() if not one.given_mentions}
+        _show(found, about, unlabelled=unlabelled if finds_names(nlp) else set())
 
 
 def _check_ids(texts: Sequence[AnnotatedText], linker: Any, path: Path) -> None:
@@ -192,10 +193,23 @@ def fingerprint_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _show(found: Sequence[Measurement], about: dict[str, Any]) -> None:
+def finds_names(nlp: Language) -> bool:
+    """Whether mentions are the names of the knowledge base in the text: those have no label."""
+    linker = find_linker(nlp)
+    return linker is not None and linker.cfg["mentions"] == "kb"
+
+
+def _show(
+    found: Sequence[Measurement], about: dict[str, Any], *, unlabelled: Collection[str]
+) -> None:
+    """Tables and notes on what was found.
+
+    unlabelled (Collection[str]): Protocols whose links have no labels, so that no row of a label
+        could be anything but zero.
+    """
     table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
     for row in found:
-        if not row.label or row.metric in _SUMMARY:
+        if not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled):
             interval = f"{row.low:.2f}-{row.high:.2f}"
             cells = (row.protocol, row.metric, f"{row.value:.2f}", interval, f"{row.n:,}")
             table.add_row(*cells, row.label or "(all)")

@@ -43,8 +43,12 @@ def build(
     source_name: Annotated[
         str, typer.Option(help="Name of the source, for the record; else the file names.")
     ] = "",
-    release: Annotated[str, typer.Option(help="Release of the source, for the record.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the source, for the record.")] = "",
+    release: Annotated[
+        str, typer.Option(help="Release of the source, for the record; else as an OBO header says.")
+    ] = "",
+    licence: Annotated[
+        str, typer.Option(help="Licence of the source, for the record; else as an OBO header says.")
+    ] = "",
     retired: Annotated[
         Path | None,
         typer.Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
@@ -59,6 +63,9 @@ def build(
     from spacy_bioel.kb.build import build_kb
 
     chosen_columns = None if columns is None else parse_columns(columns)
+    if chosen_columns is None and not (release and licence):
+        stated_release, stated_licence = _stated(sources, format=format)
+        release, licence = release or stated_release, licence or stated_licence
     concepts = _read_all(sources, retired, format=format, prefix=prefix, columns=chosen_columns)
     report = build_kb(
         track(concepts, "Reading concepts"),
@@ -91,6 +98,21 @@ def parse_columns(text: str) -> dict[str, str | int | tuple[str, ...]]:
             raise BioelError(Errors.B070.format(part=part))
         columns[key] = int(column) if column.isdigit() else column
     return columns
+
+
+def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
+    """Releases and licences that the headers of OBO files state, each once."""
+    from spacy_bioel.io.formats import detect_ontology_format
+    from spacy_bioel.io.ontology import read_obo_header
+
+    names = ((path, format or detect_ontology_format(path)) for path in sources)
+    headers = [read_obo_header(path) for path, name in names if name == "obo"]
+    releases, licences = zip(*headers, strict=True) if headers else ((), ())
+    return _join(releases), _join(licences)
+
+
+def _join(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if value))
 
 
 def _read_all(

@@ -7,21 +7,22 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import show_note, track, writing
+from spacy_bioel.cli.console import count_of, show_note, track, writing
 from spacy_bioel.cli.models import find_linker, load_model
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.types import Link
+from spacy_bioel.types import AnnotatedText, Link
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
 STDIN = "-"
-_PLAIN = "text"
+_PLAIN, _DOCBIN = "text", "spacy"
 # What a .txt file may be besides plain text; a line with a tab in it is still text.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn")
 
@@ -81,7 +82,8 @@ def link(
                 sections.append(_section(doc, doc_id, links, key))
         if page is not None:
             page.write(_page(sections))
-    show_note(f"{n_docs:,} documents, {n_links:,} mentions, {n_nil:,} of them NIL.")
+    found = f"{count_of(n_docs, 'document')}, {count_of(n_links, 'mention')}"
+    show_note(f"{found}, {n_nil:,} of them NIL.")
 
 
 def to_record(doc: Doc, doc_id: str, links: Iterable[Link]) -> dict[str, Any]:
@@ -120,8 +122,13 @@ def _page(sections: list[str]) -> str:
 def _read_input(source: str, format: str | None) -> Iterator[tuple[str, str]]:
     """Stream (text, id) of each document; without ids of its own, its line number.
 
-    RAISES BioelError: [B101] at once, and not after the pipeline has been loaded.
+    RAISES BioelError: [B101], [B134], [B142] at once, and not after the pipeline has been loaded.
     """
+    from spacy_bioel.io.formats import CORPUS_FORMATS
+
+    known = (_PLAIN, _DOCBIN, *CORPUS_FORMATS)
+    if format is not None and format not in known:
+        raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
     if source != STDIN and not Path(source).is_file():
         raise BioelError(Errors.B101.format(path=source))
     if source == STDIN:
@@ -131,12 +138,25 @@ def _read_input(source: str, format: str | None) -> Iterator[tuple[str, str]]:
 
         lines = numbered_lines(source)
     else:
-        from spacy_bioel.corpus import read_texts
-
-        texts = read_texts(Path(source), format=format)
-        return ((text.text, text.id) for text in texts)
+        return ((text.text, text.id) for text in _read_corpus(Path(source), format))
     stripped = ((number, line.strip()) for number, line in lines)
-    return ((line, str(number)) for number, line in stripped if line)
+    documents = ((line, str(number)) for number, line in stripped if line)
+    first = next(documents, None)
+    if first is None:
+        raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
+    return chain([first], documents)
+
+
+def _read_corpus(path: Path, format: str | None) -> Iterator[AnnotatedText]:
+    from spacy_bioel.corpus import read_texts
+    from spacy_bioel.io.formats import detect_corpus_format
+    from spacy_bioel.io.pubtator import read_pubtator
+
+    if format is None and path.suffix != f".{_DOCBIN}":
+        format = detect_corpus_format(path)
+    if format == "pubtator":
+        return read_pubtator(path, annotations=False)  # wrong ones are no reason to stop here
+    return read_texts(path, format=format)
 
 
 def _is_plain(path: Path, format: str | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -14,6 +15,8 @@ from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.open import open_binary, open_text
 from spacy_bioel.types import Concept
 
+# "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
+_LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 
 
@@ -37,6 +40,25 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)
+
+
+def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """What the header of an .obo file says about its release and its licence.
+
+    RETURNS (tuple[str, str]): The values of "data-version" and of the property "license"; "" for
+        what the header does not say, and for .owl and OBO JSON.
+    RAISES BioelError: those of `open_text`.
+    """
+    release = licence = ""
+    with open_text(path) as file:
+        for line in file:
+            if line.startswith(("[", "<", "{")):  # the first term; or another format
+                break
+            if line.startswith("data-version:"):
+                release = line.partition(":")[2].strip()
+            elif match := _LICENCE.match(line):
+                licence = match[1] or match[2] or ""
+    return release, licence
 
 
 def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iterator[Concept]:

@@ -2,55 +2,72 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.ids import split_ids
 from spacy_bioel.io.offsets import check_offsets, check_surface
-from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.open import open_text
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.DOTALL)
 _Row = tuple[int, str]
+_LOGGER = logging.getLogger(__name__)
 
 
-def read_pubtator(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+def read_pubtator(
+    path: str | os.PathLike[str], *, prefix: str = "", annotations: bool = True
+) -> Iterator[AnnotatedText]:
     """Stream the documents of a PubTator file; blank lines separate them.
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become
-    several ids, "-1" none; nested and overlapping mentions stay; relation rows are skipped.
+    several ids, "-1" none; nested and overlapping mentions stay; relation rows are skipped. A
+    last row that has no line end is warned of [W140]: it may be cut.
 
     path (str | PathLike): The file.
     prefix (str): Vocabulary of ids that name none, e.g. "MESH".
+    annotations (bool): False leaves the mentions out, and whatever may be wrong with them.
     YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
-    RAISES BioelError: [B105]-[B109], with file and line; those of `numbered_lines`.
+    RAISES BioelError: [B105]-[B110], [B140], with file and line; those of `open_text`.
     """
+    for block in _blocks(path, warn=annotations):
+        text, rows = _read_text(path, block)
+        mentions = []
+        for row in rows if annotations else ():
+            mention = _read_mention(path, row, text.text, prefix)
+            if mention is not None:
+                mentions.append(mention)
+        yield replace(text, mentions=tuple(mentions))
+
+
+def _blocks(path: str | os.PathLike[str], *, warn: bool) -> Iterator[list[_Row]]:
+    """The numbered rows of each document, without line ends."""
     block: list[_Row] = []
-    for number, line in numbered_lines(path):
-        if line.strip():
-            block.append((number, line))
-        elif block:
-            yield _read_document(path, block, prefix)
-            block = []
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                block.append((number, line.rstrip("\r\n")))
+            elif block:
+                yield block
+                block = []
     if block:
-        yield _read_document(path, block, prefix)
+        if warn and "\t" in line and not line.endswith("\n"):
+            _LOGGER.warning(Warnings.W140.format(path=path))
+        yield block
 
 
-def _read_document(path: str | os.PathLike[str], block: list[_Row], prefix: str) -> AnnotatedText:
-    """One document from its title row, its abstract row and the mentions below them."""
+def _read_text(path: str | os.PathLike[str], block: list[_Row]) -> tuple[AnnotatedText, list[_Row]]:
+    """A document without its mentions, from its title and abstract row; and the rows of these."""
     doc_id, title = _text_row(path, block, "t")
     abstract_id, abstract = _text_row(path, block[1:] or block, "a")
     _check_id(path, block[1][0], doc_id, abstract_id)
-    text = f"{title} {abstract}"
-    mentions = []
     for number, line in block[2:]:
         _check_id(path, number, doc_id, re.split(r"[|\t]", line, maxsplit=1)[0])
-        mention = _read_mention(path, (number, line), text, prefix)
-        if mention is not None:
-            mentions.append(mention)
-    return AnnotatedText(doc_id, text, tuple(mentions))
+    return AnnotatedText(doc_id, f"{title} {abstract}"), block[2:]
 
 
 def _text_row(path: str | os.PathLike[str], block: list[_Row], kind: str) -> tuple[str, str]:
@@ -85,6 +102,8 @@ def _read_mention(
         start, end = int(columns[1]), int(columns[2])
     except ValueError:
         raise BioelError(Errors.B110.format(path=path, line=number, found=columns[1:3])) from None
+    if not columns[5].strip():
+        raise BioelError(Errors.B140.format(path=path, line=number, row=line[:60]))
     where = f"{path}, line {number}"
     check_offsets(text, start, end, where=where)
     check_surface(text[start:end], columns[3], start=start, end=end, where=where)

@@ -106,11 +106,13 @@ def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[
 def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Stream a table whose header itself uses the keys of `read_table`: id, name, synonyms, ...
 
-    RAISES BioelError: [B128] no column "id" in the header; those of `read_table`.
+    RAISES BioelError: [B141] no column "id" in the header; those of `read_table`.
     """
     _, line = next(numbered_lines(path))
     header = [cell.strip(' #"') for cell in line.split(_separator(path))]
-    columns = {"id": "id"} | {key: key for key in COLUMN_KEYS if key in header}
+    columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
+    if "id" not in columns:
+        raise BioelError(Errors.B141.format(path=path, header=header))
     yield from read_table(path, columns=columns, prefix=prefix)
 
 

@@ -65,6 +65,9 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
     assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
     assert any(line.startswith("gold accuracy@1 100.00 ") for line in table)
+    # Names that are found in the text have no label; given mentions have.
+    of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
+    assert {line.split()[0] for line in of_labels} == {"gold"}
     assert "end_to_end: nil_gold 1" in captured.err
     assert "seed: 0" in captured.err and "model_fingerprint: " in captured.err
 

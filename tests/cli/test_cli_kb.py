@@ -52,6 +52,33 @@ def test_build_from_tables_with_retired_ids(run: Run, tmp_path: Path) -> None:
     assert list(KnowledgeBase.open(out).ids) == ["MESH:D2"]
 
 
+def test_release_and_licence_come_from_the_obo_header(run: Run, tmp_path: Path) -> None:
+    source, other = tmp_path / "x.obo", tmp_path / "y.jsonl"
+    source.write_text(
+        "format-version: 1.2\ndata-version: x/2025-01-16\n"
+        "property_value: terms:license https://x.org/a\n\n[Term]\nid: X:1\nname: flu\n"
+    )
+    other.write_text('{"id": "Y:1", "names": ["gout"]}\n')
+    out = tmp_path / "kb"
+    assert run("kb", "build", out, source, other) == 0
+    meta = KnowledgeBase.open(out).meta
+    assert (meta["release"], meta["licence"]) == ("x/2025-01-16", "https://x.org/a")
+    assert run("kb", "build", out, source, "--release", "mine") == 0
+    meta = KnowledgeBase.open(out).meta
+    assert (meta["release"], meta["licence"]) == ("mine", "https://x.org/a")
+
+
+def test_a_spreadsheet_needs_columns(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "terms.csv"
+    source.write_text("Code,Label\n1,flu\n")
+    assert run("kb", "build", tmp_path / "kb", source) == 2
+    shown = capsys.readouterr().err
+    assert "[B141]" in shown and "--columns id=1,name=2" in shown
+    assert run("kb", "build", tmp_path / "kb", source, "--columns", "id=Code,name=Label") == 0
+
+
 def test_a_failed_build_leaves_the_old_one(run: Run, tmp_path: Path, concepts_file: Path) -> None:
     out = tmp_path / "kb"
     assert run("kb", "build", out, concepts_file) == 0

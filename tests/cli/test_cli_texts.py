@@ -39,15 +39,20 @@ def test_convert_counts_what_tokens_cannot_represent(
     source.write_text(json.dumps({"id": "7", "text": "cancerous", "mentions": [mention]}) + "\n")
     out = tmp_path / "out.spacy"
     assert run("convert", source, out) == 0
-    assert "1 widened to tokens, 0 lost" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "1 mention: 1 widened to tokens, 0 lost." in shown
+    assert f"{source}: 1 document to {out}." in shown
     assert run("convert", source, out, "--no-widen") == 0
     shown = capsys.readouterr().err
     assert "0 widened to tokens, 1 lost" in shown and "lost: 7:0-4 'canc'" in shown
 
 
-def test_convert_to_jsonl(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_convert_to_jsonl(run: Run, corpus: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "gold.jsonl"
-    assert run("convert", corpus, out, "--prefix", "MESH") == 0
+    assert run("convert", corpus, out, "--prefix", "MESH", "--json", "-") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"documents": 2, "mentions": 6}
+    assert "6 mentions." in captured.err
     first = json.loads(out.read_text().splitlines()[0])
     assert first["mentions"][1] == {
         "start": 13,
@@ -82,7 +87,7 @@ def test_link_plain_text(run: Run, model: Path, tmp_path: Path, capsys: Capture)
     source.write_text("Narcan was given.\n\nNothing here.\n")
     out, page = tmp_path / "out.jsonl", tmp_path / "out.html"
     assert run("link", model, source, "-o", out, "--html", page) == 0
-    assert "2 documents, 1 mentions, 0 of them NIL." in capsys.readouterr().err
+    assert "2 documents, 1 mention, 0 of them NIL." in capsys.readouterr().err
     first, second = map(json.loads, out.read_text().splitlines())
     assert (second["id"], second["links"]) == ("3", [])
     (link,) = first["links"]
@@ -119,6 +124,37 @@ def test_link_ignores_the_annotations_of_a_corpus(
         "1": [("Naloxone", ""), ("clonidine", ""), ("Narcan", "")],
         "2": [("Hypertension", "")],
     }
+
+
+def test_link_reads_texts_whose_annotations_are_wrong(
+    run: Run, model: Path, corpus: Path, capsys: Capture
+) -> None:
+    corpus.write_text(corpus.read_text().replace("1\t0\t8\tNaloxone", "1\t1\t900\tNalorphine"))
+    assert run("link", model, corpus) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out.splitlines()[0])["links"][0]["text"] == "Naloxone"
+    assert "2 documents, 4 mentions, 0 of them NIL." in captured.err
+
+
+@pytest.mark.parametrize("content", ["", " \n\n"])
+def test_link_without_any_text(
+    content: str,
+    run: Run,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    out = tmp_path / "out.jsonl"
+    monkeypatch.setattr("sys.stdin", io.StringIO(content))
+    assert run("link", model, "-", "-o", out) == 2
+    assert "[B142] stdin has no text in it" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
+    assert run("link", model, corpus, "--format", "foo") == 2
+    assert "[B134] There is no format 'foo'. Choose from: text, spacy, " in capsys.readouterr().err
 
 
 def test_link_without_a_model_writes_nothing(

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header
 from spacy_bioel.types import Concept
 
 OBO = """format-version: 1.2
@@ -105,6 +105,30 @@ def test_owl_and_obo_json(tmp_path, name, content):
         Concept("X:1", ("disease",)),
         Concept("X:2", ("anaemia",), parents=("X:1",)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (
+            "data-version: x/releases/2025-01-16\nproperty_value: terms:license https://x.org/a\n",
+            ("x/releases/2025-01-16", "https://x.org/a"),
+        ),
+        ('property_value: dcterms-license "CC BY 4.0" xsd:string\n', ("", "CC BY 4.0")),
+        ("property_value: http://purl.org/dc/terms/license http://y.org\n", ("", "http://y.org")),
+        ("remark: the license is elsewhere\n", ("", "")),
+    ],
+)
+def test_release_and_licence_of_an_obo_header(tmp_path, header, expected):
+    path = tmp_path / "toy.obo"
+    path.write_text(f"format-version: 1.2\n{header}\n[Term]\nid: X:1\ndata-version: no\n")
+    assert read_obo_header(path) == expected
+
+
+def test_an_owl_file_has_no_obo_header(tmp_path):
+    path = tmp_path / "toy.owl"
+    path.write_text(OWL)
+    assert read_obo_header(path) == ("", "")
 
 
 def test_ids_without_vocabulary_get_the_prefix(tmp_path):

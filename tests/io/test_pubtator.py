@@ -61,6 +61,8 @@ def test_white_space_may_differ(tmp_path):
         ("2\t0\t5\tRenal\tDisease\tD1\n", "B109.*line 3.*'1'.*'2'"),
         ("2|t|Next\n2|a|Text\n", "B109.*line 3.*blank line"),
         ("1\tO\t5\tRenal\tDisease\tD1\n", "B110.*line 3"),
+        ("1\t0\t5\tRenal\tDisease\t\n", "B140.*corpus.txt, line 3.*-1"),
+        ("1\t0\t5\tRenal\tDisease\t", "B140.*line 3"),
     ],
 )
 def test_malformed_rows(tmp_path, rows, message):
@@ -80,3 +82,26 @@ def test_malformed_rows(tmp_path, rows, message):
 def test_missing_text_rows(tmp_path, content, message):
     with pytest.raises(BioelError, match=message):
         read(tmp_path, content)
+
+
+def test_wrong_annotations_can_be_left_unread(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT + "1\t0\t5\tLiver\tDisease\t\n1\tnowhere\n\n2|t|Next\n2|a|Text\n")
+    assert list(read_pubtator(path, annotations=False)) == [
+        AnnotatedText("1", "Renal and liver failure. After naïve lithium use."),
+        AnnotatedText("2", "Next Text"),
+    ]
+    path.write_text(TEXT + "2|t|Next\n2|a|Text\n")
+    with pytest.raises(BioelError, match="B109.*line 3"):
+        list(read_pubtator(path, annotations=False))
+
+
+def test_a_last_row_that_may_be_cut_is_warned_of(tmp_path, caplog):
+    row = "1\t0\t5\tRenal\tDisease\tD00"
+    assert read(tmp_path, TEXT + row)[0].mentions[0].ids == ("MESH:D00",)
+    (warning,) = caplog.messages
+    assert warning.startswith("[W140]") and "corpus.txt" in warning
+    caplog.clear()
+    read(tmp_path, TEXT + row + "\n")
+    read(tmp_path, TEXT.rstrip("\n"))
+    assert caplog.messages == []

@@ -94,7 +94,7 @@ def test_header_in_a_comment(write):
 def test_header_table(write):
     path = write("id\tother\tname\tsynonyms\n1\tx\ta\tb|c\n")
     assert list(read_header_table(path, prefix="X")) == [Concept("X:1", ("a", "b", "c"))]
-    with pytest.raises(BioelError, match="B128.*'id'"):
+    with pytest.raises(BioelError, match=r"B141.*names.tsv.*'id'.*\['code', 'name'\].*--columns"):
         list(read_header_table(write("code\tname\n1\ta\n")))
 
 
