@@ -18,6 +18,8 @@ from spacy_bioel.types import Concept
 # "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+# The fields of a cellxgene term, and the type of each where it is not left out or null.
+_FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
 
 
 def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
@@ -106,8 +108,8 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
     if not isinstance(terms, dict):
         raise BioelError(Errors.B120.format(path=path, found=f"a {type(terms).__name__}"))
     for term_id, term in terms.items():
-        if not isinstance(term, dict) or not isinstance(term.get("label"), str):
-            raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} without 'label'"))
+        if problem := _layout_problem(term):
+            raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
         replacement = curie(term.get("replaced_by") or "", prefix)
         if term.get("deprecated") and not replacement:
             continue
@@ -119,3 +121,15 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
             definition=term.get("description") or "",
             replaced_by=replacement if term.get("deprecated") else "",
         )
+
+
+def _layout_problem(term: object) -> str:
+    """What makes an entry no term of cellxgene-ontology-guide; "" if it is one."""
+    if not isinstance(term, dict) or not isinstance(term.get("label"), str):
+        return "without 'label'"
+    for key, expected in _FIELDS.items():
+        if not isinstance(term.get(key) or expected(), expected):
+            return f"with {key!r} of the type {type(term[key]).__name__}"
+    if not all(isinstance(name, str) for name in term.get("synonyms") or []):
+        return "with a synonym that is no text"
+    return ""

@@ -7,6 +7,7 @@ import pytest
 import zstandard
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header
 from spacy_bioel.types import Concept
 
@@ -179,7 +180,27 @@ def test_cellxgene(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", '{"CL:0": {"name": "cell"}}', '{"CL:0": 1}'])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_cellxgene_is_recognised_packed_or_not(tmp_path, pack):
+    term = '{"ancestors": {"CL:1": 2, "CL:2": 1}, "label": "cell", "synonyms": null}'
+    path = tmp_path / "ontology"
+    path.write_bytes(pack(f'{{"CL:0": {term}}}'.encode()))
+    assert list(read_ontology(path)) == [Concept("CL:0", ("cell",), parents=("CL:2",))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[1]",
+        "{",
+        '{"CL:0": {"name": "cell"}}',
+        '{"CL:0": 1}',
+        '{"CL:0": {"label": "cell", "ancestors": ["CL:1"]}}',
+        '{"CL:0": {"label": "cell", "synonyms": "unit"}}',
+        '{"CL:0": {"label": "cell", "synonyms": [1]}}',
+        '{"CL:0": {"label": "cell", "description": {"en": "unit"}}}',
+    ],
+)
 def test_malformed_cellxgene(tmp_path, content):
     path = tmp_path / "cl.json"
     path.write_text(content)
