@@ -253,6 +253,9 @@ class Errors(metaclass=_Coded):
     B153 = "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, tokenizer.json and model.safetensors. An older one is converted by loading model and tokenizer with transformers and save_pretrained."
     B154 = "{folder}: the parts of the checkpoint do not fit: found {found}, expected {expected}. Copy the whole checkpoint again, or change the setting."
     B155 = "There is no pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
+    B156 = "Plots need the package matplotlib, which cannot be imported ({error}). Run: pip install 'spacy-bioel[plot]'"
+    B157 = "None of the {n} gold mentions has an id that the knowledge base in {kb} knows, so there is nothing to probe with. If the ids lack a prefix, give --prefix, e.g. --prefix MESH; else give the right knowledge base with --kb."
+    B158 = "Cannot draw a plot as {path}. Give a name that ends in .svg, .png or .pdf."
     B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
     B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
 

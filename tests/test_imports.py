@@ -53,6 +53,7 @@ PACKAGES: dict[str, list[str]] = {
     "corpus": ["spacy"],
     "view": ["spacy"],
     "cli": ["numpy", "spacy", "typer", "rich"],
+    "cli/plots.py": ["matplotlib"],
 }
 
 # A pipeline is created by every user of spaCy who has this package installed, and these modules

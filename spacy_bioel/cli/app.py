@@ -18,6 +18,7 @@ from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.link import link
+from spacy_bioel.cli.probe import probe
 from spacy_bioel.errors import BioelError
 
 BAD_INPUT = 2
@@ -35,6 +36,7 @@ app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
 app.command()(evaluate)
+app.command()(probe)
 kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(encode)

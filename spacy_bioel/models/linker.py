@@ -113,6 +113,12 @@ def get_network(model: NameEncoder) -> Any:
     return shim._model
 
 
+def has_attention(model: NameEncoder) -> bool:
+    """Whether the network of an encoder has attention that `perturbed` can restrict."""
+    find_layers = getattr(get_network(model), "attention_layers", list)
+    return bool(find_layers())
+
+
 def encode_names(
     model: NameEncoder, names: Sequence[str], *, batch_size: int | None = None
 ) -> NDArray[np.float32]:
@@ -141,7 +147,7 @@ def perturbed(
     """Predict as if names were written, or read, in another way; for probing.
 
     shuffle (Callable | None): From the pieces of a name, without special ones, to others.
-    attention (Callable | None): See `nn.transformer.Attention`; for networks that have it.
+    attention (Callable | None): See `nn.transformer.Attention`; for those that `has_attention`.
     """
     model.attrs["shuffle"], model.attrs["attention"] = shuffle, attention
     try:

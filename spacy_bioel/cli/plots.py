@@ -1,0 +1,88 @@
+"""Result files as plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+
+_FORMATS = (".svg", ".png", ".pdf")
+# Rows of the probing plot; the published windows stand beside ours of both kinds.
+_PROBES = {
+    "unperturbed": "unperturbed",
+    "shuffle_unigram": "shuffle 1",
+    "shuffle_bigram": "shuffle 2",
+    "shuffle_trigram": "shuffle 3",
+    "window_3_paper": "window 3",
+    "window_3": "window 3",
+    "window_3_code": "window 3\n([CLS] open)",
+    "window_5_paper": "window 5",
+    "window_5": "window 5",
+    "window_5_code": "window 5\n([CLS] open)",
+}
+
+
+def check_plottable(path: Path) -> None:
+    """Fail before the work rather than after it.
+
+    RAISES BioelError: [B156] without matplotlib, [B158] when the name has another ending.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise BioelError(Errors.B156.format(error=error)) from error
+    if path.suffix.lower() not in _FORMATS:
+        raise BioelError(Errors.B158.format(path=path))
+
+
+def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw rows of `bioel probe --json`, of any number of systems: one panel a corpus.
+
+    rows (Sequence[dict]): With corpus, split, system, protocol and value.
+    RAISES BioelError: See `check_plottable`.
+    """
+    check_plottable(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    corpora = list(dict.fromkeys((row["corpus"], row["split"]) for row in rows))
+    figure = Figure(figsize=(9, 3.6 * len(corpora)), layout="constrained")
+    panels = figure.subplots(len(corpora), squeeze=False)[:, 0]
+    for panel, (corpus, split) in zip(panels, corpora, strict=True):
+        chosen = [row for row in rows if (row["corpus"], row["split"]) == (corpus, split)]
+        _draw_panel(panel, chosen)
+        panel.set_title(f"{corpus}, {split}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
+    try:
+        # The same rows make the same file: no date, and the same ids inside.
+        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+        with rc_context({"svg.hashsalt": "bioel"}):
+            figure.savefig(temporary, metadata=metadata)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _draw_panel(panel: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """A point for each probe and system, side by side; hollow ones are quoted."""
+    places = {label: at for at, label in enumerate(dict.fromkeys(_PROBES.values()))}
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    for number, system in enumerate(systems):
+        own = [row for row in rows if row["system"] == system]
+        aside = 0.6 * ((number + 0.5) / len(systems) - 0.5)
+        x = [places[_PROBES[row["protocol"]]] + aside for row in own]
+        y = [row["value"] for row in own]
+        hollow = {"markerfacecolor": "none"} if own[0].get("quoted") else {}
+        panel.plot(x, y, "o", label=system, **hollow)
+        for left, height in zip(x, y, strict=True):
+            place = {"textcoords": "offset points", "xytext": (0, 5), "ha": "center"}
+            panel.annotate(f"{height:.1f}", (left, height), fontsize=6, **place)
+    panel.set_xticks(list(places.values()), list(places), fontsize=8)
+    panel.set_xlim(-0.5, len(places) - 0.5)
+    panel.margins(y=0.15)
+    panel.grid(axis="y", alpha=0.3)
+    panel.set_ylabel("accuracy@1, %")
+    panel.legend(fontsize=7)

@@ -1,0 +1,200 @@
+"""`bioel probe`: what an encoder loses by shuffled word pieces and by narrow attention."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from spacy_bioel.cli.console import (
+    JsonOption,
+    PrefixOption,
+    progress_bar,
+    show_note,
+    show_table,
+    write_json,
+)
+from spacy_bioel.cli.models import load_model, require_linker
+
+if TYPE_CHECKING:
+    from spacy_bioel.pipeline.probing import Probed
+
+Row = dict[str, Any]
+_METRIC = "accuracy@1"
+_SHOWN = {
+    "unperturbed": "unperturbed",
+    "shuffle_unigram": "shuffle, unigram",
+    "shuffle_bigram": "shuffle, bigram",
+    "shuffle_trigram": "shuffle, trigram",
+    "window_3_paper": "window 3, [CLS] open in the last layer",
+    "window_3_code": "window 3, [CLS] open in all layers",
+    "window_5_paper": "window 5, [CLS] open in the last layer",
+    "window_5_code": "window 5, [CLS] open in all layers",
+    "window_3": "window 3",
+    "window_5": "window 5",
+}
+
+# Table 1 of Lai, Ji and Zhai (2021), development sets, as printed there. The paper does not say
+# by which of the two rules for [CLS] its windows were measured.
+_QUOTED_SYSTEM = "SapBERT, quoted from Lai et al. (2021)"
+_QUOTED_ROWS = (
+    "unperturbed", "shuffle_unigram", "shuffle_bigram", "shuffle_trigram", "window_3", "window_5",
+)  # fmt: skip
+_QUOTED = {
+    "ncbi_disease": (91.1, 88.2, 89.1, 90.5, 91.1, 91.2),
+    "bc5cdr_disease": (90.9, 90.2, 90.8, 91.0, 90.3, 90.9),
+    "bc5cdr_chemical": (98.2, 94.0, 96.4, 97.7, 97.9, 97.6),
+    "medmentions": (54.4, 53.2, 53.8, 54.0, 53.2, 53.8),
+    "cometa": (74.9, 65.6, 71.9, 73.1, 71.9, 73.4),
+}
+
+
+def probe(
+    model: Annotated[str, typer.Argument(help="Pipeline with a trained bioel_linker.")],
+    gold: Annotated[
+        Path, typer.Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
+    ],
+    kb: Annotated[
+        Path | None, typer.Option(help="Probe with this knowledge base instead of the model's.")
+    ] = None,
+    corpus: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Corpus, for the record. The published figures are shown beside those of "
+            f"{', '.join(_QUOTED)}. Default: the name of the file.",
+        ),
+    ] = "",
+    split: Annotated[str, typer.Option(help="Part of the corpus, for the record.")] = "dev",
+    seed: Annotated[int, typer.Option(help="Seed of the shuffles.")] = 0,
+    format: Annotated[
+        str | None, typer.Option(help="Format of the corpus; recognised from content if not given.")
+    ] = None,
+    prefix: PrefixOption = "",
+    json_file: JsonOption = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also draw the result: .svg, .png or .pdf.")
+    ] = None,
+) -> None:
+    """Probe what a linker's encoder needs of a name.
+
+    Word pieces of mentions and of all names are shuffled by ones, twos and threes, or attention is
+    cut to a window of 3 or 5 tokens; then accuracy is measured again. Only the encoder is asked:
+    right is a mention whose nearest name is one of a gold concept. Encodes all names eight times.
+    """
+    from spacy_bioel.corpus import read_texts
+    from spacy_bioel.pipeline.probing import PERTURBATIONS, gold_queries
+    from spacy_bioel.pipeline.probing import probe as run
+
+    if plot is not None:
+        from spacy_bioel.cli.plots import check_plottable
+
+        check_plottable(plot)
+    texts = list(read_texts(gold, format=format, prefix=prefix))
+    nlp = load_model(model)
+    linker = require_linker(nlp, model)
+    if kb is not None:
+        linker.set_kb(kb)
+    queries, concepts = gold_queries(nlp, linker, texts)
+    total = len(PERTURBATIONS) * (linker.kb.n_names + len(queries))
+    with progress_bar("Probing", total=total) as advance:
+        found = run(linker, queries, concepts, seed=seed, progress=advance)
+    system = Path(model).name
+    about = {"corpus": corpus or gold.name.partition(".")[0], "split": split}
+    rows = measured_rows(found, system, about | _describe_run(linker, seed)) + quoted_rows(about)
+    if json_file is not None:
+        write_json(json_file, rows)
+    if plot is not None:
+        from spacy_bioel.cli.plots import plot_probing
+
+        plot_probing(rows, plot)
+    if str(json_file) != "-":
+        _show(found, rows, system)
+        unknown = sum(not known for known in concepts)
+        show_note(f"{len(queries):,} gold mentions, {unknown:,} of them of no concept of the "
+                  "knowledge base: these count as wrong.")  # fmt: skip
+
+
+def measured_rows(found: Sequence[Probed], system: str, about: Row) -> list[Row]:
+    """One row a perturbation that could be measured.
+
+    about (Row): What is the same for all of them.
+    """
+    base = found[0].accuracy
+    return [
+        _row(system, one.perturbation, one.accuracy, base) | {"n": one.n} | about
+        for one in found
+        if one.accuracy is not None
+    ]
+
+
+def quoted_rows(about: Row) -> list[Row]:
+    """The published figures of this corpus, if there are any, marked as quoted."""
+    if about["corpus"] not in _QUOTED or about["split"] != "dev":
+        return []
+    values = _QUOTED[about["corpus"]]
+    return [
+        _row(_QUOTED_SYSTEM, name, value, values[0]) | {"n": None} | about | {"quoted": True}
+        for name, value in zip(_QUOTED_ROWS, values, strict=True)
+    ]
+
+
+def _row(system: str, protocol: str, value: float, base: float | None) -> Row:
+    return {
+        "question": "probing",
+        "system": system,
+        "protocol": protocol,
+        "metric": _METRIC,
+        "value": round(value, 2),
+        "relative_change": round(100 * (value - base) / base, 2) if base else None,
+    }
+
+
+def _describe_run(linker: Any, seed: int) -> Row:
+    # Folders are those of one machine; their names are enough to run it again.
+    arguments = [Path(argument).name or argument for argument in sys.argv[1:]]
+    device = "no GPU" if linker.model.ops.device_type == "cpu" else "GPU"
+    cores, python = os.cpu_count(), platform.python_version()
+    return {
+        "kb_fingerprint": linker.kb.fingerprint,
+        "encoder_fingerprint": linker.fingerprint,
+        "seed": seed,
+        "command": shlex.join(["bioel", *arguments]),
+        "machine": f"{cores} cores, {platform.machine()}, Python {python}, {device}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _show(found: Sequence[Probed], rows: Sequence[Row], system: str) -> None:
+    """The shape of the paper's table 1, our rows first."""
+    corpus = rows[0]["corpus"]
+    table = Table(
+        "system",
+        Column("probe", overflow="fold"),
+        Column(_METRIC, justify="right"),
+        Column("relative change", justify="right"),
+        title=f"{corpus}, {rows[0]['split']}",
+    )
+    measured = {row["protocol"]: row for row in rows if not row.get("quoted")}
+    for one in found:
+        table.add_row(system, _SHOWN[one.perturbation], *_cells(measured.get(one.perturbation)))
+    for row in rows:
+        if row.get("quoted"):
+            table.add_row(row["system"], _SHOWN[row["protocol"]], *_cells(row, digits=1))
+    show_table(table)
+
+
+def _cells(row: Row | None, *, digits: int = 2) -> tuple[str, str]:
+    if row is None:
+        return "-", "-"
+    change = row["relative_change"]
+    shown = "" if change is None or row["protocol"] == "unperturbed" else f"{change:+.2f} %"
+    return f"{row['value']:.{digits}f}", shown

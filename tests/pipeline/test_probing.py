@@ -1,0 +1,204 @@
+"""Acceptance checks 5 and 6: shuffled word pieces, restricted attention; and what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import LINKER, VOCABULARY, blank, examples
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models.linker import encode_names, has_attention, perturbed
+from spacy_bioel.pipeline.probing import (
+    PERTURBATIONS,
+    gold_queries,
+    probe,
+    shuffle_blocks,
+    window_mask,
+)
+from spacy_bioel.types import AnnotatedText, Mention
+
+PIECES = [7, 7, 3, 9, 4, 1, 8]
+
+
+def generator() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_shuffling_single_pieces_keeps_the_pieces() -> None:
+    draws = [shuffle_blocks(PIECES, block=1, generator=g) for g in [generator()] for _ in range(50)]
+    assert all(sorted(draw) == [1, 3, 4, 7, 7, 8, 9] for draw in draws)
+    assert len({tuple(draw) for draw in draws}) > 40
+    assert shuffle_blocks(PIECES, block=1, generator=generator()) == draws[0]  # the same seed
+
+
+@pytest.mark.parametrize("block", [7, 8, 100])
+def test_one_block_is_the_identity(block: int) -> None:
+    assert shuffle_blocks(PIECES, block=block, generator=generator()) == PIECES
+
+
+def test_blocks_stay_whole_and_the_last_may_be_shorter() -> None:
+    blocks = {(7, 7, 3), (9, 4, 1), (8,)}
+    draw = generator()
+    for _ in range(20):
+        rest, seen = shuffle_blocks(PIECES, block=3, generator=draw), set()
+        while rest:
+            size = 1 if rest[0] == 8 else 3
+            seen.add(tuple(rest[:size]))
+            rest = rest[size:]
+        assert seen == blocks
+
+
+def test_nothing_to_shuffle() -> None:
+    assert shuffle_blocks([], block=2, generator=generator()) == []
+
+
+def test_window_of_the_papers_text() -> None:
+    """All layers are cut; in the last, [CLS] attends to all."""
+    band = [
+        [1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0],
+        [0, 1, 1, 1, 0],
+        [0, 0, 1, 1, 1],
+        [0, 0, 0, 1, 1],
+    ]
+    inner = window_mask(5, False, window=3, cls_open=False)
+    assert inner.astype(int).tolist() == band
+    last = window_mask(5, True, window=3, cls_open=False)
+    assert last.astype(int).tolist() == [[1, 1, 1, 1, 1], *band[1:]]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_window_of_the_papers_code(last: bool) -> None:
+    """[CLS] attends to all and is attended to by all, in every layer."""
+    assert window_mask(6, last, window=5, cls_open=True).astype(int).tolist() == [
+        [1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 1, 0, 0],
+        [1, 1, 1, 1, 1, 0],
+        [1, 1, 1, 1, 1, 1],
+        [1, 0, 1, 1, 1, 1],
+        [1, 0, 0, 1, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize("cls_open", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_window_over_all_tokens_cuts_nothing(last: bool, cls_open: bool) -> None:
+    assert window_mask(6, last, window=11, cls_open=cls_open).all()  # 2 T - 1
+
+
+@pytest.fixture(scope="module")
+def transformer(kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]) -> Language:
+    """With random weights: probing is of any encoder."""
+    nlp = blank()
+    model = {"@architectures": "spacy-bioel.TransformerNames.v1", "path": str(checkpoint)}
+    nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder), "model": model})
+    nlp.initialize(lambda: examples(nlp, texts))
+    return nlp
+
+
+NAMES = ["heart attack of the kidney", "renal failure", "a", ""]
+
+
+@pytest.mark.parametrize("cls_open", [False, True])
+def test_windows_of_a_network(transformer: Language, cls_open: bool) -> None:
+    model = transformer.get_pipe("bioel_linker").model
+    free = encode_names(model, NAMES)
+
+    def encode(window: int) -> np.ndarray:
+        def attention(length: int, last: bool) -> np.ndarray:
+            return window_mask(length, last, window=window, cls_open=cls_open)
+
+        with perturbed(model, attention=attention):
+            return encode_names(model, NAMES)
+
+    assert np.abs(encode(49) - free).max() < 1e-5  # 2 * 25 - 1
+    narrow = np.abs(encode(3) - free).max(axis=1)
+    assert narrow[0] > 1e-3
+    assert narrow[3] < 1e-5  # [CLS] [SEP] have all of each other
+    assert np.array_equal(encode_names(model, NAMES), free)
+
+
+def test_special_pieces_stay_where_they_are(transformer: Language) -> None:
+    model = transformer.get_pipe("bioel_linker").model
+    seen: list[list[int]] = []
+
+    def reverse(pieces: list[int]) -> list[int]:
+        seen.append(pieces)
+        return pieces[::-1]
+
+    with perturbed(model, shuffle=reverse):
+        turned = encode_names(model, ["heart attack", "a"])
+    assert seen == [[42, 43], [5]]
+    expected = encode_names(model, ["attack heart", "a"])
+    assert np.abs(turned - expected).max() < 1e-6
+
+
+def accuracies(nlp: Language, texts: list[AnnotatedText], **options: Any) -> list[float | None]:
+    linker: Any = nlp.get_pipe("bioel_linker")
+    return [one.accuracy for one in probe(linker, *gold_queries(nlp, linker, texts), **options)]
+
+
+def test_probing_a_transformer(transformer: Language, texts: list[AnnotatedText]) -> None:
+    told: list[int] = []
+    found = accuracies(transformer, texts, seed=1, progress=told.append)
+    n = len(gold_queries(transformer, transformer.get_pipe("bioel_linker"), texts)[0])
+    assert sum(told) == 8 * (75 + n)
+    assert len(found) == len(PERTURBATIONS) == 8
+    assert all(value is not None and 0 <= value <= 100 for value in found)
+    # Random weights know a string by its pieces in their order, and nothing else.
+    assert (found[0] or 0) > (found[1] or 0)
+    assert accuracies(transformer, texts, seed=1) == found
+    assert accuracies(transformer, texts, seed=2)[1:4] != found[1:4]
+
+
+def test_probing_a_rescnn(kb_folder: Path, texts: list[AnnotatedText]) -> None:
+    spacy.util.fix_random_seed(0)
+    nlp = blank()
+    linker: Any = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    nlp.initialize(lambda: examples(nlp, texts))
+    assert not has_attention(linker.model)
+    found = accuracies(nlp, texts)
+    assert [value is None for value in found] == [False] * 4 + [True] * 4
+    assert (found[0] or 0) > 50.0
+
+
+def test_what_is_right(transformer: Language) -> None:
+    """Four mentions with ids, two of them linked to the nearest name."""
+    text = AnnotatedText(
+        "1",
+        "Aspirin, levodopa, levodopa and rats. Also aspirin.",
+        (
+            Mention(0, 7, "Chemical", ("MESH:D001241",)),  # a name of it
+            Mention(9, 17, "Chemical", ("MESH:D001241", "MESH:D007980")),  # of one of two
+            Mention(19, 27, "Chemical", ("MESH:D001241",)),  # of another concept
+            Mention(32, 36, "Species"),  # no id: not counted
+            Mention(43, 50, "Chemical", ("MESH:D999999",)),  # of none that is known
+        ),
+    )
+    linker: Any = transformer.get_pipe("bioel_linker")
+    queries, gold = gold_queries(transformer, linker, [text])
+    assert queries == ["aspirin", "levodopa", "levodopa", "aspirin"]
+    assert [len(rows) for rows in gold] == [1, 2, 1, 0]
+    first = probe(linker, queries, gold)[0]
+    assert (first.perturbation, first.correct, first.n) == ("unperturbed", 2, 4)
+    assert first.accuracy == 50.0
+
+
+def test_nothing_to_probe_with(transformer: Language) -> None:
+    linker: Any = transformer.get_pipe("bioel_linker")
+    text = AnnotatedText("1", "Aspirin.", (Mention(0, 7, "Chemical", ("X:1",)),))
+    with pytest.raises(BioelError, match=r"\[B157\].* 1 gold mentions .*--prefix"):
+        gold_queries(transformer, linker, [text])
+
+
+def test_only_a_trained_encoder_is_probed(kb_folder: Path) -> None:
+    nlp = blank()
+    linker: Any = nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder)})
+    with pytest.raises(BioelError, match=r"\[B053\]"):
+        probe(linker, ["aspirin"], [frozenset([0])])
