@@ -93,16 +93,29 @@ class Errors(metaclass=_Coded):
     B043 = "{folder} has no {missing}: expected a Hugging Face BERT checkpoint with model.safetensors and a WordPiece tokenizer."
     B044 = "{folder}: the embedding table has {rows} rows and the vocabulary {pieces} pieces. They are of different checkpoints."
     B045 = "There is no pooling {pooling!r}. Choose 'max' or 'attention'."
+    B046 = (
+        "{folder} does not hold an encoder ({reason}). Make one with training/scripts/pretrain.py."
+    )
+    B047 = "The encoder in {folder} is {found}, and the config says {expected}. Make the [model] block of the linker the same."
+    B048 = "There is no loss {loss!r}. Choose 'multi_similarity' or 'info_nce'."
     B050 = "Cannot add the label {label!r}: the network was built for {labels}. Add labels before initialize."
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after whatever adds spans."
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
     B054 = "mentions = {mentions!r} is not known. Choose 'auto', 'spans', 'ents' or 'kb'."
-    B055 = "The pipe {name!r} has no knowledge base. Give one: nlp.add_pipe('bioel_linker', config={{'kb': FOLDER}}); make it with `bioel kb build`."
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not begin and end with a token of the document. Link after any retokenisation."
     B058 = "A file in {path} is cut or damaged ({error}). Copy the whole model folder again."
     B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
+    B061 = "There is no evidence called {unknown}. Switch any of these on or off: {known}."
+    B063 = (
+        "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
+        "environment variable {variable} to one that can."
+    )
+    B062 = (
+        "The weights of the evidence are for the features {found}, and this version has "
+        "{expected}. Fit them anew on development documents (training/scripts/tune.py)."
+    )
     B070 = (
         "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
         "column numbers from 1 or names from the header."
@@ -262,6 +275,7 @@ class Errors(metaclass=_Coded):
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. Save the pipeline and run `bioel kb encode` with both."
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "
         "concept id, that id is wrong; compare the file with its source, or end it with a newline."

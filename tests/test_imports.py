@@ -48,7 +48,7 @@ PACKAGES: dict[str, list[str]] = {
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker.py": ["torch", "tokenizers"],
     "pipeline/storage.py": ["safetensors"],
-    "pipeline/fusion.py": ["sklearn"],
+    "pipeline/fusion.py": ["scipy"],
     "pipeline/spelling.py": ["sklearn", "bm25s"],
     "corpus": ["spacy"],
     "view": ["spacy"],

@@ -102,6 +102,11 @@ def encode_names(
                 progress(len(batch))
 
 
+def has_vectors(kb: KnowledgeBase) -> bool:
+    """Whether names of this knowledge base were encoded, by whatever encoder."""
+    return all(name in kb.files() for name in VECTOR_FILES)
+
+
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> Vectors:
     """Map the vectors of a knowledge base.
 

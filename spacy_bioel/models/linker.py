@@ -6,9 +6,11 @@ that says how it is made and stored; see `models.name_rescnn` and `models.name_t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,13 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.torch_io import wrap_torch
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
+_ABOUT = "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -156,21 +160,26 @@ def perturbed(
         model.attrs["shuffle"] = model.attrs["attention"] = None
 
 
-def name_loss(vectors: Any, concepts: NDArray[np.int64]) -> tuple[float, Any]:
-    """Multi-Similarity loss of encoded names, and its gradient by their vectors.
+def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:
+    """Loss of encoded names, and its gradient by their vectors.
 
     vectors (Floats2d): Shape (n, dim).
     concepts (NDArray[int64]): Concept row of each. Shape (n,).
+    loss (str): "multi_similarity" or "info_nce".
     """
     import torch
 
-    from spacy_bioel.nn.losses import multi_similarity_loss
+    from spacy_bioel.nn import losses
 
+    functions: dict[str, Callable[..., Any]] = {
+        "multi_similarity": losses.multi_similarity_loss,
+        "info_nce": losses.info_nce_loss,
+    }
     tensor = xp2torch(vectors, requires_grad=True)
-    loss = multi_similarity_loss(tensor, torch.from_numpy(concepts).to(tensor.device))
-    loss.backward()
+    value = functions[loss](tensor, torch.from_numpy(concepts).to(tensor.device))
+    value.backward()
     gradient: Any = tensor.grad
-    return float(loss.detach()), torch2xp(gradient)
+    return float(value.detach()), torch2xp(gradient)
 
 
 def encoder_parts(model: NameEncoder) -> Parts:
@@ -196,6 +205,42 @@ def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
         tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
         model.attrs["kind"].rebuild(model, tokenizer, parts)
         weights_from_bytes(model, parts["model.safetensors"])
+
+
+def write_encoder(model: NameEncoder, folder: Path) -> None:
+    """Write an encoder by itself, for `read_encoder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in encoder_parts(model).items():
+        (folder / name).write_bytes(part())
+    (folder / _ABOUT).write_text(
+        json.dumps(encoder_settings(model), indent=1) + "\n", encoding="utf8"
+    )
+
+
+def read_encoder(model: NameEncoder, folder: Path) -> None:
+    """Take word pieces and weights from a folder of `write_encoder`.
+
+    RAISES BioelError: [B046] when a file is missing, [B047] when the encoder there is of another
+        architecture or size than `model`.
+    """
+    try:
+        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
+        parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
+    except (OSError, ValueError) as error:
+        raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
+    if about != encoder_settings(model):
+        raise BioelError(
+            Errors.B047.format(folder=folder, found=about, expected=encoder_settings(model))
+        )
+    if missing := {"tokenizer.json", "model.safetensors"} - set(parts):
+        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
+    load_encoder(model, parts)
+
+
+def encoder_settings(model: NameEncoder) -> dict[str, Any]:
+    """What two encoders must have in common for one to take the weights of the other."""
+    settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
+    return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
 
 
 def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def multi_similarity_loss(
@@ -33,3 +35,25 @@ def multi_similarity_loss(
 
     pairs = MultiSimilarityMiner(epsilon=epsilon)(vectors, labels)
     return MultiSimilarityLoss(alpha=alpha, beta=beta, base=base)(vectors, labels, pairs)
+
+
+def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
+    """InfoNCE with several positives: each must win against all vectors of other labels.
+
+    The other positives of a vector are left out of a comparison, so that they do not compete. The
+    mean runs over all pairs of one label; without any the loss is 0.
+
+    vectors (Tensor): Mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each. Shape (n,).
+    temperature (float | Tensor): What cosines are divided by.
+    RETURNS (Tensor): A scalar.
+
+    Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
+    """
+    unit = F.normalize(vectors, dim=1)
+    logits = unit @ unit.T / temperature
+    same = labels[:, None] == labels[None, :]
+    negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
+    pairs = same.fill_diagonal_(False).nonzero(as_tuple=True)
+    losses = F.softplus(negatives[pairs[0]] - logits[pairs])
+    return losses.sum() / max(1, len(losses))

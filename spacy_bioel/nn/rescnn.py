@@ -20,7 +20,8 @@ from torch.nn import functional as F
 class FrozenEmbeddings(nn.Module):
     """The embedding layer of a BERT: word + position + token type, then LayerNorm; never trained.
 
-    words (Tensor): Shape (vocabulary, width).
+    words (Tensor): Of any type; integers are steps of `scale`. Shape (vocabulary, width).
+    scale (Tensor | None): What the row of each word is multiplied by. Shape (vocabulary, 1).
     positions (Tensor): Added by position from 0; zero rows where there are none to use. Shape
         (max_length, width).
     token_type (Tensor): Added to every token. Shape (width,).
@@ -28,6 +29,7 @@ class FrozenEmbeddings(nn.Module):
     """
 
     words: Tensor
+    scale: Tensor | None
     positions: Tensor
     token_type: Tensor
     norm_weight: Tensor
@@ -41,12 +43,14 @@ class FrozenEmbeddings(nn.Module):
         token_type: Tensor,
         norm_weight: Tensor,
         norm_bias: Tensor,
+        scale: Tensor | None = None,
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
         # Buffers, not parameters: an optimizer never sees them. Not persistent: they are stored
         # once, apart from what is trained.
         self.register_buffer("words", words, persistent=False)
+        self.register_buffer("scale", scale, persistent=False)
         self.register_buffer("positions", positions, persistent=False)
         self.register_buffer("token_type", token_type, persistent=False)
         self.register_buffer("norm_weight", norm_weight, persistent=False)
@@ -63,8 +67,8 @@ class FrozenEmbeddings(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids, positions (Tensor): Shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
-        summed = F.embedding(ids, self.words) + F.embedding(positions, self.positions)
-        summed = summed + self.token_type
+        words = self.words[ids] if self.scale is None else self.words[ids] * self.scale[ids]
+        summed = words + self.positions[positions] + self.token_type
         normed = F.layer_norm(summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12)
         return self.dropout(normed)
 

@@ -7,17 +7,18 @@ how they are weighed, which is `pipeline.fusion`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.ngrams import NgramIndex, build_postings
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.words import word_overlap
+from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.spelling import Found, SpellingSearch
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.variants import spelling_variants
 
 # Columns of the feature matrix.
@@ -30,11 +31,16 @@ from spacy_bioel.text.variants import spelling_variants
 #   nearest, alike: the concept has the best of all names, by encoder and by 3-grams
 #   recalled, recalled_dense: cosine of the best training string of the concept, by 3-grams and by
 #       encoder, times the share of the concept in that string
+#   words, covered: words that the best name that was found shares with the query, and the part of
+#       the query that they are
 #   prior: log of 1 + how often the concept was mentioned in training
+#   encoded, trained: whether there is an encoder, and a training memory, at all
 FEATURES = (
     "exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "sparse", "alike",
-    "recalled", "recalled_dense", "prior",
+    "recalled", "recalled_dense", "words", "covered", "prior", "encoded", "trained",
 )  # fmt: skip
+# What can be switched off, to see what it is worth. "prior" proposes no candidates of its own.
+EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _VARIANT = 0.8
 EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
@@ -43,51 +49,12 @@ SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
 IntArray = NDArray[np.int64]
 
 
-# Rows and cosines of the nearest names of each query, best first; -1: none. Shape (n_queries, k).
-Found = tuple[IntArray, NDArray[np.float32]]
-
-
 class NameSearch(Protocol):
     """Nearest names of unit vectors; `kb.index.ExactIndex` is one."""
 
     def search(
         self, queries: NDArray[np.float32], k: int
     ) -> tuple[IntArray, NDArray[np.float32]]: ...
-
-
-class Memory:
-    """How often each string was linked to each concept in the training corpus.
-
-    counts (Mapping): Normalised string -> concept id -> count.
-    """
-
-    def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for name, ids in (counts or {}).items():
-            self.counts[name].update(ids)
-
-    def add(self, name: str, concept_id: str) -> None:
-        self.counts[name][concept_id] += 1
-
-    @cached_property
-    def names(self) -> list[str]:
-        """All strings, sorted: the rows of `ngrams`. Taken when first asked for."""
-        return sorted(self.counts)
-
-    @cached_property
-    def ngrams(self) -> NgramIndex:
-        return NgramIndex(*build_postings(self.names))
-
-    def prior(self, kb: KnowledgeBase) -> NDArray[np.float32]:
-        """log(1 + mentions) of each concept of `kb`. Shape (n_concepts,)."""
-        totals: Counter[str] = Counter()
-        for ids in self.counts.values():
-            totals.update(ids)
-        prior = np.zeros(len(kb), dtype=np.float32)
-        rows = kb.find_all(list(totals))
-        known = rows >= 0
-        np.add.at(prior, rows[known], np.array(list(totals.values()), dtype=np.float32)[known])
-        return np.log1p(prior)
 
 
 @dataclass(frozen=True)
@@ -126,7 +93,9 @@ def gather_candidates(
     prior: NDArray[np.float32],
     dense: Found | None,
     recalled: Found | None,
+    spelling: SpellingSearch,
     k: int,
+    evidence: Collection[str] = EVIDENCE,
 ) -> Candidates:
     """Ask every source about every query.
 
@@ -134,27 +103,41 @@ def gather_candidates(
     prior (NDArray[float32]): `Memory.prior`. Shape (n_concepts,).
     dense (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
     recalled (Found | None): Nearest of `memory.names` by the encoder.
+    spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
     k (int): Names looked at in the search by spelling.
+    evidence (Collection[str]): Which of EVIDENCE to use.
     """
+    if "memory" not in evidence:
+        memory = Memory()
     exact, remembered = _exact(queries, kb), _remembered(queries, kb, memory)
     # Searching by spelling is for strings that are no name and were never seen: it is the
     # slowest source, and finds the string itself otherwise.
     certain = np.union1d(exact.query[exact.values["exact"] == 1.0], remembered.query)
+    if "exact" not in evidence:
+        certain = remembered.query
     unsure = np.setdiff1d(np.arange(len(queries)), certain)
     strings = [queries[i] for i in unsure]
-    sparse = _nearest(kb, *kb.ngrams.search(strings, k), best="alike", value="sparse")
-    by_spelling = _recalled(kb, memory, *memory.ngrams.search(strings, k), value="recalled")
-    for proposals in (sparse, by_spelling):
-        proposals.query = unsure[proposals.query]
-    found = [exact, remembered, sparse, by_spelling]
-    if dense is not None:
-        found.append(_nearest(kb, *dense, best="nearest", value="dense"))
-    if recalled is not None:
-        found.append(_recalled(kb, memory, *recalled, value="recalled_dense"))
-    return _merge(found, kb, prior)
+    found = [exact] if "exact" in evidence else []
+    found.append(remembered)
+    if "sparse" in evidence:
+        sparse = _nearest(kb, strings, *spelling.search(strings, k), best="alike", value="sparse")
+        by_spelling = _recalled(kb, memory, *memory.ngrams.search(strings, k), value="recalled")
+        for proposals in (sparse, by_spelling):
+            proposals.query = unsure[proposals.query]
+            found.append(proposals)
+    if "dense" in evidence and dense is not None:
+        found.append(_nearest(kb, queries, *dense, best="nearest", value="dense"))
+        if recalled is not None and "memory" in evidence:
+            found.append(_recalled(kb, memory, *recalled, value="recalled_dense"))
+    candidates = _merge(found, kb)
+    if "prior" in evidence and "memory" in evidence:
+        candidates.features[:, _COLUMN["prior"]] = prior[candidates.concept]
+    candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
+    candidates.features[:, _COLUMN["trained"]] = bool(memory.counts)
+    return candidates
 
 
-def _merge(found: list[_Proposals], kb: KnowledgeBase, prior: NDArray[np.float32]) -> Candidates:
+def _merge(found: list[_Proposals], kb: KnowledgeBase) -> Candidates:
     """One row a pair of query and concept, with the greatest value of each feature."""
     query = np.concatenate([p.query for p in found])
     concept = np.concatenate([p.concept for p in found])
@@ -173,7 +156,6 @@ def _merge(found: list[_Proposals], kb: KnowledgeBase, prior: NDArray[np.float32
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
-    features[:, _COLUMN["prior"]] = prior[keys % len(kb)]
     return Candidates(keys // len(kb), keys % len(kb), name, features, sources)
 
 
@@ -196,7 +178,7 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
         "exact": value,
         "preferred": value * preferred,
         "unique": value / np.diff(indptr)[query],
-    } | dict.fromkeys(("dense", "nearest", "sparse", "alike"), value)
+    } | dict.fromkeys(("dense", "nearest", "sparse", "alike", "words", "covered"), value)
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
 
@@ -229,16 +211,31 @@ def _concepts_of_strings(
 
 
 def _nearest(
-    kb: KnowledgeBase, rows: IntArray, cosines: NDArray[np.float32], *, best: str, value: str
+    kb: KnowledgeBase,
+    queries: Sequence[str],
+    rows: IntArray,
+    cosines: NDArray[np.float32],
+    *,
+    best: str,
+    value: str,
 ) -> _Proposals:
     """Concepts of the names that a search found."""
+    different, number = np.unique(rows.ravel(), return_inverse=True)
+    names = [normalize_name(kb.name(row)) if row >= 0 else "" for row in different.tolist()]
+    owner = np.repeat(np.arange(len(queries)), rows.shape[1])
+    words, covered = word_overlap(queries, names, owner, number)
     indptr, concepts, _ = kb.concepts_of_names(rows.ravel())
     entry = np.repeat(np.arange(rows.size), np.diff(indptr))
-    query = entry // max(rows.shape[1], 1)
+    query = owner[entry]
     cosine = cosines.ravel()[entry]
     # Equal to the best up to rounding: several names can be nearest.
     is_best = cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5
-    values = {value: np.maximum(cosine, 0.0), best: is_best}
+    values = {
+        value: np.maximum(cosine, 0.0),
+        best: is_best,
+        "words": words[entry],
+        "covered": covered[entry],
+    }
     source = DENSE if value == "dense" else SPARSE
     return _Proposals(query, concepts, rows.ravel()[entry], values, source)
 

@@ -6,6 +6,7 @@ spaCy imports this module for every pipeline that anyone makes, so nothing heavy
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 from collections.abc import Callable
+from typing import Any
 
 from spacy.language import Language
 from thinc.api import Config, Model
@@ -44,13 +45,14 @@ depth = 4
 )["model"]
 
 
+# The size of the encoder that comes with the package.
 LINKER_MODEL = Config().from_str(
     """
 [model]
 @architectures = "spacy-bioel.ResCNN.v1"
-dim = 256
-blocks = 4
-filters = 100
+dim = 192
+blocks = 3
+filters = 96
 widths = [1, 3, 5]
 pooling = "max"
 dropout = 0.2
@@ -58,11 +60,13 @@ max_tokens = 25
 """
 )["model"]
 
+LINKER_EVIDENCE = {"exact": True, "memory": True, "sparse": True, "dense": True, "prior": True}
 LINKER_TRAINING = {
     "synonyms": 128,
     "negatives": 2,
     "refresh_every": 200,
     "pool_names": 50000,
+    "loss": "multi_similarity",
     "seed": 0,
 }
 
@@ -125,13 +129,15 @@ def make_mention_detector(
         "model": LINKER_MODEL,
         "kb": "",
         "index": {"@misc": "spacy-bioel.ExactIndex.v1"},
+        "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         "mentions": "auto",
         "label_types": {},
         "nil_threshold": 0.15,
-        "weights": {},
         "search_names": 32,
         "max_candidates": 5,
+        "evidence": LINKER_EVIDENCE,
         "abbreviations": True,
+        "composites": True,
         "include_kb": True,
         "training": LINKER_TRAINING,
         "spans_key": SPANS_KEY,
@@ -151,15 +157,17 @@ def make_linker(
     model: Model,
     kb: str,
     index: Callable,
+    spelling: Callable,
     mentions: str,
     label_types: dict[str, list[str]],
     nil_threshold: float,
-    weights: dict[str, float],
     search_names: int,
     max_candidates: int,
+    evidence: dict[str, bool],
     abbreviations: bool,
+    composites: bool,
     include_kb: bool,
-    training: dict[str, int],
+    training: dict[str, Any],
     spans_key: str,
     gold_key: str,
     scorer: Callable | None,
@@ -169,29 +177,34 @@ def make_linker(
     model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`.
     kb (str): Folder of a knowledge base, opened at first use.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base.
+    spelling (Callable): Makes the search by spelling from the knowledge base.
     mentions (str): What to link: "spans" (the group `spans_key`), "ents", "auto" (the group if it
         is there, else the entities), or "kb" (every longest name of the knowledge base in the
         text, for use without a mention detector).
     label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
         A label that is not listed may link to all.
     nil_threshold (float): Probability below which the best candidate is not linked (NIL).
-    weights (dict): Weights of the evidence, see `pipeline.fusion`; missing ones are the default.
     search_names (int): Nearest names that are looked at for a mention.
     max_candidates (int): Candidates kept for a mention.
+    evidence (dict): Which evidence to use: "exact" (names and spelling variants), "memory"
+        (training mentions), "sparse" (search by spelling), "dense" (search by the encoder),
+        "prior" (how often a concept was mentioned in training).
     abbreviations (bool): Write short forms out that the document defines.
+    composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
-        seed; see `pipeline.linker_training`.
+        loss ("multi_similarity" or "info_nce"), seed; see `pipeline.linker_training`.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "kb": kb,
         "mentions": mentions,
         "label_types": dict(label_types),
         "nil_threshold": nil_threshold,
-        "weights": dict(weights),
         "search_names": search_names,
         "max_candidates": max_candidates,
+        "evidence": LINKER_EVIDENCE | dict(evidence),
         "abbreviations": abbreviations,
+        "composites": composites,
         "include_kb": include_kb,
         "training": LINKER_TRAINING | dict(training),
         "spans_key": spans_key,
@@ -199,4 +212,11 @@ def make_linker(
     }
     if mentions not in ("auto", "spans", "ents", "kb"):
         raise BioelError(Errors.B054.format(mentions=mentions))
-    return Linker(nlp.vocab, model, name, index=index, settings=settings, scorer=scorer)
+    if unknown := set(evidence) - set(LINKER_EVIDENCE):
+        raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
+    loss = settings["training"]["loss"]
+    if loss not in ("multi_similarity", "info_nce"):
+        raise BioelError(Errors.B048.format(loss=loss))
+    return Linker(
+        nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
+    )

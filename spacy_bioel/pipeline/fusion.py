@@ -1,43 +1,92 @@
-"""The one decision: features of candidates -> a probability each -> ranked candidates."""
+"""The one decision: features of candidates -> a probability each -> ranked candidates.
+
+A network with one small hidden layer gives every candidate a score, and the candidates of a
+mention and NIL, whose score is 0, share the probability. So a score can be compared across
+mentions, and says how likely it is that the candidate is the concept meant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import srsly
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.evidence import FEATURES, Candidates
 
-# Fitted by `fit_weights` on the development split of BC5CDR, with a ResCNN encoder.
-DEFAULT_WEIGHTS: dict[str, float] = {
-    "bias": -9.0,
-    "exact": 1.5,
-    "preferred": 1.0,
-    "unique": 2.0,
-    "memory": 5.0,
-    "seen": 0.5,
-    "dense": 5.0,
-    "nearest": 0.7,
-    "sparse": 3.0,
-    "alike": 0.7,
-    "recalled": 2.0,
-    "recalled_dense": 2.0,
-    "prior": 0.2,
-}
+FloatArray = NDArray[np.float64]
+# Fitted by benchmarks/default_fusion.py; used until `fit_fusion` has seen a corpus of one's own.
+_DEFAULT = Path(__file__).parents[1] / "assets" / "fusion.json"
 
 
-def score(features: NDArray[np.float32], weights: Mapping[str, float]) -> NDArray[np.float64]:
-    """Probability that each candidate is the concept meant: a logistic model.
+@dataclass(frozen=True)
+class Fusion:
+    """Weights of the evidence.
 
-    features (NDArray[float32]): Shape (n, len(FEATURES)).
-    RETURNS (NDArray[float64]): Shape (n,).
+    mean, scale (FloatArray): What features are shifted and divided by. Shape (n_features,).
+    hidden (FloatArray), hidden_bias (FloatArray): Shapes (n_features, n_hidden), (n_hidden,).
+    output (FloatArray), direct (FloatArray): Of the hidden layer and of the features themselves.
+        Shapes (n_hidden,), (n_features,).
+    bias (float): Of every candidate against NIL.
     """
-    w = np.array([weights[name] for name in FEATURES])
-    return 1 / (1 + np.exp(-(features @ w + weights["bias"])))
+
+    mean: FloatArray
+    scale: FloatArray
+    hidden: FloatArray
+    hidden_bias: FloatArray
+    output: FloatArray
+    direct: FloatArray
+    bias: float
+
+    def scores(self, features: NDArray[np.float32]) -> FloatArray:
+        """A score of each candidate, as log-odds against NIL. Shape (n,).
+
+        features (NDArray[float32]): Shape (n, len(FEATURES)).
+        """
+        z = (features - self.mean) / self.scale
+        hidden = np.tanh(z @ self.hidden + self.hidden_bias)
+        return hidden @ self.output + z @ self.direct + self.bias
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers by name, with the features that they are for."""
+        numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
+        return {"features": list(FEATURES)} | numbers
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Fusion:
+        """RAISES BioelError: [B062] when the weights are for other features than today's."""
+        if data.get("features") != list(FEATURES):
+            raise BioelError(Errors.B062.format(found=data.get("features"), expected=FEATURES))
+        arrays = {k: np.array(v) for k, v in data.items() if k not in ("features", "bias")}
+        return cls(bias=float(data["bias"]), **arrays)
 
 
-def rank(candidates: Candidates, scores: NDArray[np.float64], *, top: int) -> NDArray[np.int64]:
+@cache
+def default_fusion() -> Fusion:
+    """Weights that serve most knowledge bases, with an encoder or without."""
+    return Fusion.from_json(srsly.read_json(_DEFAULT))
+
+
+def share(scores: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
+    """Probability of each candidate among those of its group and NIL.
+
+    scores (FloatArray): -inf for a candidate that is out of the question. Shape (n,).
+    groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
+    """
+    n_groups = int(groups.max(initial=-1)) + 1
+    highest = np.zeros(n_groups)  # NIL's
+    np.maximum.at(highest, groups, scores)
+    odds = np.exp(scores - highest[groups])
+    return odds / (np.bincount(groups, odds, n_groups) + np.exp(-highest))[groups]
+
+
+def rank(candidates: Candidates, scores: FloatArray, *, top: int) -> NDArray[np.int64]:
     """Rows of the `top` best candidates of each query, grouped by query, best first.
 
     Ties go to the lower concept row, which is the lower id.
@@ -48,18 +97,75 @@ def rank(candidates: Candidates, scores: NDArray[np.float64], *, top: int) -> ND
     return order[np.arange(len(order)) - first < top]
 
 
-def fit_weights(
-    features: NDArray[np.float32], right: NDArray[np.bool_], *, l2: float = 1.0
-) -> dict[str, float]:
-    """Logistic regression of "this candidate is right" on its features.
+def fit_fusion(
+    features: NDArray[np.float32],
+    right: Sequence[NDArray[np.bool_]],
+    rows: Sequence[NDArray[np.int64]],
+    *,
+    n_hidden: int = 12,
+    l2: float = 2e-3,
+    seed: int = 0,
+) -> Fusion:
+    """Maximise the probability of right candidates, and of NIL where none is right.
 
-    features (NDArray[float32]): Candidates of development mentions. Shape (n, len(FEATURES)).
-    right (NDArray[bool]): Shape (n,).
+    features (NDArray[float32]): Of all candidates. Shape (n, len(FEATURES)).
+    right (Sequence): For each development mention, which of its candidates are right.
+    rows (Sequence): For each development mention, the rows of its candidates.
     l2 (float): Strength of the penalty on the weights.
-    RETURNS (dict[str, float]): For `score`.
     """
-    from sklearn.linear_model import LogisticRegression
+    from scipy.optimize import minimize
 
-    model = LogisticRegression(C=1 / l2, max_iter=1000).fit(features, right)
-    weights = dict(zip(FEATURES, model.coef_[0].tolist(), strict=True))
-    return {"bias": float(model.intercept_[0])} | {k: round(v, 4) for k, v in weights.items()}
+    mean, scale = features.mean(0).astype(float), features.std(0).astype(float) + 1e-6
+    groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+    z = ((features - mean) / scale)[np.concatenate(rows)]
+    loss = _Loss(z, np.concatenate(right), groups, n_mentions=len(rows), l2=l2, n_hidden=n_hidden)
+    start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    hidden, hidden_bias, output, direct, bias = loss.split(best.x)
+    return Fusion(mean, scale, hidden, hidden_bias, output, direct, float(bias[0]))
+
+
+class _Loss:
+    """Mean negative log-likelihood with its gradient, as a function of one vector of weights."""
+
+    def __init__(
+        self,
+        z: FloatArray,
+        right: NDArray[np.bool_],
+        groups: NDArray[np.int64],
+        *,
+        n_mentions: int,
+        l2: float,
+        n_hidden: int,
+    ) -> None:
+        d = z.shape[1]
+        self.z, self.right, self.groups = z, right, groups
+        self.n_mentions, self.l2 = n_mentions, l2
+        self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
+        self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
+        self._has_right = np.bincount(groups, right, n_mentions) > 0
+
+    def split(self, weights: FloatArray) -> list[FloatArray]:
+        parts = np.split(weights, np.cumsum([int(np.prod(s)) for s in self._shapes])[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
+        hidden, hidden_bias, output, direct, bias = self.split(weights)
+        active = np.tanh(self.z @ hidden + hidden_bias)
+        probability = share(active @ output + self.z @ direct + bias, self.groups)
+        total = np.bincount(self.groups, probability, self.n_mentions)
+        right = np.bincount(self.groups, probability * self.right, self.n_mentions)
+        likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
+        value = -np.log(likelihood).mean() + self.l2 * (weights**2).sum()
+        wanted = probability * self.right / likelihood[self.groups]
+        d_scores = (probability - wanted * self._has_right[self.groups]) / self.n_mentions
+        d_active = np.outer(d_scores, output) * (1 - active**2)
+        parts = [
+            self.z.T @ d_active,
+            d_active.sum(0),
+            active.T @ d_scores,
+            self.z.T @ d_scores,
+            d_scores.sum(keepdims=True),
+        ]
+        gradient = np.concatenate([part.ravel() for part in parts]) + 2 * self.l2 * weights
+        return float(value), gradient

@@ -14,13 +14,12 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
+from spacy_bioel.pipeline.decision import Query, decide, mention_queries
 from spacy_bioel.pipeline.gold import gold_spans, mention_spans
 from spacy_bioel.pipeline.storage import Parts, StoredPipe
-from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import Link
 
 # Folder of the knowledge base inside a saved pipe.
 _INCLUDED = "kb"
@@ -36,10 +35,11 @@ class Linker(StoredPipe):
         name: str,
         *,
         index: Callable,
+        spelling: Callable,
         settings: dict[str, Any],
         scorer: Callable | None = None,
     ) -> None:
-        from spacy_bioel.pipeline.evidence import Memory
+        from spacy_bioel.pipeline.memory import Memory
 
         register_extensions()
         self.vocab = vocab
@@ -48,7 +48,10 @@ class Linker(StoredPipe):
         self.scorer = scorer
         self.cfg = settings
         self.memory = Memory()
+        # Weights fitted on development documents; None: those that come with the package.
+        self.fusion: Any = None
         self._index = index
+        self._spelling = spelling
         self._ranker: Any = None
         self._sampler: Any = None
         self._updates = 0
@@ -59,12 +62,22 @@ class Linker(StoredPipe):
     def ranker(self) -> Any:
         """From strings to candidates, see `pipeline.ranker`; opens the knowledge base at first use.
 
-        RAISES BioelError: [B055] when none is set; those of `KnowledgeBase.open`.
+        A knowledge base or an encoder that was not set is the package's own, `pipeline.starter`.
+
+        RAISES BioelError: Those of `KnowledgeBase.open` and of `starter_kb`.
         """
         if self._ranker is None:
-            if not self.cfg["kb"]:
-                raise BioelError(Errors.B055.format(name=self.name))
-            self.set_kb(self.cfg["kb"])
+            from spacy_bioel.kb.store import open_kb
+            from spacy_bioel.pipeline import starter
+
+            is_starter = not self.cfg["kb"]
+            kb = starter.starter_kb() if is_starter else open_kb(self.cfg["kb"])
+            if not self.has_encoder:
+                starter.add_starter_encoder(self.model, kb)
+            self.set_kb(kb)
+            if is_starter:
+                self.cfg["kb"] = ""  # the cache folder of this machine means nothing elsewhere
+                self.ranker.ensure_vectors()
         return self._ranker
 
     @property
@@ -83,7 +96,20 @@ class Linker(StoredPipe):
         opened = open_kb(kb)
         self.cfg["kb"] = str(opened.path or "")
         self._sampler = None
-        self._ranker = Ranker(opened, self.model, self.memory, cfg=self.cfg, make_index=self._index)
+        self._ranker = Ranker(
+            opened,
+            self.model,
+            self.memory,
+            fusion=self.fusion,
+            cfg=self.cfg,
+            make_index=self._index,
+            make_spelling=self._spelling,
+        )
+
+    def set_fusion(self, fusion: Any) -> None:
+        """Weigh the evidence by a `pipeline.fusion.Fusion`, as fitted on development documents."""
+        self.fusion = fusion
+        self.ranker.fusion = fusion
 
     @property
     def has_encoder(self) -> bool:
@@ -111,14 +137,16 @@ class Linker(StoredPipe):
         spans = [self._mentions(doc) for doc in docs]
         queries = [self.queries(mentions) for mentions in spans]
         wanted = {
-            (query, span.label_)
-            for mentions, strings in zip(spans, queries, strict=True)
-            for span, query in zip(mentions, strings, strict=True)
+            (string, span.label_)
+            for pair in zip(spans, queries, strict=True)
+            for span, query in zip(*pair, strict=True)
+            for string in query.strings()
         }
         ranked = self.ranker.rank(sorted(wanted)) if wanted else {}
+        threshold = self.cfg["nil_threshold"]
         return [
             [
-                self._link(span, ranked[query, span.label_])
+                decide(span, query, ranked, nil_threshold=threshold)
                 for span, query in zip(*pair, strict=True)
             ]
             for pair in zip(spans, queries, strict=True)
@@ -131,17 +159,11 @@ class Linker(StoredPipe):
             return longest_names(doc, self.kb)
         return mention_spans(doc, self.cfg["mentions"], spans_key=self.cfg["spans_key"])
 
-    def queries(self, spans: Sequence[Span]) -> list[str]:
-        """Strings to look up for the mentions of one document."""
-        if not spans:
-            return []
-        forms = long_forms(spans[0].doc) if self.cfg["abbreviations"] else {}
-        return [normalize_name(expand_abbreviations(span.text, forms)) for span in spans]
-
-    def _link(self, span: Span, candidates: tuple[Candidate, ...]) -> Link:
-        known = candidates and candidates[0].score >= self.cfg["nil_threshold"]
-        ids = (candidates[0].id,) if known else ()
-        return Link(span.start_char, span.end_char, span.label_, ids, candidates)
+    def queries(self, spans: Sequence[Span]) -> list[Query]:
+        """What to look up for the mentions of one document."""
+        return mention_queries(
+            spans, abbreviations=self.cfg["abbreviations"], composites=self.cfg["composites"]
+        )
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         for doc, links in zip(docs, scores, strict=True):
@@ -165,6 +187,7 @@ class Linker(StoredPipe):
         *,
         nlp: Language | None = None,
         kb: Any = None,
+        encoder: str | None = None,
         embeddings: str | None = None,
         vocabulary: int = 16000,
         width: int = 256,
@@ -172,23 +195,28 @@ class Linker(StoredPipe):
         """Set the knowledge base, remember the training mentions, make vocabulary and network.
 
         kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
+        encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py;
+            then the arguments below have no meaning.
         embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
             embeddings from; None: make them from the names of the knowledge base. For an encoder
             that is a transformer: its checkpoint, unless its own settings name one.
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
-        from spacy_bioel.models.linker import EncoderSource, add_encoder
-        from spacy_bioel.pipeline.evidence import Memory
+        from spacy_bioel.models.linker import EncoderSource, add_encoder, read_encoder
+        from spacy_bioel.pipeline.memory import Memory
 
         validate_get_examples(get_examples, "Linker.initialize")
         self.memory = Memory()
         self.set_kb(kb or self.cfg["kb"] or self.kb)
         self._remember(get_examples())
-        names = sorted(self.memory.counts)
-        source = EncoderSource(
-            self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
-        )
-        add_encoder(self.model, source)
+        if encoder is not None:
+            read_encoder(self.model, Path(encoder))
+        else:
+            names = sorted(self.memory.counts)
+            source = EncoderSource(
+                self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
+            )
+            add_encoder(self.model, source)
         self._start_training()
 
     def _remember(self, examples: Iterable[Example]) -> None:
@@ -203,7 +231,7 @@ class Linker(StoredPipe):
         gold = [g for g in gold_spans(example, key=self.cfg["gold_key"]) if len(g.ids) == 1]
         spans = [example.predicted[g.start : g.end] for g in gold]
         return [
-            ({normalize_name(span.text), query} - {""}, g.ids[0])
+            ({normalize_name(span.text), query.whole} - {""}, g.ids[0])
             for span, query, g in zip(spans, self.queries(spans), gold, strict=True)
         ]
 
@@ -247,7 +275,7 @@ class Linker(StoredPipe):
             return losses
         set_dropout_rate(self.model, drop)
         vectors, backprop = self.model.begin_update(names)
-        loss, d_vectors = name_loss(vectors, concepts)
+        loss, d_vectors = name_loss(vectors, concepts, loss=self.cfg["training"]["loss"])
         backprop(d_vectors)
         if sgd is not None:
             self.finish_update(sgd)
@@ -279,16 +307,20 @@ class Linker(StoredPipe):
     def parts(self) -> Parts:
         from spacy_bioel.models.linker import encoder_parts
 
-        memory = self.memory.counts
-        return {"memory.json": lambda: srsly.json_dumps(memory).encode("utf8")} | encoder_parts(
-            self.model
-        )
+        memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
+        return {
+            "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
+            "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
+        } | encoder_parts(self.model)
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         from spacy_bioel.models.linker import load_encoder
-        from spacy_bioel.pipeline.evidence import Memory
+        from spacy_bioel.pipeline.fusion import Fusion
+        from spacy_bioel.pipeline.memory import Memory
 
         self.memory = Memory(srsly.json_loads(parts["memory.json"]))
+        fusion = srsly.json_loads(parts["fusion.json"])
+        self.fusion = Fusion.from_json(fusion) if fusion else None
         load_encoder(self.model, parts)
         self._ranker = self._sampler = None
 
@@ -324,13 +356,21 @@ class Linker(StoredPipe):
         # workers share its pages.
         kb = self.kb if self._includes_kb or self.cfg["kb"] else None
         data = self.to_bytes(exclude=["kb"])
-        return _unpickle, (self.vocab, self.model, self.name, self._index, self.scorer, data, kb)
+        made_of = (self.vocab, self.model, self.name, self._index, self._spelling, self.scorer)
+        return _unpickle, (*made_of, data, kb)
 
 
 def _unpickle(
-    vocab: Vocab, model: Model, name: str, index: Callable, scorer: Any, data: bytes, kb: Any
+    vocab: Vocab,
+    model: Model,
+    name: str,
+    index: Callable,
+    spelling: Callable,
+    scorer: Any,
+    data: bytes,
+    kb: Any,
 ) -> Linker:
-    linker = Linker(vocab, model, name, index=index, settings={}, scorer=scorer)
+    linker = Linker(vocab, model, name, index=index, spelling=spelling, settings={}, scorer=scorer)
     linker.from_bytes(data)
     if kb is not None:
         linker.set_kb(kb)

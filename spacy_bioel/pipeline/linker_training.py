@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.evidence import Memory, NameSearch
+from spacy_bioel.pipeline.evidence import NameSearch
+from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]

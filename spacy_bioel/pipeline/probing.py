@@ -122,7 +122,7 @@ def gold_queries(
         ]
         strings = iter(linker.queries([span for span in spans if span is not None]))
         for span, mention in zip(spans, mentions, strict=True):
-            queries.append(next(strings) if span is not None else "")
+            queries.append(next(strings).whole if span is not None else "")
             rows = linker.kb.find_all(list(mention.ids))
             gold.append(frozenset(rows[rows >= 0].tolist()))
     if not any(gold):

@@ -11,22 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
-from spacy_bioel.kb.schema import VECTOR_FILES
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import open_vectors, write_vectors
+from spacy_bioel.kb.vectors import has_vectors, open_vectors, write_vectors
 from spacy_bioel.pipeline.evidence import (
     SOURCES,
     Candidates,
-    Memory,
     NameSearch,
     gather_candidates,
 )
-from spacy_bioel.pipeline.fusion import DEFAULT_WEIGHTS, rank, score
+from spacy_bioel.pipeline.fusion import Fusion, default_fusion, rank, share
+from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.spelling import MakeSearch
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
 from spacy_bioel.types import Candidate
 
 # A knowledge base of up to this many names is encoded in memory when it comes without vectors.
-_ENCODE_ON_LOAD = 60_000
+ENCODE_ON_LOAD = 60_000
 
 
 class Ranker:
@@ -37,8 +38,10 @@ class Ranker:
     kb (KnowledgeBase): Concepts and names.
     model (Model): Encoder of names; without a vocabulary it is left out of the evidence.
     memory (Memory): Training mentions.
-    cfg (dict): The linker's settings: label_types, weights, search_names, max_candidates.
+    fusion (Fusion | None): Weighs the evidence; None: the weights of the package.
+    cfg (dict): The linker's settings: label_types, evidence, search_names, max_candidates.
     make_index (Callable): From vectors to a `NameSearch`.
+    make_spelling (Callable): From the knowledge base to a `SpellingSearch`.
     """
 
     def __init__(
@@ -47,14 +50,19 @@ class Ranker:
         model: Model,
         memory: Memory,
         *,
+        fusion: Fusion | None,
         cfg: dict[str, Any],
         make_index: Callable[[NDArray], NameSearch],
+        make_spelling: MakeSearch,
     ) -> None:
         self.kb = kb
         self.model = model
         self.memory = memory
+        self.fusion = fusion
         self.cfg = cfg
         self.make_index = make_index
+        self.spelling = make_spelling(kb)
+        self.evidence = {name for name, used in cfg["evidence"].items() if used}
         # While training, a `NamePool` that stands for the knowledge base; see linker_training.
         self.pool: Any = None
         self.encoder_changed()
@@ -87,9 +95,18 @@ class Ranker:
         write_vectors(kb, self.encode, fingerprint=self.fingerprint, dim=dim, progress=progress)
         self._search = None
 
+    def ensure_vectors(self) -> None:
+        """Encode the knowledge base unless it has vectors of this encoder."""
+        if self.model.attrs["tokenizer"] is None:
+            return
+        try:
+            open_vectors(self.kb, fingerprint=self.fingerprint)
+        except BioelError:
+            self.encode_kb(self.kb, progress=None)
+
     def _nearest(self, queries: Sequence[str]) -> tuple[Any, Any]:
         """Nearest names, and nearest training strings, of each query, by the encoder."""
-        if self.model.attrs["tokenizer"] is None:
+        if self.model.attrs["tokenizer"] is None or "dense" not in self.evidence:
             return None, None
         if self._search is None or self._recall is None:
             self._search = self.refreshed_pool() if self.pool else self._open_search()
@@ -105,8 +122,7 @@ class Ranker:
 
     def _open_search(self) -> NameSearch:
         """The search over all names, with the vectors that came with the knowledge base."""
-        has_vectors = all(name in self.kb.files() for name in VECTOR_FILES)
-        if not has_vectors and self.kb.n_names <= _ENCODE_ON_LOAD:
+        if not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD:
             return self.make_index(self.encode([normalize_name(n) for n in self.kb.names]))
         return self.make_index(open_vectors(self.kb, fingerprint=self.fingerprint))
 
@@ -124,7 +140,9 @@ class Ranker:
             prior=self._prior,
             dense=dense,
             recalled=recalled,
+            spelling=self.spelling,
             k=self.cfg["search_names"],
+            evidence=self.evidence,
         )
 
     def allowed(self, candidates: Candidates, label: str) -> NDArray[np.bool_]:
@@ -133,6 +151,26 @@ class Ranker:
         if types is None:
             return np.ones(len(candidates.concept), dtype=bool)
         return self.kb.type_mask(types)[candidates.concept]
+
+    def development(
+        self, mentions: Sequence[tuple[str, str, set[str]]]
+    ) -> tuple[NDArray[np.float32], list[NDArray[np.bool_]], list[NDArray[np.int64]]]:
+        """What `fusion.fit_fusion` takes: features, right candidates and rows of each mention.
+
+        mentions (Sequence): Normalised string, label and canonical gold ids of each.
+        """
+        queries = list(dict.fromkeys(query for query, *_ in mentions))
+        candidates = self.gather(queries)
+        first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
+        number = {query: index for index, query in enumerate(queries)}
+        allowed = {label: self.allowed(candidates, label) for _, label, _ in mentions}
+        rows = [np.arange(first[number[q]], first[number[q] + 1]) for q, *_ in mentions]
+        rows = [r[allowed[label][r]] for r, (_, label, _) in zip(rows, mentions, strict=True)]
+        right = [
+            np.isin(candidates.concept[r], self.kb.find_all(sorted(gold)))
+            for r, (_, _, gold) in zip(rows, mentions, strict=True)
+        ]
+        return candidates.features, right, rows
 
     def rank(
         self, wanted: Sequence[tuple[str, str]]
@@ -147,12 +185,12 @@ class Ranker:
         if not queries:
             return ranked
         candidates = self.gather(queries)
-        scores = score(candidates.features, DEFAULT_WEIGHTS | self.cfg["weights"])
+        scores = (self.fusion or default_fusion()).scores(candidates.features)
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates, label)
-            masked = np.where(allowed, scores, -np.inf)
-            rows = rank(candidates, masked, top=self.cfg["max_candidates"])
-            described = self._describe(candidates, scores, rows[allowed[rows]])
+            shares = share(np.where(allowed, scores, -np.inf), candidates.query)
+            rows = rank(candidates, shares, top=self.cfg["max_candidates"])
+            described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:
                     ranked[queries[query], label] = tuple(found)

@@ -41,3 +41,8 @@ def _singulars(name: str) -> list[str]:
         for ending, replacement in _PLURALS
         if name.endswith(ending) and len(name) > len(ending) + 3
     ]
+
+
+def singular(word: str) -> str:
+    """A word without its plural ending, roughly: to compare words by, not to show."""
+    return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word

@@ -13,11 +13,11 @@ from spacy_bioel.pipeline.evidence import (
     FEATURES,
     SOURCES,
     Candidates,
-    Found,
-    Memory,
     gather_candidates,
 )
-from spacy_bioel.pipeline.fusion import DEFAULT_WEIGHTS, fit_weights, rank, score
+from spacy_bioel.pipeline.fusion import Fusion, default_fusion, fit_fusion, rank, share
+from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.spelling import Found
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -61,7 +61,14 @@ def table(
 ) -> dict[tuple[str, str], dict[str, float]]:
     """(query, concept id) -> features that are not zero, where the name is from and which it is."""
     candidates = gather_candidates(
-        queries, kb, memory=memory, prior=memory.prior(kb), dense=dense, recalled=recalled, k=3
+        queries,
+        kb,
+        memory=memory,
+        prior=memory.prior(kb),
+        dense=dense,
+        recalled=recalled,
+        spelling=kb.ngrams,
+        k=3,
     )
     result = {}
     for row in range(len(candidates.query)):

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
-from spacy_bioel.pipeline.fusion import fit_weights
+from spacy_bioel.pipeline.fusion import fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 
@@ -74,25 +74,15 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
     """Weights under which a candidate's score is the probability that it is right."""
     linker: Any = nlp.get_pipe("bioel_linker")
     mentions = [
-        (query, span.label_, {linker.kb.canonical(id_) for id_ in split_ids(span.kb_id_)})
+        (query.whole, span.label_, {linker.kb.canonical(id_) for id_ in split_ids(span.kb_id_)})
         for doc in docs
         for spans in [list(doc.spans[GOLD_KEY])]
         for span, query in zip(spans, linker.queries(spans), strict=True)
+        if query.whole
     ]
-    queries = list(dict.fromkeys(query for query, *_ in mentions))
-    candidates = linker.ranker.gather(queries)
-    first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
-    number = {query: index for index, query in enumerate(queries)}
-    rows_of = [np.arange(first[number[q]], first[number[q] + 1]) for q, *_ in mentions]
-    allowed = {label: linker.ranker.allowed(candidates, label) for _, label, _ in mentions}
-    rows_of = [r[allowed[label][r]] for r, (_, label, _) in zip(rows_of, mentions, strict=True)]
-    right = [
-        np.isin(candidates.concept[rows], linker.kb.find_all(sorted(gold)))
-        for rows, (_, _, gold) in zip(rows_of, mentions, strict=True)
-    ]
-    weights = fit_weights(candidates.features[np.concatenate(rows_of)], np.concatenate(right))
-    _LOGGER.info("weights %s", weights)
-    linker.cfg["weights"] = weights
+    fusion = fit_fusion(*linker.ranker.development(mentions))
+    linker.set_fusion(fusion)
+    _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(mentions))
 
 
 def tune_nil(nlp: Language, docs: list[Doc]) -> None:
@@ -116,7 +106,7 @@ def tune_nil(nlp: Language, docs: list[Doc]) -> None:
         dtype=bool,
     )
     scores = np.array([best.score for *_, best in links])
-    thresholds = np.round(np.arange(0.0, 0.61, 0.05), 2).tolist()
+    thresholds = np.round(np.arange(0.0, 0.81, 0.05), 2).tolist()
     f1s = [
         f1(int(right[scores >= t].sum()), int((scores >= t).sum()), len(gold)) for t in thresholds
     ]

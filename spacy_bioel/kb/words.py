@@ -1,0 +1,60 @@
+"""How many words two normalised names share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.text.variants import singular
+
+IntArray = NDArray[np.int64]
+
+
+def word_overlap(
+    queries: Sequence[str], names: Sequence[str], query: IntArray, name: IntArray
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Compare pairs of strings by their different words, in the singular and whatever the order.
+
+    A word counts by its letters: long words are rare ones.
+
+    query, name (IntArray): Number of the query and of the name of each pair. Shape (n,).
+    RETURNS (tuple): Dice coefficient (1: the same words), and the part of the query that is in
+        the name. Shape (n,) each.
+    """
+    words: dict[str, int] = {}
+    query_words, query_starts = _split(queries, words)
+    name_words, name_starts = _split(names, words)
+    size = np.fromiter(map(len, words), dtype=np.float64, count=len(words))
+    query_size = _sums(size[query_words], query_starts)
+    name_size = _sums(size[name_words], name_starts)
+    # Each word of the name of a pair, and whether the pair's query has it.
+    counts = np.diff(name_starts)[name]
+    pair = np.repeat(np.arange(len(name)), counts)
+    nth = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
+    word = name_words[name_starts[name][pair] + nth]
+    owners = np.repeat(np.arange(len(queries)), np.diff(query_starts))
+    keys = np.sort(owners * len(words) + query_words)
+    shared = np.isin(query[pair] * len(words) + word, keys)
+    common = np.bincount(pair, size[word] * shared, len(name))
+    both = query_size[query] + name_size[name]
+    dice = 2 * common / np.maximum(both, 1)
+    covered = common / np.maximum(query_size[query], 1)
+    return dice.astype(np.float32), covered.astype(np.float32)
+
+
+def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
+    """Numbers of the different words of each string, and where those of a string start."""
+    rows = [
+        [words.setdefault(word, len(words)) for word in {singular(w): 0 for w in s.split()}]
+        for s in strings
+    ]
+    starts = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=starts[1:])
+    return np.array([w for row in rows for w in row], dtype=np.int64), starts
+
+
+def _sums(values: NDArray[np.float64], starts: IntArray) -> NDArray[np.float64]:
+    totals = np.concatenate([[0.0], np.cumsum(values)])
+    return totals[starts[1:]] - totals[starts[:-1]]

@@ -1,0 +1,73 @@
+"""From ranked candidates to the link of a mention: one concept, several for a composite, or NIL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spacy.tokens import Span
+
+from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.text.abbreviations import expand_abbreviations
+from spacy_bioel.text.composites import split_composite
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Candidate, Link
+
+# Candidates of (normalised string, label).
+Ranked = Mapping[tuple[str, str], tuple[Candidate, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look up for a mention, as normalised strings.
+
+    whole (str): The mention, its abbreviations written out.
+    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
+    """
+
+    whole: str
+    readings: tuple[tuple[str, ...], ...] = ()
+
+    def strings(self) -> set[str]:
+        return {self.whole}.union(*self.readings)
+
+
+def mention_queries(spans: Sequence[Span], *, abbreviations: bool, composites: bool) -> list[Query]:
+    """Queries of the mentions of one document."""
+    if not spans:
+        return []
+    forms = long_forms(spans[0].doc) if abbreviations else {}
+    written_out = [expand_abbreviations(span.text, forms) for span in spans]
+    return [
+        Query(
+            normalize_name(text),
+            tuple(
+                tuple(normalize_name(part) for part in reading)
+                for reading in (split_composite(text) if composites else ())
+            ),
+        )
+        for text in written_out
+    ]
+
+
+def decide(span: Span, query: Query, ranked: Ranked, *, nil_threshold: float) -> Link:
+    """The link of a mention.
+
+    A composite reading is taken if all its parts together are likelier than the whole: a name
+    with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
+    """
+    label = span.label_
+    candidates = ranked[query.whole, label]
+    ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
+    best = candidates[0].score if candidates else 0.0
+    for reading in query.readings:
+        parts = [ranked[part, label][:1] for part in reading]
+        if not all(parts):
+            continue
+        firsts = {part[0].id: part[0] for part in parts}
+        likelihood = min(part[0].score for part in parts) ** len(parts)
+        if likelihood > max(best, nil_threshold) and len(firsts) == len(parts):
+            best, ids = likelihood, tuple(firsts)
+            rest = [c for c in ranked[query.whole, label] if c.id not in firsts]
+            candidates = (*firsts.values(), *rest)
+    return Link(span.start_char, span.end_char, label, ids, candidates)

@@ -1,0 +1,81 @@
+"""What comes with the package: an encoder of biomedical names, and a knowledge base of the MeSH
+descriptors of diseases and chemicals. A linker without its own uses them, offline.
+
+The knowledge base is built and encoded at first use, in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+import srsly
+
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.schema import SCHEMA_VERSION
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import has_vectors
+from spacy_bioel.models.linker import NameEncoder, encoder_settings, read_encoder
+from spacy_bioel.pipeline.ranker import ENCODE_ON_LOAD
+from spacy_bioel.text.normalize import NORMALIZER_VERSION
+from spacy_bioel.types import Concept
+
+ASSETS = Path(__file__).parents[1] / "assets"
+ENCODER = ASSETS / "encoder"
+_CONCEPTS = ASSETS / "mesh.jsonl.gz"
+_ABOUT = ASSETS / "mesh.json"
+# Another folder for the cache than the system's usual one.
+CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again, by the conventions of the system."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "spacy-bioel"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/spacy-bioel"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacy-bioel"
+
+
+def starter_kb() -> KnowledgeBase:
+    """The knowledge base of the package, which is built if this is the first time.
+
+    RAISES BioelError: [B063] when the cache folder cannot be written.
+    """
+    digest = blake2b(_CONCEPTS.read_bytes(), digest_size=6)
+    digest.update(f"{SCHEMA_VERSION} {NORMALIZER_VERSION}".encode())
+    folder = cache_folder() / f"mesh-{digest.hexdigest()}"
+    if not folder.is_dir():
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            build_kb(_concepts(), folder, **srsly.read_json(_ABOUT))
+        except OSError as error:
+            raise BioelError(
+                Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
+            ) from error
+    return KnowledgeBase.open(folder)
+
+
+def _concepts() -> Iterator[Concept]:
+    for record in srsly.read_gzip_jsonl(_CONCEPTS):
+        yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
+
+
+def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
+    """Give the package's encoder to a model of its architecture and size; leave others alone.
+
+    A large knowledge base without vectors is linked without an encoder, and a warning says so.
+    """
+    if srsly.read_json(ENCODER / "encoder.json") != encoder_settings(model):
+        return
+    if has_vectors(kb) or kb.n_names <= ENCODE_ON_LOAD or kb.path == starter_kb().path:
+        read_encoder(model, ENCODER)
+    else:
+        warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)

@@ -1,0 +1,266 @@
+"""Pre-train a name encoder on the synonyms of knowledge bases and on training mentions.
+
+Writes a folder that `initialize.components.bioel_linker.encoder` takes. A run that was stopped goes
+on where it was when the same command is given again: OUT/checkpoint has its state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from spacy.util import load_config, registry
+from spacy.vocab import Vocab
+from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
+from torch.nn import functional as F
+
+from spacy_bioel.corpus import read_docs
+from spacy_bioel.kb.columns import replacing_folder
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models.linker import get_network, write_encoder
+from spacy_bioel.models.name_rescnn import add_rescnn
+from spacy_bioel.models.vocabulary import make_vocabulary
+from spacy_bioel.nn.losses import info_nce_loss
+from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+
+_LOGGER = logging.getLogger("pretrain")
+_NEIGHBOURS = 8
+IntArray = NDArray[np.int64]
+
+
+class PieceRows:
+    """Word pieces of all names, packed: any rows are one gather away."""
+
+    def __init__(self, tokenizer: Any, names: list[str]) -> None:
+        encodings = tokenizer.encode_batch_fast(names, add_special_tokens=False)
+        ids = [encoding.ids or [0] for encoding in encodings]
+        self.lengths = np.array([len(row) for row in ids], dtype=np.int64)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        self.flat = np.fromiter((i for row in ids for i in row), np.int64, self.lengths.sum())
+
+    def take(self, rows: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Piece ids of these names one after the other, and how many each has."""
+        lengths = self.lengths[rows]
+        ends = np.cumsum(lengths)
+        nth = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        ids = self.flat[np.repeat(self.starts[rows], lengths) + nth]
+        return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+class Pretraining:
+    """The state of a run.
+
+    names, concepts, sources: See `synonyms.Synonyms`.
+    settings (dict): The section [pretraining] of the config.
+    """
+
+    def __init__(
+        self, model: Any, names: list[str], concepts: IntArray, sources: IntArray, settings: dict
+    ) -> None:
+        self.settings = settings
+        self.network = get_network(model)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.network.to(self.device)
+        self.pieces = PieceRows(model.attrs["tokenizer"], names)
+        self.order, self.starts = by_concept(concepts)
+        self.counts = np.diff(self.starts)
+        # Concepts with several names, and how often each is drawn.
+        self.usable = np.flatnonzero(self.counts > 1)
+        weights = np.array(settings["weights"])[np.minimum(sources, len(settings["weights"]) - 1)]
+        weights = np.sqrt(self.counts[self.usable]) * weights[self.usable]
+        self.cumulated = np.cumsum(weights / weights.sum())
+        self.generator = np.random.default_rng(settings["seed"])
+        self.log_scale = torch.nn.Parameter(torch.tensor(math.log(14.0), device=self.device))
+        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
+        groups: list[dict[str, Any]] = [
+            {"params": self.parameters, "weight_decay": settings["weight_decay"]},
+            {"params": [self.log_scale], "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups)
+        self.step = 0
+        self.pool: IntArray | None = None
+        self.neighbours = np.zeros((0, _NEIGHBOURS), dtype=np.int64)
+
+    def run(self, checkpoint: Path) -> None:
+        if checkpoint.is_dir():
+            self._resume(checkpoint)
+        losses: list[float] = []
+        while self.step < self.settings["steps"]:
+            if self.step and self.step % self.settings["refresh_every"] == 0:
+                self._save(checkpoint)
+                self._mine()
+            losses.append(self._update(self._draw()))
+            self.step += 1
+            if self.step % 100 == 0:
+                scale = float(self.log_scale.detach().exp())
+                _LOGGER.info("%6d  loss %.3f  scale %.1f", self.step, np.mean(losses), scale)
+                losses = []
+
+    def _encode(self, rows: IntArray) -> torch.Tensor:
+        precision = torch.autocast(
+            self.device, dtype=torch.bfloat16, enabled=self.settings["mixed_precision"]
+        )
+        ids, lengths = self.pieces.take(rows)
+        with precision:
+            vectors = self.network(ids.to(self.device), lengths.to(self.device))
+        return F.normalize(vectors.float(), dim=1)
+
+    def _draw_concepts(self, n: int) -> IntArray:
+        return self.usable[np.searchsorted(self.cumulated, self.generator.random(n))]
+
+    def _draw(self) -> IntArray:
+        """Concepts of a step: some, and for each some that the encoder confuses with it."""
+        n, confusable = self.settings["concepts"], self.settings["confusable"]
+        if self.pool is None:
+            return np.unique(self._draw_concepts(n))
+        seeds = self.generator.integers(0, len(self.pool), n // (1 + confusable))
+        near = self.generator.permuted(self.neighbours[seeds], axis=1)[:, :confusable]
+        return np.unique(self.pool[np.concatenate([seeds, near.ravel()])])
+
+    def _update(self, concepts: IntArray) -> float:
+        schedule = self.settings
+        progress = self.step / schedule["steps"]
+        rate = schedule["learn_rate"] * min(1, (self.step + 1) / schedule["warmup"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+        counts = self.counts[concepts]
+        first = self.generator.integers(0, counts)
+        second = (first + 1 + self.generator.integers(0, counts - 1)) % counts
+        names = [self.order[self.starts[concepts] + nth] for nth in (first, second)]
+        labels = torch.arange(len(concepts), device=self.device).repeat(2)
+        vectors = self._encode(np.concatenate(names))
+        temperature = 1 / self.log_scale.exp().clamp(max=100)
+        loss = info_nce_loss(vectors, labels, temperature=temperature)
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def _mine(self) -> None:
+        """The nearest concepts of each of a pool, by one name of each."""
+        self.network.eval()
+        self.pool = np.unique(self._draw_concepts(self.settings["pool"]))
+        nth = self.generator.integers(0, self.counts[self.pool])
+        rows = self.order[self.starts[self.pool] + nth]
+        by_length = np.argsort(self.pieces.lengths[rows], kind="stable")
+        vectors = torch.empty(len(rows), 0)
+        for start in range(0, len(rows), 512):
+            part = by_length[start : start + 512]
+            encoded = self._encode(rows[part])
+            if not vectors.numel():
+                vectors = encoded.new_empty(len(rows), encoded.shape[1])
+            vectors[torch.from_numpy(part)] = encoded
+        if self.settings["mixed_precision"]:
+            vectors = vectors.bfloat16()
+        found = []
+        for start in range(0, len(rows), 2048):
+            cosines = vectors[start : start + 2048] @ vectors.T
+            own = torch.arange(len(cosines), device=self.device)
+            cosines[own, own + start] = -1
+            found.append(cosines.topk(_NEIGHBOURS, dim=1).indices.cpu().numpy())
+        self.neighbours = np.concatenate(found)
+        self.network.train()
+
+    def _save(self, folder: Path) -> None:
+        state = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        state["log_scale"] = self.log_scale.detach()
+        for number, values in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+        state["random"] = torch.get_rng_state()
+        about = {"step": self.step, "random": self.generator.bit_generator.state}
+        with replacing_folder(folder) as staging:
+            save_file({k: v.contiguous() for k, v in state.items()}, staging / "state.safetensors")
+            about["settings"] = self.settings
+            (staging / "state.json").write_text(json.dumps(about), encoding="utf8")
+
+    def _resume(self, folder: Path) -> None:
+        about = json.loads((folder / "state.json").read_text(encoding="utf8"))
+        if about["settings"] != self.settings:
+            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
+        state = load_file(folder / "state.safetensors")
+        networks = {k: v for k, v in state.items() if k.startswith("network.")}
+        self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
+        self.log_scale.data = state["log_scale"].to(self.device)
+        values: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            if key.startswith("optimizer."):
+                _, number, name = key.split(".")
+                values.setdefault(int(number), {})[name] = value
+        optimizer = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**optimizer, "state": values})
+        torch.set_rng_state(state["random"])
+        self.generator.bit_generator.state = about["random"]
+        self.step = about["step"]
+        _LOGGER.info("Going on from step %d", self.step)
+
+
+def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[tuple[str, str]]:
+    """String and id of the gold mentions with one id, by the ids that the KBs have today."""
+    for path in paths:
+        for doc in read_docs(path, Vocab()):
+            for span in doc.spans[GOLD_KEY]:
+                ids = split_ids(span.kb_id_)
+                if len(ids) == 1:
+                    known = [kb for kb in kbs if kb.find(ids[0]) >= 0]
+                    yield span.text, known[0].canonical(ids[0]) if known else ids[0]
+
+
+def main(
+    out: Path,
+    kb: Annotated[list[Path], typer.Option(help="Knowledge bases, one option each.")],
+    mentions: Annotated[
+        list[Path] | None, typer.Option(help="Training documents, .spacy, one option each.")
+    ] = None,
+    config: Annotated[Path, typer.Option()] = Path("training/configs/pretrain.cfg"),
+) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    settings = load_config(config)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+    torch.manual_seed(settings["pretraining"]["seed"])
+    opened = [KnowledgeBase.open(path) for path in kb]
+    synonyms = join_names(
+        [
+            *(names_of_kb(one) for one in opened),
+            *(names_of_mentions(read_mentions([path], opened)) for path in mentions or []),
+        ]
+    )
+    concepts = np.array(synonyms.concepts, dtype=np.int64)
+    _LOGGER.info("%d names of %d concepts", len(concepts), len(synonyms.sources))
+    model = registry.resolve({"model": settings["model"]})["model"]
+    vocabulary = settings["vocabulary"]
+    tokenizer, tables = make_vocabulary(
+        synonyms.names,
+        concepts,
+        more_names=[],
+        size=vocabulary["size"],
+        width=vocabulary["width"],
+        max_tokens=model.attrs["max_tokens"],
+    )
+    add_rescnn(model, tokenizer, tables)
+    run = Pretraining(
+        model, synonyms.names, concepts, np.array(synonyms.sources), settings["pretraining"]
+    )
+    checkpoint = out.with_name(f"{out.name}-checkpoint")
+    run.run(checkpoint)
+    run.network.to("cpu")
+    with replacing_folder(out) as folder:
+        write_encoder(model, folder)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    _LOGGER.info("Wrote %s", out)
+
+
+if __name__ == "__main__":
+    typer.run(main)

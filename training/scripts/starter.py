@@ -1,0 +1,149 @@
+"""Make what comes with the package, spacy_bioel/assets: see the workflow `starter` of project.yml.
+
+kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starter.
+knowledge-base: the starter knowledge base, from kb/starter/descriptors.
+fusion: the default weights of the evidence, from development documents.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import spacy
+import typer
+from finder import DOWNLOADS, Finder
+from spacy.training import Example
+
+from spacy_bioel.corpus import read_docs
+from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.memory import Memory
+
+KBS = Path("kb") / "starter"
+ASSETS = Path("spacy_bioel") / "assets"
+_MESH: dict[str, Any] = {"prefix": "MESH", "types": ["C", "F03", "D"]}
+_NLM = "Courtesy of the U.S. National Library of Medicine"
+# The encoder's sources by the folder of each: choices of files, the first that is there.
+_SOURCES: dict[str, dict[str, Any]] = {
+    "descriptors": {
+        "files": [
+            {
+                "file": "descriptors.tsv.gz",
+                "columns": {"id": 1, "name": 2, "synonyms": 3, "trees": 4},
+            },
+            {"file": "desc20??.*", "archive": "desc2026.gz"},
+        ],
+        "about": {"source": "MeSH descriptors, diseases and chemicals", "licence": _NLM},
+        **_MESH,
+    },
+    "hpo": {
+        "files": [{"file": "hp.obo*"}],
+        "about": {"source": "Human Phenotype Ontology"},
+    },
+    "mondo": {
+        "files": [{"file": "mondo.obo*"}, {"file": "MONDO-ontology-*.json.zst"}],
+        "about": {"source": "MONDO", "licence": "CC BY 4.0"},
+    },
+    "supplementary": {
+        "files": [
+            {
+                "file": "supplementary.tsv.gz",
+                "columns": {"id": 1, "name": 2, "synonyms": 3, "parents": 4},
+            },
+            {"file": "supp20??.*", "archive": "supp2026.gz"},
+        ],
+        "about": {"source": "MeSH supplementary records", "licence": _NLM},
+        "prefix": "MESH",
+    },
+}
+_LOGGER = logging.getLogger("starter")
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def kbs(data: Annotated[str, typer.Option()] = "") -> None:
+    """Build kb/starter/{descriptors,hpo,mondo,supplementary}."""
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
+    for name, source in _SOURCES.items():
+        ((file, path),) = finder.choose([[file] for file in source["files"]])
+        concepts = read_ontology(path, prefix=source.get("prefix", ""), columns=file.get("columns"))
+        build_kb(concepts, KBS / name, types=source.get("types"), **source["about"])
+        _LOGGER.info("%s: %s", KBS / name, path)
+
+
+@app.command()
+def knowledge_base(release: str) -> None:
+    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy.
+
+    release: Of MeSH, as `bioel kb info` will show it.
+    """
+    kb = KnowledgeBase.open(KBS / "descriptors")
+    # Without a time in the header, so that the same names give the same bytes.
+    with (
+        (ASSETS / "mesh.jsonl.gz").open("wb") as raw,
+        gzip.GzipFile("", "wb", 9, raw, mtime=0) as file,
+    ):
+        for row, concept_id in enumerate(kb.ids):
+            names = [kb.name(int(name)) for name in kb.names_of(row)]
+            record = {"id": concept_id, "names": names, "types": kb.types_of(row)}
+            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode("utf8"))
+    about = {key: kb.meta[key] for key in ("source", "licence")} | {"release": release}
+    (ASSETS / "mesh.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
+
+
+@app.command()
+def fusion(encoder: Path, corpora: list[str]) -> None:
+    """Fit assets/fusion.json on the dev documents of these corpora of the project, converted and
+    with a knowledge base: with a training memory and without, with the encoder and without.
+    """
+    parts = []
+    for corpus in corpora:
+        for evidence in ({}, {"dense": False}):
+            linker = _linker(encoder, corpus, evidence)
+            docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
+            mentions = [
+                (query.whole, span.label_, {linker.kb.canonical(i) for i in ids})
+                for doc in docs
+                for spans in [list(doc.spans[GOLD_KEY])]
+                for span, query in zip(spans, linker.queries(spans), strict=True)
+                if query.whole and (ids := split_ids(span.kb_id_))
+            ]
+            parts.append(linker.ranker.development(mentions))
+            linker.memory = linker.ranker.memory = Memory()
+            linker.ranker.encoder_changed()
+            parts.append(linker.ranker.development(mentions))
+    starts = np.cumsum([0] + [len(features) for features, *_ in parts])
+    fitted = fit_fusion(
+        np.concatenate([features for features, *_ in parts]),
+        [right for _, found, _ in parts for right in found],
+        [r + start for (_, _, rows), start in zip(parts, starts[:-1], strict=True) for r in rows],
+    )
+    text = json.dumps(fitted.to_json())
+    (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
+
+
+def _linker(encoder: Path, corpus: str, evidence: dict[str, bool]) -> Any:
+    """A linker that remembers the training documents and starts from the encoder, untrained."""
+    nlp = spacy.blank("en")
+    config = {"kb": f"kb/{corpus}", "evidence": evidence}
+    linker: Any = nlp.add_pipe("bioel_linker", config=config)
+    train = read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab)
+    linker.initialize(lambda: [Example(doc, doc) for doc in train], nlp=nlp, encoder=str(encoder))
+    # Against all names, not the part that training looks at.
+    linker.ranker.pool = None
+    linker.ranker.ensure_vectors()
+    return linker
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    app()
