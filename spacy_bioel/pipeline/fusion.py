@@ -21,7 +21,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.evidence import FEATURES, Candidates
 
 FloatArray = NDArray[np.float64]
-# Fitted by benchmarks/default_fusion.py; used until `fit_fusion` has seen a corpus of one's own.
+# Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
 _DEFAULT = Path(__file__).parents[1] / "assets" / "fusion.json"
 
 
@@ -115,7 +115,10 @@ def fit_fusion(
     """
     from scipy.optimize import minimize
 
-    mean, scale = features.mean(0).astype(float), features.std(0).astype(float) + 1e-6
+    mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
+    # A feature that never varied, as "trained" in one corpus, is left as large as it is: divided
+    # by next to nothing, it would rule wherever it is another, and `to_json` would round it to 0.
+    scale = np.where(spread > 1e-3, spread, 1.0)
     groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     z = ((features - mean) / scale)[np.concatenate(rows)]
     loss = _Loss(z, np.concatenate(right), groups, n_mentions=len(rows), l2=l2, n_hidden=n_hidden)
