@@ -108,13 +108,13 @@ class Errors(metaclass=_Coded):
     B058 = "A file in {path} is cut or damaged ({error}). Copy the whole model folder again."
     B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
     B061 = "There is no evidence called {unknown}. Switch any of these on or off: {known}."
-    B063 = (
-        "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
-        "environment variable {variable} to one that can."
-    )
     B062 = (
         "The weights of the evidence are for the features {found}, and this version has "
         "{expected}. Fit them anew on development documents (training/scripts/tune.py)."
+    )
+    B063 = (
+        "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
+        "environment variable {variable} to one that can."
     )
     B070 = (
         "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
