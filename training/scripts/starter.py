@@ -118,8 +118,8 @@ def fusion(encoder: Path, corpora: list[str]) -> None:
                 if query.whole and (ids := split_ids(span.kb_id_))
             ]
             parts.append(linker.ranker.development(mentions))
-            linker.memory = linker.ranker.memory = Memory()
-            linker.ranker.encoder_changed()
+            linker.memory = Memory()
+            linker.set_kb(linker.kb)  # a new ranker: the old one knows the prior of the old memory
             parts.append(linker.ranker.development(mentions))
     starts = np.cumsum([0] + [len(features) for features, *_ in parts])
     fitted = fit_fusion(
