@@ -234,7 +234,10 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
         )
     if missing := {"tokenizer.json", "model.safetensors"} - set(parts):
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
-    load_encoder(model, parts)
+    try:
+        load_encoder(model, parts)
+    except KeyError as error:  # a part of the architecture's own
+        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
 
 
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
