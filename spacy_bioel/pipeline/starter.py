@@ -49,9 +49,7 @@ def starter_kb() -> KnowledgeBase:
 
     RAISES BioelError: [B063] when the cache folder cannot be written.
     """
-    digest = blake2b(_CONCEPTS.read_bytes(), digest_size=6)
-    digest.update(f"{SCHEMA_VERSION} {NORMALIZER_VERSION}".encode())
-    folder = cache_folder() / f"mesh-{digest.hexdigest()}"
+    folder = _folder()
     if not folder.is_dir():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +59,18 @@ def starter_kb() -> KnowledgeBase:
                 Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
             ) from error
     return KnowledgeBase.open(folder)
+
+
+def is_starter(kb: KnowledgeBase) -> bool:
+    """Whether this is the package's own knowledge base, without building it."""
+    return kb.path == _folder()
+
+
+def _folder() -> Path:
+    digest = blake2b(_CONCEPTS.read_bytes(), digest_size=6)
+    digest.update(f"{SCHEMA_VERSION} {NORMALIZER_VERSION}".encode())
+    # As `KnowledgeBase.open` has it, so that paths can be compared.
+    return (cache_folder() / f"mesh-{digest.hexdigest()}").resolve()
 
 
 def _concepts() -> Iterator[Concept]:
@@ -75,7 +85,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     """
     if srsly.read_json(ENCODER / "encoder.json") != encoder_settings(model):
         return
-    if has_vectors(kb) or kb.n_names <= ENCODE_ON_LOAD or kb.path == starter_kb().path:
+    if has_vectors(kb) or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
         read_encoder(model, ENCODER)
     else:
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
