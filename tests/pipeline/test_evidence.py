@@ -1,23 +1,18 @@
-"""The table of evidence against one computed by hand, and the decision made from it."""
+"""The table of evidence against one computed by hand, and what the switches take from it."""
 
 from __future__ import annotations
 
-from math import exp, log
+from collections.abc import Collection, Sequence
+from math import log
 
 import numpy as np
 import pytest
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.evidence import (
-    FEATURES,
-    SOURCES,
-    Candidates,
-    gather_candidates,
-)
-from spacy_bioel.pipeline.fusion import Fusion, default_fusion, fit_fusion, rank, share
+from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
 from spacy_bioel.pipeline.memory import Memory
-from spacy_bioel.pipeline.spelling import Found
+from spacy_bioel.pipeline.spelling import Found, SpellingSearch
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -28,7 +23,10 @@ CONCEPTS = (
     Concept("X:9", (), replaced_by="X:3"),
 )
 NAMES = ["Heart attack", "MI", "Cold", "common cold", "Cold temperature", "Anemia"]
-ITSELF = {"exact": 1.0, "dense": 1.0, "nearest": 1.0, "sparse": 1.0, "alike": 1.0}
+# What is so in every row where the training memory of these tests is used.
+TRAINED = {"trained": 1.0}
+SAME = ("exact", "dense", "nearest", "sparse", "alike", "words", "covered")
+ITSELF = dict.fromkeys(SAME, 1.0) | TRAINED
 PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 
 
@@ -58,6 +56,8 @@ def table(
     *,
     dense: Found | None = None,
     recalled: Found | None = None,
+    spelling: SpellingSearch | None = None,
+    evidence: Collection[str] = EVIDENCE,
 ) -> dict[tuple[str, str], dict[str, float]]:
     """(query, concept id) -> features that are not zero, where the name is from and which it is."""
     candidates = gather_candidates(
@@ -67,8 +67,9 @@ def table(
         prior=memory.prior(kb),
         dense=dense,
         recalled=recalled,
-        spelling=kb.ngrams,
+        spelling=spelling or kb.ngrams,
         k=3,
+        evidence=evidence,
     )
     result = {}
     for row in range(len(candidates.query)):
@@ -98,9 +99,9 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
 ) -> None:
     found = table(["anaemia", "heart attacks"], kb, memory)
     # "alike" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
-    variant = {"exact": 0.8, "unique": 0.8, "preferred": 0.8, "dense": 0.8, "nearest": 0.8}
+    variant = dict.fromkeys((*SAME, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
-        "sparse": 0.8, "alike": 1.0, "sources": "exact+sparse", "name": "Anemia",
+        "alike": 1.0, "sources": "exact+sparse", "name": "Anemia",
     }  # fmt: skip
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
@@ -110,11 +111,11 @@ def test_memory_shares_its_string_between_concepts(kb: KnowledgeBase, memory: Me
         ("flu", "X:2"): {
             "memory": 3 / 8, "seen": log(1 + 3), "recalled": 3 / 8, "recalled_dense": 3 / 8,
             "prior": PRIOR_2, "sources": "memory", "name": None,
-        },
+        } | TRAINED,
         ("flu", "X:3"): {
             "memory": 1 / 8, "seen": log(1 + 1), "recalled": 1 / 8, "recalled_dense": 1 / 8,
             "prior": PRIOR_3, "sources": "memory", "name": None,
-        },
+        } | TRAINED,
     }  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
     recalled = found(([0], [0.5]), ([-1], [0.0]))
-    near = {"dense": 0.9, "nearest": 1.0}
+    near = {"dense": 0.9, "nearest": 1.0, "encoded": 1.0} | TRAINED
     from_flu = {"recalled_dense": 0.5 * 3 / 8, "prior": PRIOR_2, "sources": "memory+dense"}
     assert table(["zzz", "qqq"], kb, memory, dense=dense, recalled=recalled) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
@@ -140,8 +141,20 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
 def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, memory: Memory) -> None:
     dense = found(([5], [-0.3]))
     assert table(["zzz"], kb, memory, dense=dense) == {
-        ("zzz", "X:4"): {"nearest": 1.0, "sources": "dense", "name": "Anemia"}
+        ("zzz", "X:4"): TRAINED
+        | {"nearest": 1.0, "encoded": 1.0, "sources": "dense", "name": "Anemia"}
     }
+
+
+def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
+    # "heart" has 5 letters, the query 5 + 5 and "heart attack" 5 + 6 of them.
+    dense = found(([0, 1], [0.6, 0.5]))
+    assert table(["renal hearts"], kb, Memory(), dense=dense, evidence=("dense",)) == {
+        ("renal hearts", "X:1"): {
+            "dense": 0.6, "nearest": 1.0, "words": 10 / 21, "covered": 5 / 10, "encoded": 1.0,
+            "sources": "dense", "name": "Heart attack",
+        }
+    }  # fmt: skip
 
 
 def test_search_by_spelling_is_for_unseen_strings(kb: KnowledgeBase, memory: Memory) -> None:
@@ -163,42 +176,63 @@ def test_prior(kb: KnowledgeBase, memory: Memory) -> None:
     assert memory.prior(kb).tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
 
 
-def candidates(query: list[int], concept: list[int]) -> Candidates:
-    n = len(query)
-    return Candidates(
-        np.array(query),
-        np.array(concept),
-        np.full(n, -1),
-        np.zeros((n, len(FEATURES)), np.float32),
-        np.zeros(n, np.uint8),
+class Fixed:
+    """A search by spelling that finds the same for every query."""
+
+    def __init__(self, *rows: tuple[list[int], list[float]]) -> None:
+        self.rows = rows
+
+    def search(self, queries: Sequence[str], k: int) -> Found:
+        return found(*[self.rows[0]] * len(queries))
+
+
+def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
+    spelling = Fixed(([5, 1], [0.7, 0.2]))
+    assert table(["zzz"], kb, Memory(), spelling=spelling) == {
+        ("zzz", "X:4"): {"sparse": 0.7, "alike": 1.0, "sources": "sparse", "name": "Anemia"},
+        ("zzz", "X:1"): {"sparse": 0.2, "sources": "sparse", "name": "MI"},
+    }
+
+
+def switched(kb: KnowledgeBase, memory: Memory, off: str) -> dict[str, set[str]]:
+    """Features of "cold" as X:2 by all sources, and of "flus", with one kind of evidence off."""
+    dense = found(([5, 2], [0.9, 0.5]), ([5, 2], [0.9, 0.5]))
+    recalled = found(([0], [0.5]), ([0], [0.6]))
+    rows = table(
+        ["cold", "flus"],
+        kb,
+        memory,
+        dense=dense,
+        recalled=recalled,
+        spelling=Fixed(([2, 3], [0.6, 0.4])),
+        evidence=[name for name in EVIDENCE if name != off],
     )
+    return {query: set(rows[query, "X:2"]) - {"name", "sources"} for query in ("cold", "flus")}
 
 
-def test_ranking_breaks_ties_by_the_lower_id() -> None:
-    table = candidates([0, 0, 0, 1, 2, 2], [7, 3, 5, 4, 2, 1])
-    scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
-    assert rank(table, scores, top=2).tolist() == [2, 1, 3, 5, 4]
-    assert rank(table, scores, top=1).tolist() == [2, 3, 5]
-    assert rank(candidates([], []), np.zeros(0), top=3).tolist() == []
+COLD = {"dense", "sparse", "alike", "nearest", "exact", "preferred", "unique", "words", "covered",
+        "recalled_dense", "prior", "encoded", "trained"}  # fmt: skip
+FLUS = {"dense", "sparse", "alike", "recalled", "recalled_dense", "prior", "encoded", "trained"}
 
 
-def test_score_is_logistic() -> None:
-    features = np.zeros((2, len(FEATURES)), np.float32)
-    features[1, FEATURES.index("exact")] = 0.5
-    weights = dict.fromkeys(FEATURES, 0.0) | {"bias": -1.0, "exact": 4.0}
-    assert score(features, weights).tolist() == pytest.approx(
-        [1 / (1 + exp(1.0)), 1 / (1 + exp(-1.0))]
-    )
+@pytest.mark.parametrize(
+    ("off", "cold", "flus"),
+    [
+        ("", set(), set()),
+        # "cold" is then searched by spelling, and is not the nearest of these answers.
+        ("exact", {"exact", "preferred", "unique", "nearest"}, set()),
+        ("memory", {"recalled_dense", "prior", "trained"},
+         {"recalled", "recalled_dense", "prior", "trained"}),
+        ("sparse", set(), {"sparse", "alike", "recalled"}),
+        ("dense", {"recalled_dense", "encoded"}, {"dense", "recalled_dense", "encoded"}),
+        ("prior", {"prior"}, {"prior"}),
+    ],
+)  # fmt: skip
+def test_switches(
+    kb: KnowledgeBase, memory: Memory, off: str, cold: set[str], flus: set[str]
+) -> None:
+    assert switched(kb, memory, off) == {"cold": COLD - cold, "flus": FLUS - flus}
 
 
-def test_there_is_a_default_weight_for_every_feature() -> None:
-    assert set(DEFAULT_WEIGHTS) == {"bias", *FEATURES}
-
-
-def test_fitted_weights_tell_right_from_wrong() -> None:
-    generator = np.random.default_rng(0)
-    features = generator.random((200, len(FEATURES))).astype(np.float32)
-    right = features[:, FEATURES.index("dense")] > 0.5
-    weights = fit_weights(features, right)
-    assert max(weights, key=weights.__getitem__) == "dense"
-    assert ((score(features, weights) > 0.5) == right).mean() > 0.9
+def test_without_any_evidence(kb: KnowledgeBase, memory: Memory) -> None:
+    assert table(["cold", "flu"], kb, memory, evidence=()) == {}
