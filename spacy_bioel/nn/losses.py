@@ -54,6 +54,7 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    pairs = same.fill_diagonal_(False).nonzero(as_tuple=True)
+    # A mask of its own: backward needs the one above.
+    pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))
