@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 from spacy_bioel.errors import BioelError
@@ -125,11 +126,39 @@ def test_pieces_of_the_same_concepts_are_alike() -> None:
     tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
     assert tables["words"].shape == (tokenizer.get_vocab_size(), 16)
     assert tables["positions"].shape == (7, 16)
+    words = tables["words"] * tables["scale"]
     renal, kidney, heart = (
-        tables["words"][tokenizer.token_to_id(f"▁{word}")] for word in ("renal", "kidney", "heart")
+        words[tokenizer.token_to_id(f"▁{word}")] for word in ("renal", "kidney", "heart")
     )
     assert cosine(renal, kidney) > 0.7
     assert cosine(renal, heart) < 0.4
+
+
+def test_own_embeddings_are_bytes_with_a_scale() -> None:
+    tokenizer = train_vocabulary(NAMES, size=300)
+    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
+    words, scale = tables["words"], tables["scale"]
+    assert (words.dtype.name, scale.dtype.name) == ("int8", "float32")
+    assert scale.shape == (len(words), 1)
+    # The largest number of each word is 127 or -127 steps.
+    assert np.abs(words.astype(int)).max(axis=1).tolist() == [127] * len(words)
+    # A quarter of the square of a word is random, the rest, if it occurs, is of length 1.
+    heart = tokenizer.token_to_id("▁heart")
+    assert np.linalg.norm(words[heart] * scale[heart]) == pytest.approx(1.25**0.5, abs=0.01)
+
+
+def test_bytes_are_the_same_vectors_as_numbers() -> None:
+    tokenizer = train_vocabulary(NAMES, size=300)
+    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
+    numbers = {name: table for name, table in tables.items() if name != "scale"}
+    numbers["words"] = tables["words"] * tables["scale"]
+    vectors = []
+    for made in (tables, numbers):
+        torch.manual_seed(0)
+        model = build_rescnn_v1(dim=4, blocks=1, filters=2, max_tokens=7)
+        add_rescnn(model, tokenizer, made)
+        vectors.append(encode_names(model, NAMES[:5]))
+    assert np.allclose(vectors[0], vectors[1], atol=1e-6)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Acceptance checks 2 and 3 of the Multi-Similarity loss, and its gradient."""
+"""Acceptance checks 2 and 3 of the Multi-Similarity loss, InfoNCE by hand, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from pytorch_metric_learning.miners import MultiSimilarityMiner
 
-from spacy_bioel.nn.losses import multi_similarity_loss
+from spacy_bioel.nn.losses import info_nce_loss, multi_similarity_loss
 
 
 def unit(*cosines: float) -> torch.Tensor:
@@ -65,3 +65,57 @@ def test_scale_does_not_matter() -> None:
     vectors, labels = unit(0.6, 0.5), torch.tensor([0, 0, 1])
     loss = multi_similarity_loss(vectors, labels)
     assert float(multi_similarity_loss(7 * vectors, labels)) == pytest.approx(float(loss))
+
+
+def log_sum(*logits: float) -> float:
+    return math.log(sum(math.exp(logit) for logit in logits))
+
+
+def test_info_nce_of_two_pairs() -> None:
+    # At angles of 0, 60, 90 and 180 degrees, and not of length 1.
+    vectors = torch.tensor([[2.0, 0.0], [0.5, math.sqrt(0.75)], [0.0, 3.0], [-1.0, 0.0]])
+    loss = info_nce_loss(vectors, torch.tensor([7, 7, 4, 4]), temperature=0.5)
+    # Cosines by 0.5: 0-1 are 1, 0-2 are 0, 0-3 are -2, 1-2 are sqrt(3), 1-3 are -1, 2-3 are 0.
+    root = math.sqrt(3)
+    expected = [
+        log_sum(1, 0, -2) - 1,
+        log_sum(1, root, -1) - 1,
+        log_sum(0, 0, root) - 0,
+        log_sum(0, -2, -1) - 0,
+    ]
+    assert float(loss) == pytest.approx(sum(expected) / 4, abs=1e-6)
+
+
+def test_info_nce_leaves_the_other_positives_out() -> None:
+    # Three of one label, one of another: six pairs, each against the same one.
+    vectors, labels = unit(0.9, 0.4, 0.2), torch.tensor([0, 0, 0, 1])
+    cosines = (vectors @ vectors.T).tolist()
+    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
+    expected = [math.log1p(math.exp(cosines[i][3] - cosines[i][j])) for i, j in pairs]
+    loss = info_nce_loss(vectors, labels, temperature=1.0)
+    assert float(loss) == pytest.approx(sum(expected) / 6)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]], ids=["no positives", "no negatives"])
+def test_info_nce_has_nothing_to_learn(labels: list[int]) -> None:
+    vectors = unit(0.3, 0.2).requires_grad_()
+    loss = info_nce_loss(vectors, torch.tensor(labels))
+    assert float(loss.detach()) == 0.0
+    loss.backward()
+    assert vectors.grad is not None and float(vectors.grad.abs().max()) == 0.0
+
+
+def test_the_gradient_of_info_nce_is_that_of_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    temperature = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 0, 1, 1, 2, 0])
+    assert torch.autograd.gradcheck(
+        lambda v, t: info_nce_loss(v, labels, temperature=t), (vectors, temperature)
+    )
+
+
+def test_labels_are_not_changed() -> None:
+    labels = torch.tensor([0, 0, 1])
+    info_nce_loss(unit(0.6, 0.5), labels)
+    assert labels.tolist() == [0, 0, 1]

@@ -100,3 +100,15 @@ def test_gradients_flow_to_all_parameters_but_the_embeddings() -> None:
     network(ids, lengths).square().sum().backward()
     assert all(float(p.grad.abs().sum()) > 0 for p in network.parameters() if p.numel() > 1)
     assert not network.embeddings.words.requires_grad
+
+
+def test_words_in_steps_of_a_scale() -> None:
+    tables = embeddings(5, 4).tables()
+    steps = torch.tensor([[127, 0, -3, 50]] * 4 + [[1, 2, 3, -127]], dtype=torch.int8)
+    scale = torch.tensor([[0.5], [0.5], [0.5], [0.5], [0.01]])
+    packed = FrozenEmbeddings(**tables | {"words": steps, "scale": scale}).eval()
+    plain = FrozenEmbeddings(**tables | {"words": steps.float() * scale}).eval()
+    ids, positions = torch.tensor([4, 0, 4]), torch.tensor([0, 1, 2])
+    assert torch.equal(packed(ids, positions), plain(ids, positions))
+    assert set(packed.tables()) - set(plain.tables()) == {"scale"}
+    assert "scale" not in packed.state_dict()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.text.variants import spelling_variants
+from spacy_bioel.text.variants import singular, spelling_variants
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,21 @@ from spacy_bioel.text.variants import spelling_variants
 )
 def test_spelling_variants(name: str, expected: list[str]) -> None:
     assert spelling_variants(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("tumors", "tumor"),
+        ("diseases", "disease"),
+        ("cells", "cell"),
+        ("virus", "virus"),
+        ("diagnosis", "diagnosis"),
+        ("abscess", "abscess"),
+        ("rats", "rats"),  # too short to tell
+        ("kidney", "kidney"),
+        ("", ""),
+    ],
+)
+def test_singular(word: str, expected: str) -> None:
+    assert singular(word) == expected
