@@ -76,7 +76,6 @@ class Linker(StoredPipe):
                 starter.add_starter_encoder(self.model, kb)
             self.set_kb(kb)
             if is_starter:
-                self.cfg["kb"] = ""  # the cache folder of this machine means nothing elsewhere
                 self.ranker.ensure_vectors()
         return self._ranker
 
@@ -92,9 +91,11 @@ class Linker(StoredPipe):
         """
         from spacy_bioel.kb.store import open_kb
         from spacy_bioel.pipeline.ranker import Ranker
+        from spacy_bioel.pipeline.starter import is_starter
 
         opened = open_kb(kb)
-        self.cfg["kb"] = str(opened.path or "")
+        # The cache folder of this machine means nothing elsewhere.
+        self.cfg["kb"] = "" if is_starter(opened) else str(opened.path or "")
         self._sampler = None
         self._ranker = Ranker(
             opened,
@@ -124,10 +125,15 @@ class Linker(StoredPipe):
         """Write vectors of all names of a knowledge base into its folder.
 
         progress (Callable | None): Is told the number of names after each batch.
-        RAISES BioelError: [B053] without a trained encoder.
+        RAISES BioelError: [B053] without an encoder, its own or the package's.
         """
+        from spacy_bioel.pipeline.starter import read_starter_encoder
+
+        if not self.has_encoder:
+            read_starter_encoder(self.model)
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
+        self.ranker.encoder_changed()
         self.ranker.encode_kb(kb, progress=progress)
 
     # Prediction.

@@ -83,9 +83,17 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
 
     A large knowledge base without vectors is linked without an encoder, and a warning says so.
     """
-    if srsly.read_json(ENCODER / "encoder.json") != encoder_settings(model):
-        return
     if has_vectors(kb) or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
-        read_encoder(model, ENCODER)
-    else:
+        read_starter_encoder(model)
+    elif _is_fit(model):
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
+
+
+def read_starter_encoder(model: NameEncoder) -> None:
+    """Take the package's encoder, whatever the knowledge base, if the model is as it."""
+    if _is_fit(model):
+        read_encoder(model, ENCODER)
+
+
+def _is_fit(model: NameEncoder) -> bool:
+    return srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model)
