@@ -68,11 +68,16 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline that links the names of the knowledge base wherever they occur."""
+    """A pipeline that links the names of the knowledge base wherever they occur.
+
+    Its model is not of the size of the package's encoder, which it would take otherwise; what is
+    only like a name is NIL.
+    """
     folder = tmp_path_factory.mktemp("model")
     build_kb(CONCEPTS, folder / "kb")
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
-    nlp.add_pipe("bioel_linker", config={"mentions": "kb", "kb": str(folder / "kb")})
+    settings = {"mentions": "kb", "kb": str(folder / "kb"), "nil_threshold": 0.5}
+    nlp.add_pipe("bioel_linker", config=settings | {"model": {"dim": 16}})
     nlp.to_disk(folder / "pipeline")
     return folder / "pipeline"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import spacy
 from spacy.tokens import Doc, Span
 from tiny import ents, linking_nlp, links, with_entity
+
+from spacy_bioel.pipeline.fusion import default_fusion
+from spacy_bioel.pipeline.spelling import TfidfSearch
 
 
 def test_three_lines_link_entities(kb_folder: Path) -> None:
@@ -22,9 +26,10 @@ def test_three_lines_link_entities(kb_folder: Path) -> None:
         "MESH:D009203",
     )
     assert (entity._.cui, entity._.cuis) == ("MESH:D009203", ("MESH:D009203",))
-    assert [(c.id, c.name, c.evidence) for c in entity._.candidates] == [
-        ("MESH:D009203", "heart attack", "exact")
-    ]
+    best, *others = entity._.candidates
+    assert (best.id, best.name, best.evidence) == ("MESH:D009203", "heart attack", "exact+dense")
+    assert [c.evidence for c in others] == ["dense"] * 4
+    assert best.score > 0.5 > others[0].score
 
 
 @pytest.mark.parametrize(
@@ -48,16 +53,18 @@ def test_mentions(kb_folder: Path, mention: str, cui: str | None) -> None:
 
 def test_a_homonym_keeps_both_candidates(kb_folder: Path) -> None:
     doc = linking_nlp(kb_folder, ["cold"])("a cold")
-    first, second = doc.ents[0]._.candidates
+    first, second, *_ = doc.ents[0]._.candidates
     assert (first.id, second.id) == ("MESH:D003080", "MESH:D003139")
     assert first.score == second.score
+    assert sum(c.score for c in doc.ents[0]._.candidates) <= 1.0
 
 
 def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
     nlp = linking_nlp(kb_folder, ["cold"], label_types={"Thing": ["Disease"]})
     doc = nlp("a cold")
     assert ents(doc) == [("cold", "MESH:D003139")]
-    assert [c.id for c in doc.ents[0]._.candidates] == ["MESH:D003139"]
+    assert doc.ents[0]._.candidates[0].id == "MESH:D003139"
+    assert "MESH:D003080" not in {c.id for c in doc.ents[0]._.candidates}
 
 
 def test_label_types_of_other_labels(kb_folder: Path) -> None:
@@ -74,10 +81,53 @@ def test_below_the_threshold_is_nil(kb_folder: Path, threshold: float, cui: str)
     assert doc.ents[0]._.candidates[0].id == "MESH:D001241"
 
 
-def test_max_candidates_and_weights(kb_folder: Path) -> None:
-    assert len(linking_nlp(kb_folder, ["cold"], max_candidates=1)("cold").ents[0]._.candidates) == 1
-    doc = linking_nlp(kb_folder, ["cold"], weights={"bias": -99.0})("cold")
-    assert doc.ents[0]._.cui is None
+@pytest.mark.parametrize("n", [1, 3])
+def test_max_candidates(kb_folder: Path, n: int) -> None:
+    doc = linking_nlp(kb_folder, ["cold"], max_candidates=n)("cold")
+    assert len(doc.ents[0]._.candidates) == n
+
+
+def test_other_weights(kb_folder: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["cold"])
+    linker = nlp.get_pipe("bioel_linker")
+    linker.set_fusion(replace(default_fusion(), bias=-99.0))
+    assert ents(nlp("cold")) == [("cold", "NIL")]
+    linker.set_kb(kb_folder)  # they stay
+    assert ents(nlp("cold")) == [("cold", "NIL")]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"),
+    [
+        ({}, {"exact+dense", "dense"}),
+        ({"dense": False}, {"exact"}),
+        ({"exact": False}, {"dense+sparse", "dense"}),
+        ({"exact": False, "dense": False}, {"sparse"}),
+        ({"exact": False, "dense": False, "sparse": False}, set()),
+    ],
+)
+def test_evidence_can_be_switched_off(
+    kb_folder: Path, evidence: dict[str, bool], expected: set[str]
+) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"], evidence=evidence)
+    assert {c.evidence for c in nlp("aspirin").ents[0]._.candidates} == expected
+
+
+def test_another_search_by_spelling(kb_folder: Path) -> None:
+    settings = {"evidence": {"dense": False}, "nil_threshold": 0.0}
+    spelling = {"@misc": "spacy-bioel.Tfidf.v1"}
+    nlp = linking_nlp(kb_folder, ["asprin"], spelling=spelling, **settings)
+    assert ents(nlp("asprin")) == [("asprin", "MESH:D001241")]
+    assert isinstance(nlp.get_pipe("bioel_linker").ranker.spelling, TfidfSearch)
+
+
+def test_composites(kb_folder: Path) -> None:
+    text = "Breast and ovarian cancer"
+    (entity,) = linking_nlp(kb_folder, [text])(text).ents
+    assert entity._.cuis == ("MESH:D001943", "MESH:D010051")
+    assert entity.kb_id_ == "MESH:D001943|MESH:D010051"
+    (entity,) = linking_nlp(kb_folder, [text], composites=False, nil_threshold=0.0)(text).ents
+    assert len(entity._.cuis) == 1
 
 
 @pytest.mark.parametrize(

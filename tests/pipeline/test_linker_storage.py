@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
 
@@ -44,8 +46,37 @@ def test_saved_without_any_knowledge_base(tmp_path: Path) -> None:
     nlp = blank()
     nlp.add_pipe("bioel_linker")
     nlp.to_disk(tmp_path / "m")
-    with pytest.raises(BioelError, match=r"\[B055\].*'bioel_linker'"):
-        _ = spacy.load(tmp_path / "m").get_pipe("bioel_linker").kb
+    assert sorted(path.name for path in (tmp_path / "m" / "bioel_linker").iterdir()) == [
+        "cfg.json",
+        "fusion.json",
+        "memory.json",
+    ]
+    # It is the one of the package then: tests/pipeline/test_starter.py.
+    assert spacy.load(tmp_path / "m").get_pipe("bioel_linker").cfg["kb"] == ""
+
+
+def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    linker = nlp.get_pipe("bioel_linker")
+    assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
+    linker.set_fusion(replace(default_fusion(), bias=-99.0))
+    assert ents(nlp("aspirin")) == [("aspirin", "NIL")]
+    nlp.to_disk(tmp_path / "m")
+    loaded = spacy.load(tmp_path / "m")
+    assert loaded.get_pipe("bioel_linker").fusion.bias == -99.0
+    assert ents(loaded("aspirin")) == [("aspirin", "NIL")]
+    copied = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert ents(copied(with_entity(copied, "aspirin", "aspirin"))) == [("aspirin", "NIL")]
+
+
+def test_weights_of_another_version(kb_folder: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp(kb_folder)
+    nlp.get_pipe("bioel_linker").set_fusion(default_fusion())
+    nlp.to_disk(tmp_path / "m")
+    path = tmp_path / "m" / "bioel_linker" / "fusion.json"
+    path.write_text(path.read_text("utf8").replace('"exact"', '"old"'), "utf8")
+    with pytest.raises(BioelError, match=r"\[B062\].*'old'.*'exact'"):
+        spacy.load(tmp_path / "m")
 
 
 def test_the_knowledge_base_of_a_saved_pipeline_is_missing(kb_folder: Path, tmp_path: Path) -> None:
@@ -63,14 +94,6 @@ def test_a_file_of_a_saved_pipe_is_missing(trained_folder: Path, tmp_path: Path,
         spacy.load(tmp_path / "m")
 
 
-def test_no_knowledge_base() -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", name="mine")
-    doc = with_entity(nlp, "aspirin", "aspirin")
-    with pytest.raises(BioelError, match=r"\[B055\].*'mine'.*bioel kb build"):
-        nlp(doc)
-
-
 def test_a_wrong_folder(tmp_path: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B020\]"):
         linking_nlp(tmp_path, ["aspirin"])("aspirin")
@@ -79,6 +102,13 @@ def test_a_wrong_folder(tmp_path: Path) -> None:
 def test_unknown_mentions(kb_folder: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B054\].*'spams'"):
         linking_nlp(kb_folder, mentions="spams")
+
+
+def test_unknown_evidence_and_loss(kb_folder: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B061\].*\['guess'\].*'sparse'"):
+        linking_nlp(kb_folder, evidence={"guess": True, "exact": False})
+    with pytest.raises(BioelError, match=r"\[B048\].*'triplet'.*'info_nce'"):
+        linking_nlp(kb_folder, training={"loss": "triplet"})
 
 
 def test_settings_of_a_wrong_type_or_name(kb_folder: Path) -> None:
@@ -123,7 +153,7 @@ def test_vectors_of_another_encoder(
 
 def test_only_a_trained_linker_encodes(kb: KnowledgeBase, kb_folder: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B053\].*'bioel_linker'"):
-        linking_nlp(kb_folder).get_pipe("bioel_linker").encode_kb(kb)
+        linking_nlp(kb_folder, **LINKER).get_pipe("bioel_linker").encode_kb(kb)
 
 
 def test_only_an_initialized_linker_learns(kb_folder: Path, texts: list[AnnotatedText]) -> None:

@@ -7,11 +7,11 @@ import pytest
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.index import ExactIndex
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.models.linker import write_encoder
 from spacy_bioel.pipeline.linker_training import NamePool, NameSampler
+from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.types import AnnotatedText, Mention
 
 MEMORY = {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
@@ -87,9 +87,10 @@ def test_nothing_to_draw(kb: KnowledgeBase) -> None:
     assert names == [] and concepts.shape == (0,)
 
 
-def make_linker(kb_folder, texts: list[AnnotatedText]) -> Language:
+def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:
     nlp = blank()
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    training = LINKER["training"] | training
+    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder), "training": training})
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     data = examples(nlp, texts)
     nlp.initialize(lambda: data)
@@ -144,9 +145,23 @@ def test_the_loss_falls(kb_folder, texts: list[AnnotatedText]) -> None:
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])
 
 
-def test_no_knowledge_base(texts: list[AnnotatedText]) -> None:
+def test_the_loss_of_info_nce_falls(kb_folder, texts: list[AnnotatedText]) -> None:
+    nlp = make_linker(kb_folder, texts, loss="info_nce")
+    optimizer = nlp.create_optimizer()
+    optimizer.learn_rate = 0.01
+    losses = [nlp.update(examples(nlp, texts), sgd=optimizer)["bioel_linker"] for _ in range(12)]
+    assert sum(losses[-3:]) < 0.5 * sum(losses[:3])
+
+
+def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts: list[AnnotatedText]) -> None:
+    first = make_linker(kb_folder, texts).get_pipe("bioel_linker")
+    write_encoder(first.model, tmp_path / "encoder")
     nlp = blank()
-    nlp.add_pipe("bioel_linker", config=LINKER)
+    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    settings = {"encoder": str(tmp_path / "encoder")}
+    nlp.config["initialize"]["components"]["bioel_linker"] = settings
     data = examples(nlp, texts)
-    with pytest.raises(BioelError, match=r"\[B055\]"):
-        nlp.initialize(lambda: data)
+    nlp.initialize(lambda: data)
+    assert linker.fingerprint == first.fingerprint
+    assert nlp.update(data, sgd=nlp.create_optimizer())["bioel_linker"] > 0
+    assert linker.fingerprint != first.fingerprint

@@ -1,0 +1,95 @@
+"""An encoder in a folder of its own, as pre-training writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models.linker import (
+    NameEncoder,
+    encode_names,
+    encoder_settings,
+    read_encoder,
+    write_encoder,
+)
+from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
+from spacy_bioel.models.vocabulary import make_vocabulary
+
+NAMES = ["renal failure", "kidney failure", "heart attack"]
+
+
+def empty(*, dim: int = 8, dropout: float = 0.2) -> NameEncoder:
+    return build_rescnn_v1(dim=dim, blocks=1, filters=2, max_tokens=6, dropout=dropout)
+
+
+@pytest.fixture
+def model() -> NameEncoder:
+    model = empty()
+    tokenizer, tables = make_vocabulary(
+        NAMES, np.array([0, 0, 1]), more_names=[], size=200, width=16, max_tokens=6
+    )
+    add_rescnn(model, tokenizer, tables)
+    return model
+
+
+@pytest.fixture
+def folder(model: NameEncoder, tmp_path: Path) -> Path:
+    write_encoder(model, tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+def test_settings(model: NameEncoder) -> None:
+    # Dropout is no part of an encoder: another may train on from it.
+    assert encoder_settings(model) == encoder_settings(empty(dropout=0.5)) == {
+        "encoder": "rescnn", "max_tokens": 6, "dim": 8, "blocks": 1, "filters": 2,
+        "widths": [1, 3, 5], "pooling": "max",
+    }  # fmt: skip
+
+
+def test_round_trip(model: NameEncoder, folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "embeddings.safetensors", "encoder.json", "model.safetensors", "tokenizer.json",
+    ]  # fmt: skip
+    assert json.loads((folder / "encoder.json").read_text("utf8")) == encoder_settings(model)
+    again = empty(dropout=0.5)
+    read_encoder(again, folder)
+    assert np.array_equal(encode_names(again, NAMES), encode_names(model, NAMES))
+
+
+def test_it_takes_the_place_of_another(model: NameEncoder, folder: Path) -> None:
+    other = empty()
+    tokenizer, tables = make_vocabulary(
+        ["aspirin"], np.array([0]), more_names=[], size=50, width=4, max_tokens=6
+    )
+    add_rescnn(other, tokenizer, tables)
+    read_encoder(other, folder)
+    assert np.array_equal(encode_names(other, NAMES), encode_names(model, NAMES))
+
+
+def test_an_encoder_of_another_size(folder: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B047\].*'dim': 8.*'dim': 16.*\[model\] block"):
+        read_encoder(empty(dim=16), folder)
+
+
+@pytest.mark.parametrize(
+    "file", ["encoder.json", "tokenizer.json", "model.safetensors", "embeddings.safetensors"]
+)
+def test_a_file_is_missing(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+    with pytest.raises(BioelError, match=rf"\[B046\].*encoder does not hold.*{file}.*pretrain\.py"):
+        read_encoder(empty(), folder)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B046\].*nowhere"):
+        read_encoder(empty(), tmp_path / "nowhere")
+
+
+def test_damaged_settings(folder: Path) -> None:
+    (folder / "encoder.json").write_text("{", "utf8")
+    with pytest.raises(BioelError, match=r"\[B046\]"):
+        read_encoder(empty(), folder)

@@ -1,0 +1,142 @@
+"""From candidates to a link: composites, NIL, and what is looked up for a mention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import spacy
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.pipeline.decision import Query, decide, mention_queries
+from spacy_bioel.types import Candidate, Link
+
+TEXT = "Breast and ovarian cancer"
+QUERY = Query(
+    "breast and ovarian cancer",
+    (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer")),
+)
+
+
+def span(text: str = TEXT) -> Span:
+    doc = spacy.blank("en").make_doc(text)
+    return Span(doc, 0, len(doc), label="Disease")
+
+
+def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> Link:
+    """`decide` with the candidates of each string as id -> score; other strings have none."""
+    candidates = {
+        (string, "Disease"): tuple(
+            Candidate(id_, score, f"name of {id_}", "exact")
+            for id_, score in ranked.get(string, {}).items()
+        )
+        for string in QUERY.strings()
+    }
+    return decide(span(), QUERY, candidates, nil_threshold=nil_threshold)
+
+
+def ids(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> tuple:
+    return decided(ranked, nil_threshold=nil_threshold).ids
+
+
+def test_the_best_candidate_is_linked() -> None:
+    link = decided({QUERY.whole: {"X:1": 0.6, "X:2": 0.2}})
+    assert (link.start, link.end, link.label, link.ids) == (0, 25, "Disease", ("X:1",))
+    assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.6), ("X:2", 0.2)]
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(0.6, ("X:1",)), (0.61, ())])
+def test_below_the_threshold_is_nil(threshold: float, expected: tuple[str, ...]) -> None:
+    link = decided({QUERY.whole: {"X:1": 0.6}}, nil_threshold=threshold)
+    assert link.ids == expected
+    assert [c.id for c in link.candidates] == ["X:1"]  # they are kept, to look at
+
+
+def test_nothing_is_known() -> None:
+    link = decided({})
+    assert (link.ids, link.candidates) == ((), ())
+
+
+def test_parts_that_beat_the_whole() -> None:
+    link = decided(
+        {
+            QUERY.whole: {"X:2": 0.4, "X:3": 0.3},
+            "breast cancer": {"X:1": 0.9, "X:9": 0.1},
+            "ovarian cancer": {"X:2": 0.8},
+        }
+    )
+    assert link.ids == ("X:1", "X:2")
+    # Those of the parts come first, then what the whole may be; none twice.
+    assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.9), ("X:2", 0.8), ("X:3", 0.3)]
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(0.63, ("X:1", "X:2")), (0.65, ("X:7",))])
+def test_the_parts_must_be_likelier_together(whole: float, expected: tuple[str, ...]) -> None:
+    # The worst of two parts, twice: 0.8 * 0.8.
+    parts = {"breast cancer": {"X:1": 0.9}, "ovarian cancer": {"X:2": 0.8}}
+    assert ids({QUERY.whole: {"X:7": whole}} | parts) == expected
+
+
+def test_parts_that_are_one_concept() -> None:
+    parts = {"breast cancer": {"X:1": 0.9}, "ovarian cancer": {"X:1": 0.9}}
+    assert ids({QUERY.whole: {"X:7": 0.4}} | parts) == ("X:7",)
+    assert ids(parts) == ()
+
+
+def test_a_part_that_is_unknown() -> None:
+    assert ids({"breast cancer": {"X:1": 0.9}}) == ()
+
+
+def test_parts_below_the_threshold_are_nil() -> None:
+    parts = {"breast cancer": {"X:1": 0.5}, "ovarian cancer": {"X:2": 0.9}}
+    assert ids(parts, nil_threshold=0.25) == ()  # 0.5 * 0.5
+    assert ids(parts, nil_threshold=0.24) == ("X:1", "X:2")
+
+
+def test_the_likeliest_reading_is_taken() -> None:
+    ranked = {
+        "breast cancer": {"X:1": 0.7},
+        "ovarian cancer": {"X:2": 0.95},
+        "breast": {"X:3": 0.9},
+    }
+    assert ids(ranked) == ("X:3", "X:2")
+    assert ids(ranked | {"breast": {"X:3": 0.7}}) == ("X:1", "X:2")  # the first of equal ones
+
+
+def queries(doc: Doc, *, abbreviations: bool = True, composites: bool = True) -> list[Query]:
+    spans = [Span(doc, ent.start, ent.end, label="Disease") for ent in doc.ents]
+    return mention_queries(spans, abbreviations=abbreviations, composites=composites)
+
+
+def doc_with(*mentions: str) -> Doc:
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "Disease", "pattern": mention} for mention in mentions])
+    return nlp("Acute kidney injury (AKI). Fever and Cough. AKI again.")
+
+
+def test_what_is_looked_up() -> None:
+    doc = doc_with("Fever and Cough", "AKI")
+    fever = Query("fever and cough", (("fever", "cough"), ("fever cough", "cough")))
+    found = queries(doc)
+    assert [query.whole for query in found] == [
+        "acute kidney injury",
+        "fever and cough",
+        "acute kidney injury",
+    ]
+    assert ("fever", "cough") in found[1].readings
+    assert found[0].readings == ()
+    assert fever.strings() == {"fever and cough", "fever", "cough", "fever cough"}
+
+
+def test_abbreviations_and_composites_can_be_left_alone() -> None:
+    doc = doc_with("Fever and Cough", "AKI")
+    assert queries(doc, abbreviations=False, composites=False) == [
+        Query("aki"),
+        Query("fever and cough"),
+        Query("aki"),
+    ]
+
+
+def test_no_mentions() -> None:
+    assert mention_queries([], abbreviations=True, composites=True) == []

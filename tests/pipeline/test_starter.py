@@ -1,0 +1,197 @@
+"""What comes with the package: the encoder, and the knowledge base that is built at first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, with_entity
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import has_vectors
+from spacy_bioel.models.linker import encoder_settings
+from spacy_bioel.models.name_rescnn import build_rescnn_v1
+from spacy_bioel.pipeline import starter
+from spacy_bioel.pipeline.factories import LINKER_MODEL
+from spacy_bioel.types import AnnotatedText, Concept
+
+# As long as it lasts, the package's concepts are these and not thousands of MeSH.
+CONCEPTS = [
+    {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
+    {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
+]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and a package with two concepts."""
+    import srsly
+
+    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
+    monkeypatch.setattr(starter, "_CONCEPTS", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
+    return tmp_path / "new" / "cache"
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Language]:
+    """The knowledge base of the package, built and encoded once in the cache of the tests."""
+    nlp = blank()
+    nlp.add_pipe("bioel_linker")
+    yield nlp
+
+
+def test_a_linker_with_no_settings_at_all(real: Language) -> None:
+    linker: Any = real.get_pipe("bioel_linker")
+    for mention, expected in [
+        ("heart attack", "MESH:D009203"),
+        ("acetylsalicylic acid", "MESH:D001241"),
+        ("no such thing xyz", "NIL"),
+    ]:
+        doc = with_entity(real, f"With {mention} now", mention)
+        assert ents(real(doc)) == [(mention, expected)]
+    assert linker.has_encoder and has_vectors(linker.kb)
+    assert linker.kb.path.parent == starter.cache_folder()
+    assert linker.kb.meta["source"] == "MeSH descriptors, diseases and chemicals"
+    assert 1_000 < len(linker.kb) < linker.kb.n_names
+
+
+def test_the_folder_is_chosen_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "mine"))
+    assert starter.cache_folder() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "value", "expected"),
+    [
+        ("linux", "XDG_CACHE_HOME", "/xdg", "/xdg/spacy-bioel"),
+        ("linux", "XDG_CACHE_HOME", "", "/home/x/.cache/spacy-bioel"),
+        ("darwin", "XDG_CACHE_HOME", "/xdg", "/home/x/Library/Caches/spacy-bioel"),
+        ("win32", "LOCALAPPDATA", "/local", "/local/spacy-bioel"),
+    ],
+)
+def test_the_usual_folder_of_a_system(
+    monkeypatch: pytest.MonkeyPatch, platform: str, variable: str, value: str, expected: str
+) -> None:
+    monkeypatch.delenv("SPACY_BIOEL_CACHE")
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/x"))
+    assert starter.cache_folder().as_posix() == expected
+
+
+def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb = starter.starter_kb()
+    assert [path.parent for path in cache.iterdir()] == [cache]
+    assert kb.path is not None and kb.path.parent == cache and kb.path.name.startswith("mesh-")
+    assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
+    monkeypatch.setattr(starter, "build_kb", None)
+    assert starter.starter_kb().fingerprint == kb.fingerprint
+
+
+def test_other_concepts_are_built_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = starter.starter_kb().path
+    monkeypatch.setattr(starter, "NORMALIZER_VERSION", 99)
+    assert starter.starter_kb().path != first
+
+
+def test_a_folder_that_cannot_be_written(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf8")
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
+    nlp = linking_nlp_without_kb()
+    with pytest.raises(BioelError, match=r"\[B063\].*file/cache.*SPACY_BIOEL_CACHE"):
+        nlp(with_entity(nlp, "aspirin", "aspirin"))
+
+
+def linking_nlp_without_kb(**settings: Any) -> Language:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config=settings)
+    return nlp
+
+
+def test_the_cache_of_this_machine_is_not_stored(cache: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp_without_kb(include_kb=False)
+    assert ents(nlp(with_entity(nlp, "aspirin", "aspirin"))) == [("aspirin", "MESH:D001241")]
+    nlp.to_disk(tmp_path / "m")
+    assert str(cache) not in (tmp_path / "m" / "bioel_linker" / "cfg.json").read_text("utf8")
+    again = spacy.load(tmp_path / "m")
+    assert ents(again(with_entity(again, "aspirin", "aspirin"))) == [("aspirin", "MESH:D001241")]
+
+
+def test_nor_is_it_after_training(cache: Path, texts: list[AnnotatedText]) -> None:
+    nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    data = examples(nlp, texts)
+    nlp.initialize(lambda: data)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    assert linker.kb.path.parent == cache
+    assert linker.cfg["kb"] == ""
+
+
+def test_a_saved_pipeline_has_a_copy(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nlp = linking_nlp_without_kb()
+    assert ents(nlp(with_entity(nlp, "aspirin", "aspirin"))) == [("aspirin", "MESH:D001241")]
+    nlp.to_disk(tmp_path / "m")
+    monkeypatch.setattr(starter, "starter_kb", None)
+    again = spacy.load(tmp_path / "m")
+    assert ents(again(with_entity(again, "aspirin", "aspirin"))) == [("aspirin", "MESH:D001241")]
+    assert has_vectors(again.get_pipe("bioel_linker").kb)
+
+
+def test_the_encoder_is_of_the_default_architecture() -> None:
+    settings = {k: v for k, v in LINKER_MODEL.items() if k != "@architectures"}
+    assert encoder_settings(build_rescnn_v1(**settings)) == {
+        "encoder": "rescnn", "max_tokens": 25, "dim": 192, "blocks": 3, "filters": 96,
+        "widths": [1, 3, 5], "pooling": "max",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "expected"), [({}, True), ({"dim": 32}, False)])
+def test_a_model_of_another_size_is_left_alone(
+    kb_folder: Path, model: dict[str, Any], expected: bool
+) -> None:
+    nlp = linking_nlp(kb_folder, model=model)
+    assert ents(nlp(with_entity(nlp, "aspirin", "aspirin"))) == [("aspirin", "MESH:D001241")]
+    assert nlp.get_pipe("bioel_linker").has_encoder is expected
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A knowledge base that is too large to be encoded in memory, and no starter one."""
+    build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
+    monkeypatch.setattr(starter, "ENCODE_ON_LOAD", 1)
+    monkeypatch.setattr(starter, "starter_kb", None)
+    return tmp_path / "large"
+
+
+def test_a_large_knowledge_base_without_vectors(large: Path) -> None:
+    nlp = linking_nlp(large)
+    with pytest.warns(UserWarning, match=r"\[W064\].*large.* 2 names.*bioel kb encode"):
+        nlp(with_entity(nlp, "aspirin", "aspirin"))
+    assert not nlp.get_pipe("bioel_linker").has_encoder
+
+
+def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp(large)
+    with pytest.warns(UserWarning, match=r"\[W064\]"):
+        assert ents(nlp(with_entity(nlp, "asa", "asa"))) == [("asa", "X:1")]
+    nlp.to_disk(tmp_path / "m")
+    again: Any = spacy.load(tmp_path / "m").get_pipe("bioel_linker")
+    with pytest.warns(UserWarning, match=r"\[W064\]"):
+        assert len(again.kb) == 1
+    again.encode_kb(KnowledgeBase.open(large))
+    other = linking_nlp(large)
+    doc = other(with_entity(other, "asa", "asa"))
+    assert [c.evidence for c in doc.ents[0]._.candidates] == ["exact+dense"]

@@ -1,0 +1,301 @@
+"""training/scripts/synonyms.py and pretrain.py: joined vocabularies, and a run that goes on."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+import typer
+from safetensors.numpy import load_file
+from spacy.tokens import DocBin
+
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models.linker import encode_names, read_encoder
+from spacy_bioel.models.name_rescnn import build_rescnn_v1
+from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+SCRIPTS = Path(__file__).parents[1] / "training" / "scripts"
+
+
+@pytest.fixture
+def synonyms(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return import_module("synonyms")
+
+
+@pytest.fixture
+def pretrain(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return import_module("pretrain")
+
+
+def groups(joined: Any) -> set[frozenset[str]]:
+    """The names of each concept."""
+    return {
+        frozenset(n for n, c in zip(joined.names, joined.concepts, strict=True) if c == concept)
+        for concept in joined.concepts
+    }
+
+
+def test_vocabularies_are_joined_through_a_shared_name(synonyms: Any) -> None:
+    joined = synonyms.join_names(
+        [
+            [("A:1", ["Heart attack", "Cardiac infarction"]), ("A:2", ["Headache"])],
+            [("B:1", ["heart  ATTACK", "Infarction of heart"]), ("B:2", ["Fever of unknown"])],
+        ]
+    )
+    assert groups(joined) == {
+        frozenset({"heart attack", "cardiac infarction", "infarction of heart"}),
+        frozenset({"headache"}),
+        frozenset({"fever of unknown"}),
+    }
+    assert len(set(joined.names)) == len(joined.names) == 5
+    # Concepts have numbers from 0; the joined one is of the first vocabulary.
+    assert sorted(set(joined.concepts)) == [0, 1, 2]
+    assert joined.sources == [0, 0, 1]
+
+
+def test_three_vocabularies(synonyms: Any) -> None:
+    joined = synonyms.join_names(
+        [
+            [("A:1", ["first name", "alpha name"])],
+            [("B:1", ["second name", "alpha name"])],
+            [("C:1", ["second name", "third name"])],
+        ]
+    )
+    assert groups(joined) == {frozenset({"first name", "alpha name", "second name", "third name"})}
+    assert joined.sources == [0]
+
+
+def test_two_concepts_of_one_vocabulary_are_never_joined(synonyms: Any) -> None:
+    # Through B:1, A:1 and A:2 would be one.
+    joined = synonyms.join_names(
+        [
+            [("A:1", ["renal failure", "renal collapse"]), ("A:2", ["kidney stones", "calculi"])],
+            [("B:1", ["renal failure", "kidney stones"])],
+        ]
+    )
+    # "kidney stones" then is a name of A:2 and of what A:1 and B:1 became.
+    assert groups(joined) == {
+        frozenset({"renal failure", "renal collapse"}),
+        frozenset({"calculi"}),
+    }
+
+
+def test_ambiguous_names_are_left_out(synonyms: Any) -> None:
+    joined = synonyms.join_names(
+        [
+            [("A:1", ["common cold", "shared name"]), ("A:2", ["cold weather", "shared name"])],
+            [("B:1", ["shared name", "other name"])],
+        ]
+    )
+    assert groups(joined) == {
+        frozenset({"common cold"}),
+        frozenset({"cold weather"}),
+        frozenset({"other name"}),
+    }
+
+
+def test_short_names_join_nothing(synonyms: Any) -> None:
+    joined = synonyms.join_names(
+        [[("A:1", ["AKI", "acute injury"])], [("B:1", ["aki", "a k intake"])]]
+    )
+    assert groups(joined) == {frozenset({"acute injury"}), frozenset({"a k intake"})}
+
+
+def test_the_same_id_is_the_same_concept(synonyms: Any) -> None:
+    joined = synonyms.join_names(
+        [[("A:1", ["renal failure"])], [("A:1", ["kidney gave up", "renal failure"])]]
+    )
+    assert groups(joined) == {frozenset({"renal failure", "kidney gave up"})}
+    assert joined.sources == [0]
+
+
+def test_nothing_to_join(synonyms: Any) -> None:
+    joined = synonyms.join_names([[], [("A:1", ["", "..."])]])
+    assert (joined.names, joined.concepts, joined.sources) == ([], [], [])
+
+
+def test_names_of_a_knowledge_base(synonyms: Any, kbs: list[Path]) -> None:
+    found = dict(synonyms.names_of_kb(KnowledgeBase.open(kbs[1])))
+    assert found["B:1"] == ["renal failure", "kidney insufficiency"]
+    assert len(found) == 6
+
+
+def test_names_of_mentions(synonyms: Any) -> None:
+    mentions = [
+        ("Renal Failure", "A:1"),
+        ("renal failure", "A:1"),
+        ("renal  failure", "A:2"),  # A:1 two times of three is not sure enough
+        *[("headaches", "A:3")] * 7,
+        *[("headaches", "A:4")] * 3,
+        ("migraine", "A:3"),
+        ("MI", "A:5"),  # too short
+    ]
+    assert list(synonyms.names_of_mentions(mentions)) == [("A:3", ["headaches", "migraine"])]
+
+
+def test_rows_by_concept(synonyms: Any) -> None:
+    order, starts = synonyms.by_concept(np.array([1, 0, 1, 3]))
+    assert (order.tolist(), starts.tolist()) == ([1, 0, 2, 3], [0, 1, 3, 3, 4])
+
+
+DISEASES = ["failure", "infection", "cancer", "injury", "stone", "bleeding"]
+
+
+@pytest.fixture
+def kbs(tmp_path: Path) -> list[Path]:
+    """Two knowledge bases of six concepts each, of which they share one name."""
+    organs = {"A": ("renal", "kidney"), "B": ("hepatic", "liver")}
+    for vocabulary, (adjective, noun) in organs.items():
+        concepts = [
+            Concept(f"{vocabulary}:{n}", (f"{adjective} {disease}", f"{noun} {disease}"))
+            for n, disease in enumerate(DISEASES)
+        ]
+        if vocabulary == "B":
+            concepts[1] = Concept("B:1", ("renal failure", "kidney insufficiency"))
+        build_kb(concepts, tmp_path / "kb" / vocabulary)
+    return [tmp_path / "kb" / vocabulary for vocabulary in organs]
+
+
+CONFIG = """
+[model]
+@architectures = "spacy-bioel.ResCNN.v1"
+dim = 8
+blocks = 1
+filters = 4
+widths = [1,3]
+pooling = "max"
+dropout = 0.1
+max_tokens = 8
+
+[vocabulary]
+size = 200
+width = 16
+
+[pretraining]
+seed = 0
+steps = 4
+concepts = 8
+confusable = 1
+refresh_every = 2
+pool = 100
+learn_rate = 0.01
+warmup = 2
+weight_decay = 0.01
+weights = [1.0,0.5]
+mixed_precision = false
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "pretrain.cfg").write_text(CONFIG, encoding="utf8")
+    return tmp_path / "pretrain.cfg"
+
+
+def stop_at(pretrain: Any, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Make the update of this step fail, as if someone had pulled the plug."""
+    update = pretrain.Pretraining._update
+
+    def stopped(self: Any, concepts: np.ndarray) -> float:
+        if self.step == step:
+            raise KeyboardInterrupt
+        return update(self, concepts)
+
+    monkeypatch.setattr(pretrain.Pretraining, "_update", stopped)
+
+
+@pytest.mark.parametrize("stop", [2, 3])
+def test_a_run_that_was_stopped_goes_on(
+    pretrain: Any, kbs: list[Path], config: Path, tmp_path: Path, stop: int
+) -> None:
+    pretrain.main(tmp_path / "whole", kbs, config=config)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(pretrain, patch, stop)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain.main(tmp_path / "resumed", kbs, config=config)
+    assert not (tmp_path / "resumed").exists()
+    assert (tmp_path / "resumed-checkpoint").is_dir()
+    pretrain.main(tmp_path / "resumed", kbs, config=config)
+    assert not (tmp_path / "resumed-checkpoint").exists()
+
+    whole, resumed = (load_file(tmp_path / n / "model.safetensors") for n in ("whole", "resumed"))
+    assert whole.keys() == resumed.keys()
+    assert all(np.array_equal(whole[key], resumed[key]) for key in whole)
+    for file in ("tokenizer.json", "embeddings.safetensors", "encoder.json"):
+        pair = [(tmp_path / name / file).read_bytes() for name in ("whole", "resumed")]
+        assert pair[0] == pair[1]
+
+
+def test_a_checkpoint_of_other_settings(
+    pretrain: Any,
+    kbs: list[Path],
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop_at(pretrain, monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain.main(tmp_path / "out", kbs, config=config)
+    config.write_text(CONFIG.replace("learn_rate = 0.01", "learn_rate = 0.02"), encoding="utf8")
+    with pytest.raises(typer.BadParameter, match="other settings"):
+        pretrain.main(tmp_path / "out", kbs, config=config)
+
+
+def test_the_encoder_learns_synonyms(
+    pretrain: Any,
+    kbs: list[Path],
+    config: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = CONFIG.replace("steps = 4", "steps = 60").replace(
+        "refresh_every = 2", "refresh_every = 20"
+    )
+    config.write_text(text, encoding="utf8")
+    with caplog.at_level(logging.INFO, logger="pretrain"):
+        pretrain.main(tmp_path / "out", kbs, mentions=[corpus(tmp_path)], config=config)
+    # 6 concepts of 2 names, 5 of 2 others, "kidney insufficiency", and one name of the corpus.
+    assert "24 names of 11 concepts" in caplog.text
+    model = build_rescnn_v1(dim=8, blocks=1, filters=4, widths=[1, 3], max_tokens=8)
+    read_encoder(model, tmp_path / "out")
+    renal, kidney, hepatic = encode_names(model, ["renal cancer", "kidney cancer", "hepatic stone"])
+    assert renal @ kidney > renal @ hepatic + 0.2
+
+
+def corpus(folder: Path) -> Path:
+    """A document with a mention by a new name, one of two concepts, and one without any."""
+    doc = spacy.blank("en").make_doc("Renal shutdown with kidney trouble and rats")
+    mentions = (
+        Mention(0, 14, "Disease", ("A:0",)),
+        Mention(20, 34, "Disease", ("A:1", "A:2")),
+        Mention(39, 43, "Species", ()),
+    )
+    add_gold(doc, AnnotatedText("1", doc.text, mentions))
+    DocBin(docs=[doc], store_user_data=True).to_disk(folder / "train.spacy")
+    return folder / "train.spacy"
+
+
+def test_mentions_of_a_corpus(pretrain: Any, kbs: list[Path], tmp_path: Path) -> None:
+    opened = [KnowledgeBase.open(path) for path in kbs]
+    assert list(pretrain.read_mentions([corpus(tmp_path)], opened)) == [("Renal shutdown", "A:0")]
+    assert list(pretrain.read_mentions([corpus(tmp_path)], [])) == [("Renal shutdown", "A:0")]
+
+
+def test_word_pieces_of_rows(pretrain: Any) -> None:
+    class Letters:
+        def encode_batch_fast(self, names: list[str], *, add_special_tokens: bool) -> list[Any]:
+            return [type("Encoding", (), {"ids": [ord(c) - 96 for c in name]}) for name in names]
+
+    pieces = pretrain.PieceRows(Letters(), ["abc", "", "d", "ef"])
+    ids, lengths = pieces.take(np.array([3, 0, 1]))
+    assert (ids.tolist(), lengths.tolist()) == ([5, 6, 1, 2, 3, 0], [2, 3, 1])
