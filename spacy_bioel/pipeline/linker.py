@@ -214,7 +214,7 @@ class Linker(StoredPipe):
         validate_get_examples(get_examples, "Linker.initialize")
         self.memory = Memory()
         self.set_kb(kb or self.cfg["kb"] or self.kb)
-        self._remember(get_examples())
+        self.remember(get_examples())
         if encoder is not None:
             read_encoder(self.model, Path(encoder))
         else:
@@ -225,7 +225,7 @@ class Linker(StoredPipe):
             add_encoder(self.model, source)
         self._start_training()
 
-    def _remember(self, examples: Iterable[Example]) -> None:
+    def remember(self, examples: Iterable[Example]) -> None:
         """Count the training mentions, as written and with abbreviations written out."""
         for example in examples:
             for strings, concept_id in self._gold_mentions(example):

@@ -1,0 +1,255 @@
+"""How well are given mentions linked, by our linker and by what it is compared to?
+
+python -m benchmarks.linking CORPUS... measures on the development documents of corpora that the
+project has converted, with a knowledge base (steps fetch, convert and kb). Two protocols, both
+with "any id" as right and without the mentions whose ids the knowledge base does not know, as
+BioSyn has them: `biosyn`, where training strings may be used, and `base`, names only.
+
+The weights of our linker's evidence are fitted on four fifths of the documents and measured on the
+rest, in turn. Floors have nothing to fit: their ranking is one similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import spacy
+import typer
+from spacy.language import Language
+from spacy.training import Example
+from spacy.vocab import Vocab
+
+from benchmarks.record import load, measurement, save
+from spacy_bioel.cli.evaluate import link_given
+from spacy_bioel.corpus import read_docs, read_texts
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES
+from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import AnnotatedText, Link, Mention
+
+FOLDS = 5
+_METRICS = ("accuracy@1", "recall@1", "recall@5")
+_Mention = tuple[str, str, set[str]]
+
+
+@dataclass(frozen=True)
+class System:
+    """A way to link.
+
+    evidence (tuple): What it uses, of `evidence.EVIDENCE`.
+    ranks_by (tuple): Similarities whose greatest it ranks by, those of names and of training
+        strings; none: fitted weights.
+    spelling (str): Its search by spelling.
+    """
+
+    evidence: tuple[str, ...]
+    ranks_by: tuple[str, ...] = ()
+    spelling: str = "spacy-bioel.Ngrams.v1"
+
+
+SYSTEMS = {
+    "exact": System(("exact", "memory"), ("exact", "memory")),
+    "tfidf": System(("sparse", "memory"), ("sparse", "recalled"), "spacy-bioel.Tfidf.v1"),
+    "bm25": System(("sparse", "memory"), ("sparse", "recalled"), "spacy-bioel.BM25.v1"),
+    "dense": System(("dense", "memory"), ("dense", "recalled_dense")),
+    "lexical": System(("exact", "memory", "sparse", "prior")),
+    "rescnn": System(EVIDENCE),
+}
+
+
+def main(
+    corpora: list[str],
+    system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
+    encoder: Annotated[
+        str, typer.Option(help="Folder of an encoder, or of a trained pipeline.")
+    ] = "spacy_bioel/assets/encoder",
+    name: Annotated[str, typer.Option(help="What to call the systems with that encoder.")] = "",
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    rows = []
+    for corpus in corpora:
+        for chosen in system or SYSTEMS:
+            for protocol in ("biosyn", "base"):
+                found = measure(corpus, chosen, protocol, encoder=encoder, seed=seed)
+                is_neural = "dense" in SYSTEMS[chosen].evidence
+                called = f"{name}_{chosen}" if name and is_neural else chosen
+                rows += [
+                    measurement("linking", called, corpus=corpus, split="dev", seed=seed, **row)
+                    for row in found
+                ]
+                typer.echo(f"{corpus} {called} {protocol} {found[0]['value']} {found[2]['value']}")
+    key = ("corpus", "system", "protocol", "subset", "metric", "seed")
+    merged = {tuple(row[k] for k in key): row for row in [*_load(), *rows]}
+    typer.echo(save("linking", merged.values()))
+
+
+def _load() -> list[dict[str, Any]]:
+    try:
+        return load("linking")
+    except FileNotFoundError:
+        return []
+
+
+def measure(
+    corpus: str, system: str, protocol: str, *, encoder: str, seed: int
+) -> list[dict[str, Any]]:
+    """Metrics of one system, on all mentions and on parts of them."""
+    chosen = SYSTEMS[system]
+    nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=protocol == "biosyn")
+    gold = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
+    texts = [known_mentions(text, linker.kb) for text in gold]
+    links: Sequence[Sequence[Link]]
+    if chosen.ranks_by:
+        linker.set_fusion(Greatest(chosen.ranks_by))
+        links = list(link_given(nlp, linker, texts))
+    else:
+        links = cross_fitted(nlp, linker, texts, seed=seed)
+    n_dropped = sum(len(g.mentions) - len(t.mentions) for g, t in zip(gold, texts, strict=True))
+    rows = []
+    for subset, belongs in subsets(corpus, linker.kb).items():
+        part = [
+            replace(t, mentions=tuple(m for m in t.mentions if belongs(t.text[m.start : m.end], m)))
+            for t in texts
+        ]
+        found = evaluate(
+            part, links, protocols=["gold_any"], canonical=linker.kb.canonical, per_label=False
+        )
+        rows += [
+            {
+                "protocol": protocol,
+                "subset": subset,
+                "metric": one.metric,
+                "value": round(one.value, 2),
+                "low": round(one.low, 2),
+                "high": round(one.high, 2),
+                "n": one.n,
+                "not_in_kb": n_dropped,
+            }
+            for one in found
+            if one.metric in _METRICS and one.n
+        ]
+    return rows
+
+
+class Greatest:
+    """Ranks by the greatest of some similarities, in the place of a `Fusion`."""
+
+    def __init__(self, features: Sequence[str]) -> None:
+        self.columns = [FEATURES.index(name) for name in features]
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        return features[:, self.columns].max(axis=1).astype(float)
+
+
+def make_pipeline(
+    corpus: str, system: System, *, encoder: str, uses_training: bool
+) -> tuple[Language, Any]:
+    """A pipeline with a linker only, that remembers the training documents if it may."""
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    config = {
+        "kb": f"kb/{corpus}",
+        "spelling": {"@misc": system.spelling},
+        "evidence": {name: name in system.evidence for name in EVIDENCE},
+        "composites": not system.ranks_by,
+    }
+    linker: Any = nlp.add_pipe("bioel_linker", config=config)
+    trained = Path(encoder) / "bioel_linker"
+    train = list(read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab))
+    documents = train if uses_training else [nlp.make_doc("No mention here")]
+    examples = [Example(doc, doc) for doc in documents]
+    if trained.is_dir():
+        source = spacy.load(encoder).get_pipe("bioel_linker")
+        linker.model = source.model  # type: ignore[attr-defined]
+        linker.remember(examples)
+    else:
+        linker.initialize(lambda: examples, nlp=nlp, encoder=encoder)
+    linker.ranker.pool = None  # all names, not the part that training looks at
+    if "dense" in system.evidence:
+        linker.ranker.ensure_vectors()
+    return nlp, linker
+
+
+def known_mentions(text: AnnotatedText, kb: KnowledgeBase) -> AnnotatedText:
+    """A document without the mentions none of whose ids the knowledge base has."""
+    mentions = [m for m in text.mentions if m.ids and (kb.find_all(list(m.ids)) >= 0).any()]
+    return replace(text, mentions=tuple(mentions))
+
+
+def cross_fitted(
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], *, seed: int
+) -> list[list[Link]]:
+    """Links of each document, the weights fitted on documents of the other folds."""
+    fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
+    mentions = [development_mentions(nlp, linker, text) for text in texts]
+    features, right, rows = linker.ranker.development([m for found in mentions for m in found])
+    owner = np.repeat(fold, [len(found) for found in mentions])
+    links: list[list[Link]] = [[] for _ in texts]
+    for number in range(FOLDS):
+        fitting = np.flatnonzero(owner != number)
+        linker.set_fusion(
+            fit_fusion(features, [right[i] for i in fitting], [rows[i] for i in fitting])
+        )
+        held_out = np.flatnonzero(fold == number).tolist()
+        found = link_given(nlp, linker, [texts[i] for i in held_out])
+        for i, doc_links in zip(held_out, found, strict=True):
+            links[i] = doc_links
+    return links
+
+
+def development_mentions(nlp: Language, linker: Any, text: AnnotatedText) -> list[_Mention]:
+    """String, label and canonical ids of the mentions that tokens can represent."""
+    doc = nlp.make_doc(text.text)
+    pairs = [
+        (span, m)
+        for m in text.mentions
+        if (span := doc.char_span(m.start, m.end, m.label, alignment_mode="expand")) is not None
+    ]
+    queries = linker.queries([span for span, _ in pairs])
+    return [
+        (query.whole, m.label, {linker.kb.canonical(i) for i in m.ids})
+        for query, (_, m) in zip(queries, pairs, strict=True)
+        if query.whole
+    ]
+
+
+def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[str, Mention], bool]]:
+    """Parts of the mentions, by name: whether a string with its mention belongs to it."""
+    strings: set[str] = set()
+    ids: set[str] = set()
+    for doc in read_docs(Path("corpus") / corpus / "train.spacy", Vocab()):
+        for span in doc.spans[GOLD_KEY]:
+            strings.add(normalize_name(span.text))
+            ids |= {kb.canonical(i) for i in split_ids(span.kb_id_)}
+
+    def seen(string: str) -> bool:
+        return normalize_name(string) in strings
+
+    def seen_concept(mention: Mention) -> bool:
+        return bool(ids & {kb.canonical(i) for i in mention.ids})
+
+    def ambiguous(string: str) -> bool:
+        rows = kb.lookup_names([normalize_name(string)])
+        return len(kb.concepts_of_names(rows)[1]) > 1
+
+    return {
+        "": lambda string, mention: True,
+        "seen string": lambda string, mention: seen(string),
+        "unseen string, seen concept": lambda s, m: not seen(s) and seen_concept(m),
+        "unseen concept": lambda s, m: not seen(s) and not seen_concept(m),
+        "one word": lambda s, m: len(normalize_name(s).split()) == 1,
+        "two words": lambda s, m: len(normalize_name(s).split()) == 2,
+        "three or more words": lambda s, m: len(normalize_name(s).split()) > 2,
+        "ambiguous name": lambda s, m: ambiguous(s),
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)
