@@ -14,11 +14,9 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.embeddings import EmbeddingTables, embed_vocabulary
 
-EmbeddingTables = dict[str, NDArray]
 _UNKNOWN = "[UNK]"
-# Share of an own embedding that is random and so tells word pieces apart that always co-occur.
-_IDENTITY_SHARE = 0.25
 
 
 def make_vocabulary(
@@ -29,15 +27,19 @@ def make_vocabulary(
     size: int,
     width: int,
     max_tokens: int,
+    texts: Sequence[str] = (),
 ) -> tuple[Tokenizer, EmbeddingTables]:
     """Word pieces of names, and embeddings by the concepts that the pieces name.
 
     names (Sequence[str]), concepts (NDArray[int64]): Normalised names and a concept row of each.
     more_names (Sequence[str]): For the word pieces only, e.g. training mentions.
     size, width (int): Word pieces, and size of an embedding.
+    texts (Sequence[str]): Normalised sentences, for `embed_vocabulary`.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
-    tables = embed_vocabulary(tokenizer, names, concepts, width=width, max_tokens=max_tokens)
+    tables = embed_vocabulary(
+        tokenizer, names, concepts, width=width, max_tokens=max_tokens, texts=texts
+    )
     return tokenizer, tables
 
 
@@ -116,58 +118,3 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(names, trainer)
     return tokenizer
-
-
-def embed_vocabulary(
-    tokenizer: Tokenizer,
-    names: Sequence[str],
-    concepts: NDArray[np.int64],
-    *,
-    width: int,
-    max_tokens: int,
-    seed: int = 0,
-) -> EmbeddingTables:
-    """Embeddings of word pieces by the concepts whose names they occur in.
-
-    Pieces that name the same concepts, as "renal" and "kidney" do, get similar vectors: latent
-    semantic analysis (Deerwester et al., 1990) of the piece-by-concept matrix.
-
-    names (Sequence[str]): Normalised names.
-    concepts (NDArray[int64]): A concept of each name. Shape (n_names,).
-    width (int): Size of an embedding.
-    RETURNS (EmbeddingTables): The tables that `FrozenEmbeddings` takes; positions are zero.
-    """
-    from scipy.sparse import coo_array
-    from sklearn.utils.extmath import randomized_svd
-
-    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(names))]
-    rows = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
-    columns = np.repeat(concepts, [len(name_ids) for name_ids in ids])
-    n_pieces, n_concepts = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
-    ones = np.ones(len(rows), dtype=np.float32)
-    counts = coo_array((ones, (rows, columns)), shape=(n_pieces, n_concepts)).tocsr()
-    counts.data = np.log1p(counts.data)
-    # A piece that occurs in every concept says nothing; one that occurs in few says much.
-    frequency = np.diff(counts.indptr)
-    rarity = np.log((1 + n_concepts) / (1 + frequency)).astype(np.float32)
-    counts = counts.multiply(rarity[:, None]).tocsr()
-
-    generator = np.random.default_rng(seed)
-    n_latent = min(int(width * (1 - _IDENTITY_SHARE)), n_pieces - 1, n_concepts - 1)
-    left, singular, _ = randomized_svd(counts, max(1, n_latent), n_iter=3, random_state=seed)
-    latent = left * np.sqrt(singular)
-    latent /= np.maximum(np.linalg.norm(latent, axis=1, keepdims=True), 1e-8)
-    identity = generator.standard_normal((n_pieces, width - latent.shape[1]))
-    identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
-    words = np.concatenate([latent, identity], axis=1).astype(np.float32)
-    # Bytes, with a step for each piece: a quarter of the memory, and nothing that training or
-    # linking could notice.
-    scale = np.abs(words).max(axis=1, keepdims=True) / 127
-    return {
-        "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
-        "scale": scale,
-        "positions": np.zeros((max_tokens, width), dtype=np.float32),
-        "token_type": np.zeros(width, dtype=np.float32),
-        "norm_weight": np.ones(width, dtype=np.float32),
-        "norm_bias": np.zeros(width, dtype=np.float32),
-    }

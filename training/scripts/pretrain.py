@@ -10,8 +10,10 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +35,11 @@ from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")
 _NEIGHBOURS = 8
+_SENTENCE_END = re.compile(r"(?<=[.;:])\s+")
 IntArray = NDArray[np.int64]
 
 
@@ -120,9 +124,9 @@ class Pretraining:
         return self.usable[np.searchsorted(self.cumulated, self.generator.random(n))]
 
     def _draw(self) -> IntArray:
-        """Concepts of a step: some, and for each some that the encoder confuses with it."""
+        """Concepts of a step: in every other one, some and what the encoder confuses with each."""
         n, confusable = self.settings["concepts"], self.settings["confusable"]
-        if self.pool is None:
+        if self.pool is None or self.step % 2:
             return np.unique(self._draw_concepts(n))
         seeds = self.generator.integers(0, len(self.pool), n // (1 + confusable))
         near = self.generator.permuted(self.neighbours[seeds], axis=1)[:, :confusable]
@@ -170,7 +174,7 @@ class Pretraining:
             cosines = vectors[start : start + 2048] @ vectors.T
             own = torch.arange(len(cosines), device=self.device)
             cosines[own, own + start] = -1
-            found.append(cosines.topk(_NEIGHBOURS, dim=1).indices.cpu().numpy())
+            found.append(cosines.topk(min(_NEIGHBOURS, len(rows) - 1), dim=1).indices.cpu().numpy())
         self.neighbours = np.concatenate(found)
         self.network.train()
 
@@ -218,6 +222,14 @@ def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[t
                     yield span.text, known[0].canonical(ids[0]) if known else ids[0]
 
 
+def read_sentences(paths: Iterable[Path], kbs: Iterable[KnowledgeBase]) -> Iterator[str]:
+    """Normalised sentences of documents, and of the definitions of concepts."""
+    texts = (doc.text for path in paths for doc in read_docs(path, Vocab()))
+    definitions = (kb.definition(row) for kb in kbs for row in range(len(kb)))
+    for text in chain(texts, definitions):
+        yield from filter(None, map(normalize_name, _SENTENCE_END.split(text)))
+
+
 def main(
     out: Path,
     kb: Annotated[list[Path], typer.Option(help="Knowledge bases, one option each.")],
@@ -248,6 +260,7 @@ def main(
         size=vocabulary["size"],
         width=vocabulary["width"],
         max_tokens=model.attrs["max_tokens"],
+        texts=list(read_sentences(mentions or [], opened)),
     )
     add_rescnn(model, tokenizer, tables)
     run = Pretraining(

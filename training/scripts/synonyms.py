@@ -43,6 +43,7 @@ def join_names(sources: Sequence[Iterable[tuple[str, Sequence[str]]]]) -> Synony
     """
     origin: list[int] = []
     names_of: list[list[str]] = []
+    vocabularies: list[set[int]] = []
     rows: dict[str, int] = {}
     owners: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for number, source in enumerate(sources):
@@ -51,12 +52,13 @@ def join_names(sources: Sequence[Iterable[tuple[str, Sequence[str]]]]) -> Synony
             if row == len(origin):
                 origin.append(number)
                 names_of.append([])
+                vocabularies.append(set())
+            vocabularies[row].add(number)
             different = [n for n in dict.fromkeys(map(normalize_name, names)) if n]
             names_of[row] += different
             for name in different:
                 owners[name][number].add(row)
     parent = list(range(len(origin)))
-    vocabularies = [{number} for number in origin]
 
     def root(row: int) -> int:
         while parent[row] != row:

@@ -1,0 +1,119 @@
+"""Frozen embeddings of an own vocabulary: by the concepts that its pieces name, and by the words
+that they stand beside in texts. Both by singular value decomposition, nothing is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+EmbeddingTables = dict[str, NDArray]
+# Share of an embedding that is random and so tells word pieces apart that always co-occur.
+_IDENTITY_SHARE = 0.25
+_IDENTITY_SHARE_WITH_TEXTS = 0.125
+_WINDOW = 5
+
+
+def embed_vocabulary(
+    tokenizer: Tokenizer,
+    names: Sequence[str],
+    concepts: NDArray[np.int64],
+    *,
+    width: int,
+    max_tokens: int,
+    texts: Sequence[str] = (),
+    seed: int = 0,
+) -> EmbeddingTables:
+    """Embeddings of word pieces.
+
+    names (Sequence[str]): Normalised names.
+    concepts (NDArray[int64]): A concept of each name. Shape (n_names,).
+    width (int): Size of an embedding.
+    texts (Sequence[str]): Normalised sentences; with them, half of what is not random says what
+        a piece stands beside.
+    RETURNS (EmbeddingTables): The tables that `FrozenEmbeddings` takes; positions are zero.
+    """
+    share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
+    n_latent = int(width * (1 - share))
+    counts = _piece_concepts(tokenizer, names, concepts)
+    if texts:
+        latent = [
+            _latent(counts, n_latent // 2, seed=seed),
+            _latent(_piece_contexts(tokenizer, texts), n_latent - n_latent // 2, seed=seed),
+        ]
+    else:
+        latent = [_latent(counts, n_latent, seed=seed)]
+    n_identity = width - sum(part.shape[1] for part in latent)
+    identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
+    identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
+    words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
+    # Bytes, with a step for each piece: a quarter of the memory, and nothing that training or
+    # linking could notice.
+    scale = np.abs(words).max(axis=1, keepdims=True) / 127
+    return {
+        "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
+        "scale": scale,
+        "positions": np.zeros((max_tokens, width), dtype=np.float32),
+        "token_type": np.zeros(width, dtype=np.float32),
+        "norm_weight": np.ones(width, dtype=np.float32),
+        "norm_bias": np.zeros(width, dtype=np.float32),
+    }
+
+
+def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArray[np.int64]) -> Any:
+    """How much each piece names each concept, sparse: pieces that name the same concepts, as
+    "renal" and "kidney" do, get similar rows (latent semantic analysis, Deerwester et al., 1990).
+    """
+    from scipy.sparse import coo_array
+
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(names))]
+    rows = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
+    columns = np.repeat(concepts, [len(name_ids) for name_ids in ids])
+    n_pieces, n_concepts = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
+    ones = np.ones(len(rows), dtype=np.float32)
+    counts = coo_array((ones, (rows, columns)), shape=(n_pieces, n_concepts)).tocsr()
+    counts.data = np.log1p(counts.data)
+    # A piece that occurs in every concept says nothing; one that occurs in few says much.
+    frequency = np.diff(counts.indptr)
+    rarity = np.log((1 + n_concepts) / (1 + frequency)).astype(np.float32)
+    return counts.multiply(rarity[:, None]).tocsr()
+
+
+def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
+    """Positive pointwise mutual information of pieces that stand near each other, sparse.
+
+    Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
+    """
+    from scipy.sparse import coo_array
+
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
+    flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
+    owner = np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
+    first, second, weight = [], [], []
+    for distance in range(1, _WINDOW + 1):
+        together = np.flatnonzero(owner[:-distance] == owner[distance:])
+        first += [flat[together], flat[together + distance]]
+        second += [flat[together + distance], flat[together]]
+        weight.append(np.full(2 * len(together), 1 / distance, dtype=np.float32))
+    n = tokenizer.get_vocab_size()
+    places = (np.concatenate(first), np.concatenate(second))
+    counts = coo_array((np.concatenate(weight), places), shape=(n, n)).tocsr().tocoo()
+    total = np.asarray(counts.sum(axis=1)).ravel()
+    smoothed = total**0.75 / (total**0.75).sum()
+    information = np.log(counts.data / (total[counts.row] * smoothed[counts.col]))
+    counts.data = np.maximum(information, 0).astype(np.float32)
+    return counts.tocsr()
+
+
+def _latent(matrix: Any, n_latent: int, *, seed: int) -> NDArray[np.float64]:
+    """Unit rows of at most `n_latent` dimensions, similar where the rows of the matrix are."""
+    from sklearn.utils.extmath import randomized_svd
+
+    size = max(1, min(n_latent, min(matrix.shape) - 1))
+    left, singular, _ = randomized_svd(matrix, size, n_iter=3, random_state=seed)
+    latent = left * np.sqrt(singular)
+    return latent / np.maximum(np.linalg.norm(latent, axis=1, keepdims=True), 1e-8)
