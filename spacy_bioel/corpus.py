@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
-from spacy_bioel.pipeline.gold import GOLD_KEY, Alignment, add_gold, split_ids
+from spacy_bioel.pipeline.gold import GOLD_KEY, Alignment, add_gold, split_ids, with_gold_mentions
 from spacy_bioel.types import AnnotatedText, Mention
 
 _ID = "bioel_id"
@@ -27,6 +27,7 @@ def create_corpus_v1(
     prefix: str = "",
     widen: bool = True,
     limit: int = 0,
+    given_mentions: bool = False,
 ) -> Callable[[Language], Iterator[Example]]:
     """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
 
@@ -36,6 +37,8 @@ def create_corpus_v1(
     widen (bool): Stretch mentions that cut a token to whole tokens; otherwise they are lost, with
         a warning that counts them.
     limit (int): Only this many documents; 0: all.
+    given_mentions (bool): The pipeline is shown the places and labels of the gold mentions, never
+        their ids: for a pipeline with a linker only.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
@@ -45,7 +48,10 @@ def create_corpus_v1(
                 break
             reference = nlp.make_doc(text.text)
             total.add(add_gold(reference, text, widen=widen))
-            yield Example(nlp.make_doc(text.text), reference)
+            predicted = nlp.make_doc(text.text)
+            if given_mentions:
+                with_gold_mentions(predicted, text)
+            yield Example(predicted, reference)
         if total.lost:
             first = "; ".join(total.lost[:3])
             _LOGGER.warning(

@@ -42,6 +42,7 @@ FEATURES = (
 # What can be switched off, to see what it is worth. "prior" proposes no candidates of its own.
 EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
+_OF_A_NAME = ("dense", "nearest", "sparse", "alike", "words", "covered")
 _VARIANT = 0.8
 EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
@@ -178,7 +179,7 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
         "exact": value,
         "preferred": value * preferred,
         "unique": value / np.diff(indptr)[query],
-    } | dict.fromkeys(("dense", "nearest", "sparse", "alike", "words", "covered"), value)
+    } | dict.fromkeys(_OF_A_NAME, value)
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
 

@@ -53,6 +53,11 @@ class Fusion:
         hidden = np.tanh(z @ self.hidden + self.hidden_bias)
         return hidden @ self.output + z @ self.direct + self.bias
 
+    def weights(self) -> FloatArray:
+        """All that is fitted, as one vector, in the order of `_Loss.split`."""
+        parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
+        return np.concatenate([part.ravel() for part in parts])
+
     def to_json(self) -> dict[str, Any]:
         """Numbers by name, with the features that they are for."""
         numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
@@ -102,6 +107,7 @@ def fit_fusion(
     right: Sequence[NDArray[np.bool_]],
     rows: Sequence[NDArray[np.int64]],
     *,
+    prior: Fusion | None = None,
     n_hidden: int = 12,
     l2: float = 2e-3,
     seed: int = 0,
@@ -111,18 +117,25 @@ def fit_fusion(
     features (NDArray[float32]): Of all candidates. Shape (n, len(FEATURES)).
     right (Sequence): For each development mention, which of its candidates are right.
     rows (Sequence): For each development mention, the rows of its candidates.
-    l2 (float): Strength of the penalty on the weights.
+    prior (Fusion | None): Weights fitted on other corpora, to stay near to: a few hundred
+        mentions are too few to fit all weights on. None: start from nothing.
+    l2 (float): Strength of the penalty on the distance to the prior's weights, or to 0.
     """
     from scipy.optimize import minimize
 
     mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
+    if prior is not None:
+        mean, spread, n_hidden = prior.mean, prior.scale, len(prior.output)
     # A feature that never varied, as "trained" in one corpus, is left as large as it is: divided
     # by next to nothing, it would rule wherever it is another, and `to_json` would round it to 0.
     scale = np.where(spread > 1e-3, spread, 1.0)
     groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     z = ((features - mean) / scale)[np.concatenate(rows)]
     loss = _Loss(z, np.concatenate(right), groups, n_mentions=len(rows), l2=l2, n_hidden=n_hidden)
-    start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
+    if prior is None:
+        start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
+    else:
+        start = loss.centre = prior.weights()
     best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
     hidden, hidden_bias, output, direct, bias = loss.split(best.x)
     return Fusion(mean, scale, hidden, hidden_bias, output, direct, float(bias[0]))
@@ -144,6 +157,7 @@ class _Loss:
         d = z.shape[1]
         self.z, self.right, self.groups = z, right, groups
         self.n_mentions, self.l2 = n_mentions, l2
+        self.centre: FloatArray | float = 0.0  # where the penalty draws the weights to
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(groups, right, n_mentions) > 0
@@ -159,7 +173,7 @@ class _Loss:
         total = np.bincount(self.groups, probability, self.n_mentions)
         right = np.bincount(self.groups, probability * self.right, self.n_mentions)
         likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
-        value = -np.log(likelihood).mean() + self.l2 * (weights**2).sum()
+        value = -np.log(likelihood).mean() + self.l2 * ((weights - self.centre) ** 2).sum()
         wanted = probability * self.right / likelihood[self.groups]
         d_scores = (probability - wanted * self._has_right[self.groups]) / self.n_mentions
         d_active = np.outer(d_scores, output) * (1 - active**2)
@@ -170,5 +184,6 @@ class _Loss:
             self.z.T @ d_scores,
             d_scores.sum(keepdims=True),
         ]
-        gradient = np.concatenate([part.ravel() for part in parts]) + 2 * self.l2 * weights
+        gradient = np.concatenate([part.ravel() for part in parts])
+        gradient += 2 * self.l2 * (weights - self.centre)
         return float(value), gradient

@@ -201,8 +201,8 @@ class Linker(StoredPipe):
         """Set the knowledge base, remember the training mentions, make vocabulary and network.
 
         kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
-        encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py;
-            then the arguments below have no meaning.
+        encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py,
+            or "starter", the package's; then the arguments below have no meaning.
         embeddings (str | None): A Hugging Face model directory to take word pieces and frozen
             embeddings from; None: make them from the names of the knowledge base. For an encoder
             that is a transformer: its checkpoint, unless its own settings name one.
@@ -210,13 +210,14 @@ class Linker(StoredPipe):
         """
         from spacy_bioel.models.linker import EncoderSource, add_encoder, read_encoder
         from spacy_bioel.pipeline.memory import Memory
+        from spacy_bioel.pipeline.starter import ENCODER
 
         validate_get_examples(get_examples, "Linker.initialize")
         self.memory = Memory()
         self.set_kb(kb or self.cfg["kb"] or self.kb)
         self.remember(get_examples())
         if encoder is not None:
-            read_encoder(self.model, Path(encoder))
+            read_encoder(self.model, ENCODER if encoder == "starter" else Path(encoder))
         else:
             names = sorted(self.memory.counts)
             source = EncoderSource(

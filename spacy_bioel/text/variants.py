@@ -13,13 +13,19 @@ _AMERICAN = (
     (re.compile(r"(?<=[a-z]{3})isation"), "ization"),
     (re.compile(r"sulph"), "sulf"),
 )
+_NUMERALS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii")
+_ARABIC = {roman: str(number) for number, roman in enumerate(_NUMERALS, start=1)}
+_ROMAN = {arabic: roman for roman, arabic in _ARABIC.items()}
+# A single letter is a numeral only where one is due.
+_NUMBERED = {"type", "stage", "grade", "class", "factor", "group", "phase", "syndrome", "disease"}
 _POSSESSIVE = re.compile(r"(?<=\w) s\b")
 _PLURALS = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
 _NO_PLURALS = ("ss", "us", "is")
 
 
 def spelling_variants(name: str) -> list[str]:
-    """Other spellings of a normalised name, the likeliest first: American, singular, plural.
+    """Other spellings of a normalised name, the likeliest first: American, singular, with the other
+    kind of numerals, plural.
 
     name (str): As `normalize_name` returns it.
     RETURNS (list[str]): Without `name` itself.
@@ -28,7 +34,7 @@ def spelling_variants(name: str) -> list[str]:
     for pattern, replacement in _AMERICAN:
         american = pattern.sub(replacement, american)
     plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
-    variants = [american, plain, *_singulars(name), *_singulars(american)]
+    variants = [american, plain, *_singulars(name), *_singulars(american), *_renumbered(name)]
     variants += [] if not name or name.endswith("s") else [name + "s", american + "s"]
     return [v for v in dict.fromkeys(variants) if v and v != name]
 
@@ -41,6 +47,18 @@ def _singulars(name: str) -> list[str]:
         for ending, replacement in _PLURALS
         if name.endswith(ending) and len(name) > len(ending) + 3
     ]
+
+
+def _as_arabic(word: str, before: str) -> str:
+    return _ARABIC.get(word, "") if len(word) > 1 or before in _NUMBERED else ""
+
+
+def _renumbered(name: str) -> list[str]:
+    words = name.split()
+    pairs = list(zip(["", *words], words, strict=False))
+    arabic = " ".join(_as_arabic(word, before) or word for before, word in pairs)
+    roman = " ".join(_ROMAN.get(word, word) for word in words)
+    return [arabic, roman]
 
 
 def singular(word: str) -> str:

@@ -2,6 +2,7 @@
 
 kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starter.
 knowledge-base: the starter knowledge base, from kb/starter/descriptors.
+encoder: the encoder that training/scripts/pretrain.py made.
 fusion: the default weights of the evidence, from development documents.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,7 @@ from spacy.training import Example
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.fusion import fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
@@ -101,14 +104,21 @@ def knowledge_base(release: str) -> None:
 
 
 @app.command()
-def fusion(encoder: Path, corpora: list[str]) -> None:
+def encoder(folder: Path) -> None:
+    """Put a pre-trained encoder into assets/encoder."""
+    with replacing_folder(ASSETS / "encoder") as staging:
+        shutil.copytree(folder, staging, dirs_exist_ok=True)
+
+
+@app.command()
+def fusion(corpora: list[str]) -> None:
     """Fit assets/fusion.json on the dev documents of these corpora of the project, converted and
     with a knowledge base: with a training memory and without, with the encoder and without.
     """
     parts = []
     for corpus in corpora:
         for evidence in ({}, {"dense": False}):
-            linker = _linker(encoder, corpus, evidence)
+            linker = _linker(corpus, evidence)
             docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
             mentions = [
                 (query.whole, span.label_, {linker.kb.canonical(i) for i in ids})
@@ -131,13 +141,13 @@ def fusion(encoder: Path, corpora: list[str]) -> None:
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
 
 
-def _linker(encoder: Path, corpus: str, evidence: dict[str, bool]) -> Any:
-    """A linker that remembers the training documents and starts from the encoder, untrained."""
+def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
+    """A linker with the package's encoder that remembers the training documents."""
     nlp = spacy.blank("en")
     config = {"kb": f"kb/{corpus}", "evidence": evidence}
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     train = read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab)
-    linker.initialize(lambda: [Example(doc, doc) for doc in train], nlp=nlp, encoder=str(encoder))
+    linker.initialize(lambda: [Example(doc, doc) for doc in train], nlp=nlp, encoder="starter")
     # Against all names, not the part that training looks at.
     linker.ranker.pool = None
     linker.ranker.ensure_vectors()
