@@ -132,7 +132,7 @@ def make_mention_detector(
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         "mentions": "auto",
         "label_types": {},
-        "nil_threshold": 0.15,
+        "nil_threshold": 0.25,
         "search_names": 32,
         "max_candidates": 5,
         "evidence": LINKER_EVIDENCE,

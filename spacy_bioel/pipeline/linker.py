@@ -74,6 +74,8 @@ class Linker(StoredPipe):
             kb = starter.starter_kb() if is_starter else open_kb(self.cfg["kb"])
             if not self.has_encoder:
                 starter.add_starter_encoder(self.model, kb)
+                if is_starter and not self.memory.counts:
+                    self.memory = starter.starter_memory()
             self.set_kb(kb)
             if is_starter:
                 self.ranker.ensure_vectors()

@@ -21,6 +21,7 @@ from spacy_bioel.kb.schema import SCHEMA_VERSION
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.vectors import has_vectors
 from spacy_bioel.models.linker import NameEncoder, encoder_settings, read_encoder
+from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.pipeline.ranker import ENCODE_ON_LOAD
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
@@ -31,6 +32,11 @@ _CONCEPTS = ASSETS / "mesh.jsonl.gz"
 _ABOUT = ASSETS / "mesh.json"
 # Another folder for the cache than the system's usual one.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
+
+
+def starter_memory() -> Memory:
+    """What strings meant in the training documents that the package's encoder has seen."""
+    return Memory(srsly.read_json(ASSETS / "memory.json"))
 
 
 def cache_folder() -> Path:

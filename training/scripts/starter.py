@@ -3,6 +3,7 @@
 kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starter.
 knowledge-base: the starter knowledge base, from kb/starter/descriptors.
 encoder: the encoder that training/scripts/pretrain.py made.
+memory: what strings meant in training documents.
 fusion: the default weights of the evidence, from development documents.
 """
 
@@ -108,6 +109,26 @@ def encoder(folder: Path) -> None:
     """Put a pre-trained encoder into assets/encoder."""
     with replacing_folder(ASSETS / "encoder") as staging:
         shutil.copytree(folder, staging, dirs_exist_ok=True)
+
+
+@app.command()
+def memory(corpora: list[str]) -> None:
+    """Write assets/memory.json: the strings of training mentions, for the starter KB."""
+    kb = KnowledgeBase.open(KBS / "descriptors")
+    strings = Memory()
+    for corpus in corpora:
+        linker: Any = spacy.blank("en").add_pipe(
+            "bioel_linker", config={"kb": str(KBS / "descriptors")}
+        )
+        train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
+        linker.remember(Example(doc, doc) for doc in train)
+        for string, ids in linker.memory.counts.items():
+            for concept_id, count in ids.items():
+                if kb.find(concept_id) >= 0:
+                    strings.counts[string][concept_id] += count
+    counts = {string: dict(strings.counts[string]) for string in strings.names}
+    text = json.dumps(counts, ensure_ascii=False, indent=0)
+    (ASSETS / "memory.json").write_text(text + "\n", encoding="utf8")
 
 
 @app.command()
