@@ -85,12 +85,12 @@ def main(
                     for row in found
                 ]
                 typer.echo(f"{corpus} {called} {protocol} {found[0]['value']} {found[2]['value']}")
-    key = ("corpus", "system", "protocol", "subset", "metric", "seed")
-    merged = {tuple(row[k] for k in key): row for row in [*_load(), *rows]}
+    key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
+    merged = {tuple(row.get(k) for k in key): row for row in [*load_results(), *rows]}
     typer.echo(save("linking", merged.values()))
 
 
-def _load() -> list[dict[str, Any]]:
+def load_results() -> list[dict[str, Any]]:
     try:
         return load("linking")
     except FileNotFoundError:

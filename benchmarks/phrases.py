@@ -1,0 +1,98 @@
+"""How well are bare phrases of social media linked? python -m benchmarks.phrases askapatient --data
+FOLDER --folds 8
+
+Each fold is fetched, converted, trained on (training/configs/phrases.cfg) and measured on its test
+phrases, by recall@1. The checkpoint and the weights of the evidence are chosen on its validation
+phrases. Floors are those of benchmarks.linking.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks import linking
+from benchmarks.record import measurement, save
+from spacy_bioel.cli.evaluate import link_given
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.scoring.protocols import evaluate
+
+_FLOORS = ("exact", "tfidf", "bm25")
+
+
+def main(
+    corpus: str,
+    data: Annotated[Path, typer.Option()],
+    folds: Annotated[int, typer.Option()] = 10,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    rows: list[dict[str, Any]] = []
+    for fold in range(folds):
+        prepare(corpus, data, fold)
+        model = Path("models") / f"{corpus}_linker_{fold}"
+        script("train.py", corpus, "training/configs/phrases.cfg", model, "--seed", seed)
+        for system in (*_FLOORS, "lexical", "rescnn"):
+            found = measure(corpus, system, encoder=str(model / "model-best"))
+            rows += [
+                measurement(
+                    "linking", system, corpus=corpus, split="test", fold=fold, seed=seed, **row
+                )
+                for row in found
+            ]
+            typer.echo(f"{corpus} fold {fold} {system} {found[0]['metric']} {found[0]['value']}")
+    key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
+    merged = {tuple(row.get(k) for k in key): row for row in [*linking.load_results(), *rows]}
+    typer.echo(save("linking", merged.values()))
+
+
+def prepare(corpus: str, data: Path, fold: int) -> None:
+    script("corpora.py", "fetch", corpus, "--data", data, "--fold", fold)
+    for split in ("train", "dev", "test"):
+        script("corpora.py", "convert", corpus, split)
+    script("corpora.py", "kb", corpus)
+
+
+def script(name: str, *arguments: object) -> None:
+    subprocess.run([sys.executable, f"training/scripts/{name}", *map(str, arguments)], check=True)
+
+
+def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
+    """Recall on the test phrases of the fold that is prepared."""
+    chosen = linking.SYSTEMS[system]
+    nlp, linker = linking.make_pipeline(corpus, chosen, encoder=encoder, uses_training=True)
+    folder = Path("corpus") / corpus
+    if chosen.ranks_by:
+        linker.set_fusion(linking.Greatest(chosen.ranks_by))
+    else:
+        dev = list(read_texts(folder / "dev.jsonl"))
+        mentions = [m for text in dev for m in linking.development_mentions(nlp, linker, text)]
+        features, right, found = linker.ranker.development(mentions)
+        linker.set_fusion(fit_fusion(features, right, found))
+    test = list(read_texts(folder / "test.jsonl"))
+    measured = evaluate(
+        test,
+        list(link_given(nlp, linker, test)),
+        protocols=["gold_any"],
+        canonical=linker.kb.canonical,
+        per_label=False,
+    )
+    return [
+        {
+            "protocol": "biosyn",
+            "subset": "",
+            "metric": one.metric,
+            "value": round(one.value, 2),
+            "n": one.n,
+        }
+        for one in measured
+        if one.metric in ("recall@1", "recall@5")
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)
