@@ -5,7 +5,8 @@ project has converted, with a knowledge base (steps fetch, convert and kb). Two 
 with "any id" as right and without the mentions whose ids the knowledge base does not know, as
 BioSyn has them: `biosyn`, where training strings may be used, and `base`, names only.
 
-The weights of our linker's evidence are fitted on four fifths of the documents and measured on the
+The weights of our linker's evidence start from what the development documents of another corpus
+give (PRIORS; none in common), are fitted on four fifths of the corpus's own and measured on the
 rest, in turn. Floors have nothing to fit: their ranking is one similarity.
 """
 
@@ -28,13 +29,20 @@ from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES
-from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.pipeline.fusion import Fusion, fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.scoring.protocols import evaluate
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 FOLDS = 5
+# Where the weights of a corpus start from; others from nothing.
+PRIORS = {
+    "ncbi_disease": "bc5cdr_disease",
+    "bc5cdr_disease": "ncbi_disease",
+    "bc5cdr_chemical": "ncbi_disease",
+    "bc5cdr": "ncbi_disease",
+}
 _METRICS = ("accuracy@1", "recall@1", "recall@5")
 _Mention = tuple[str, str, set[str]]
 
@@ -110,7 +118,8 @@ def measure(
         linker.set_fusion(Greatest(chosen.ranks_by))
         links = list(link_given(nlp, linker, texts))
     else:
-        links = cross_fitted(nlp, linker, texts, seed=seed)
+        prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
+        links = cross_fitted(nlp, linker, texts, seed=seed, prior=prior)
     n_dropped = sum(len(g.mentions) - len(t.mentions) for g, t in zip(gold, texts, strict=True))
     rows = []
     for subset, belongs in subsets(corpus, linker.kb).items():
@@ -183,8 +192,29 @@ def known_mentions(text: AnnotatedText, kb: KnowledgeBase) -> AnnotatedText:
     return replace(text, mentions=tuple(mentions))
 
 
+def fit_prior(corpus: str, system: System, *, encoder: str) -> Fusion:
+    """Weights from the development documents of another corpus, by both protocols."""
+    parts = []
+    for uses_training in (True, False):
+        nlp, linker = make_pipeline(corpus, system, encoder=encoder, uses_training=uses_training)
+        gold = read_texts(Path("corpus") / corpus / "dev.jsonl")
+        texts = [known_mentions(text, linker.kb) for text in gold]
+        mentions = [m for text in texts for m in development_mentions(nlp, linker, text)]
+        parts.append(linker.ranker.development(mentions))
+    (features, right, rows), (more_features, more_right, more_rows) = parts
+    shifted = [row + len(features) for row in more_rows]
+    return fit_fusion(
+        np.concatenate([features, more_features]), [*right, *more_right], [*rows, *shifted]
+    )
+
+
 def cross_fitted(
-    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], *, seed: int
+    nlp: Language,
+    linker: Any,
+    texts: Sequence[AnnotatedText],
+    *,
+    seed: int,
+    prior: Fusion | None,
 ) -> list[list[Link]]:
     """Links of each document, the weights fitted on documents of the other folds."""
     fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
@@ -195,7 +225,12 @@ def cross_fitted(
     for number in range(FOLDS):
         fitting = np.flatnonzero(owner != number)
         linker.set_fusion(
-            fit_fusion(features, [right[i] for i in fitting], [rows[i] for i in fitting])
+            fit_fusion(
+                features,
+                [right[i] for i in fitting],
+                [rows[i] for i in fitting],
+                prior=prior,
+            )
         )
         held_out = np.flatnonzero(fold == number).tolist()
         found = link_given(nlp, linker, [texts[i] for i in held_out])

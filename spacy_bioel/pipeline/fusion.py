@@ -21,6 +21,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.evidence import FEATURES, Candidates
 
 FloatArray = NDArray[np.float64]
+# How many mentions it takes to outweigh a prior that is off by one.
+_PRIOR_MENTIONS = 80.0
 # Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
 _DEFAULT = Path(__file__).parents[1] / "assets" / "fusion.json"
 
@@ -119,7 +121,7 @@ def fit_fusion(
     rows (Sequence): For each development mention, the rows of its candidates.
     prior (Fusion | None): Weights fitted on other corpora, to stay near to: a few hundred
         mentions are too few to fit all weights on. None: start from nothing.
-    l2 (float): Strength of the penalty on the distance to the prior's weights, or to 0.
+    l2 (float): Strength of the penalty on the weights, where there is no prior.
     """
     from scipy.optimize import minimize
 
@@ -136,6 +138,7 @@ def fit_fusion(
         start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
     else:
         start = loss.centre = prior.weights()
+        loss.l2 = _PRIOR_MENTIONS / len(rows)
     best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
     hidden, hidden_bias, output, direct, bias = loss.split(best.x)
     return Fusion(mean, scale, hidden, hidden_bias, output, direct, float(bias[0]))

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
-from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 
@@ -80,7 +80,7 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
         for span, query in zip(spans, linker.queries(spans), strict=True)
         if query.whole
     ]
-    fusion = fit_fusion(*linker.ranker.development(mentions))
+    fusion = fit_fusion(*linker.ranker.development(mentions), prior=default_fusion())
     linker.set_fusion(fusion)
     _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(mentions))
 
