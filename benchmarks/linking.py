@@ -168,6 +168,7 @@ def make_pipeline(
         "spelling": {"@misc": system.spelling},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "composites": not system.ranks_by,
+        "coherence": 0.0 if system.ranks_by else 1.0,
     }
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     trained = Path(encoder) / "bioel_linker"

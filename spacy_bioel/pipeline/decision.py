@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp
 
 from spacy.tokens import Span
 
@@ -48,6 +50,36 @@ def mention_queries(spans: Sequence[Span], *, abbreviations: bool, composites: b
         )
         for text in written_out
     ]
+
+
+def agree_in_document(
+    pairs: Collection[tuple[str, str]], ranked: Ranked, *, weight: float
+) -> dict[tuple[str, str], tuple[Candidate, ...]]:
+    """Candidates of a document's mentions, drawn to what its other mentions are.
+
+    A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
+    the odds of a candidate grow by e to the `weight` times its best score for another string.
+
+    pairs (Collection): Different (normalised string, label) of the document.
+    """
+    support: dict[str, dict[str, float]] = defaultdict(dict)
+    for string, label in pairs:
+        for c in ranked[string, label]:
+            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
+    agreed = {}
+    for string, label in pairs:
+        candidates = ranked[string, label]
+        others = [
+            max((s for other, s in support[c.id].items() if other != string), default=0.0)
+            for c in candidates
+        ]
+        odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
+        total = 1 - sum(c.score for c in candidates) + sum(odds)  # with NIL and all that is left
+        moved = [
+            replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
+        ]
+        agreed[string, label] = tuple(sorted(moved, key=lambda c: -c.score))
+    return agreed
 
 
 def decide(span: Span, query: Query, ranked: Ranked, *, nil_threshold: float) -> Link:

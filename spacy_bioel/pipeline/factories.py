@@ -138,6 +138,7 @@ def make_mention_detector(
         "evidence": LINKER_EVIDENCE,
         "abbreviations": True,
         "composites": True,
+        "coherence": 1.0,
         "include_kb": True,
         "training": LINKER_TRAINING,
         "spans_key": SPANS_KEY,
@@ -166,6 +167,7 @@ def make_linker(
     evidence: dict[str, bool],
     abbreviations: bool,
     composites: bool,
+    coherence: float,
     include_kb: bool,
     training: dict[str, Any],
     spans_key: str,
@@ -190,6 +192,8 @@ def make_linker(
         (training mentions), "sparse" (search by spelling), "dense" (search by the encoder),
         "prior" (how often a concept was mentioned in training).
     abbreviations (bool): Write short forms out that the document defines.
+    coherence (float): How far a mention is drawn to what the other mentions of its document are;
+        0: not at all.
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
@@ -205,6 +209,7 @@ def make_linker(
         "evidence": LINKER_EVIDENCE | dict(evidence),
         "abbreviations": abbreviations,
         "composites": composites,
+        "coherence": coherence,
         "include_kb": include_kb,
         "training": LINKER_TRAINING | dict(training),
         "spans_key": spans_key,

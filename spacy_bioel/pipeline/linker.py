@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
-from spacy_bioel.pipeline.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.decision import Query, agree_in_document, decide, mention_queries
 from spacy_bioel.pipeline.gold import gold_spans, mention_spans
 from spacy_bioel.pipeline.storage import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
@@ -151,13 +152,21 @@ class Linker(StoredPipe):
             for string in query.strings()
         }
         ranked = self.ranker.rank(sorted(wanted)) if wanted else {}
+        return [
+            self._decide(mentions, found, ranked)
+            for mentions, found in zip(spans, queries, strict=True)
+        ]
+
+    def _decide(self, spans: list[Span], queries: list[Query], ranked: Any) -> list[Link]:
+        """Links of the mentions of one document."""
+        pairs = {(q.whole, span.label_): None for span, q in zip(spans, queries, strict=True)}
+        if self.cfg["coherence"] and len(pairs) > 1:
+            agreed = agree_in_document(pairs, ranked, weight=self.cfg["coherence"])
+            ranked = ChainMap(agreed, ranked)
         threshold = self.cfg["nil_threshold"]
         return [
-            [
-                decide(span, query, ranked, nil_threshold=threshold)
-                for span, query in zip(*pair, strict=True)
-            ]
-            for pair in zip(spans, queries, strict=True)
+            decide(span, query, ranked, nil_threshold=threshold)
+            for span, query in zip(spans, queries, strict=True)
         ]
 
     def _mentions(self, doc: Doc) -> list[Span]:
