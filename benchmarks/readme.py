@@ -1,51 +1,234 @@
-"""Write the tables of README.md from the result files: python -m benchmarks.readme."""
+"""Write the tables of README.md from the result files: python -m benchmarks.readme.
+
+A block of the README whose result file is not there stays as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-from benchmarks.record import load
+from benchmarks.record import RESULTS, load
 
+Row = dict[str, Any]
 README = Path(__file__).parents[1] / "README.md"
-_NAMES = {
+MISSING = "–"
+_MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
     ("end_to_end", "f1"): "end to end, strict F1",
     ("gold", "accuracy@1"): "gold mentions, accuracy@1 (all ids right)",
     ("gold_any", "accuracy@1"): "gold mentions, accuracy@1 (any id right)",
 }
+_CORPORA = {
+    "ncbi_disease": "NCBI Disease",
+    "bc5cdr_disease": "BC5CDR, diseases",
+    "bc5cdr_chemical": "BC5CDR, chemicals",
+    "bc5cdr": "BC5CDR",
+    "medmentions_st21pv": "MedMentions ST21pv",
+    "medmentions": "MedMentions",
+    "cometa": "COMETA",
+    "askapatient": "AskAPatient",
+    "twadrl": "TwADR-L",
+}
+_PROTOCOLS = {"base": "names", "biosyn": "names and training strings"}
+# Columns in their order; other systems come last, by the names that the result file has.
+_FLOORS = {"exact": "exact", "tfidf": "TF-IDF", "bm25": "BM25", "lexical": "no encoder"}
+_NEURAL = {"dense": "ResCNN alone", "rescnn": "ResCNN linker"}
+_PROBES = {
+    "unperturbed": "as it is",
+    "shuffle_unigram": "shuffled, ones",
+    "shuffle_bigram": "shuffled, twos",
+    "shuffle_trigram": "shuffled, threes",
+    "window_3_paper": "window 3, [CLS] open in the last layer",
+    "window_3_code": "window 3, [CLS] open in all layers",
+    "window_3": "window 3",
+    "window_5_paper": "window 5, [CLS] open in the last layer",
+    "window_5_code": "window 5, [CLS] open in all layers",
+    "window_5": "window 5",
+}
 
 
-def main_job_table(rows: list[dict[str, Any]]) -> str:
+def main_job_table(rows: list[Row]) -> str:
     """BC5CDR dev: one line a measure, the pipeline beside its lexical floor."""
     accuracy = [row for row in rows if row["question"] == "accuracy"]
     cell = {(r["system"], r["protocol"], r["metric"]): r for r in accuracy}
-    lines = [
-        "| BC5CDR dev (trained on train; KB: all MeSH diseases and chemicals) | n | ResCNN pipeline"
-        " | without the encoder |",
-        "|---|---|---|---|",
-    ]
-    for (protocol, metric), name in _NAMES.items():
+    head = "BC5CDR dev (trained on train; KB: all MeSH diseases and chemicals)"
+    lines = []
+    for (protocol, metric), name in _MAIN_JOB.items():
         ours, floor = cell["rescnn", protocol, metric], cell["lexical", protocol, metric]
         interval = f"{ours['value']:.1f} ({ours['low']:.1f}-{ours['high']:.1f})"
-        lines.append(f"| {name} | {ours['n']:,} | {interval} | {floor['value']:.1f} |")
-    seeds = sorted({row["seed"] for row in accuracy})
+        lines.append([name, f"{ours['n']:,}", interval, f"{floor['value']:.1f}"])
     about = accuracy[0]
-    lines += [
-        "",
-        f"Seed {', '.join(map(str, seeds))}; 95 % intervals by document bootstrap; "
-        f"`{about['command']}`; {about['machine']}; {about['date']}.",
+    note = (
+        f"Seed {_seeds(accuracy)}; 95 % intervals by document bootstrap; "
+        f"`{about['command']}`; {about['machine']}; {about['date']}."
+    )
+    columns = [head, "n", "ResCNN pipeline", "without the encoder"]
+    return f"{_table(columns, lines)}\n\n{note}"
+
+
+def linking_tables(rows: list[Row]) -> str:
+    """Given mentions: one line a corpus and protocol, then parts of the mentions."""
+    whole = [row for row in rows if not row["subset"] and row["metric"] == _metric(row)]
+    present = {row["system"] for row in whole}
+    systems = [name for name in _FLOORS | _NEURAL if name in present]
+    systems += sorted(present - set(systems))
+    named = _FLOORS | _NEURAL
+    lines = []
+    for corpus in _in_order(_CORPORA, whole, "corpus"):
+        for protocol in _in_order(_PROTOCOLS, whole, "protocol"):
+            if of_line := _select(whole, corpus=corpus, protocol=protocol):
+                lines.append(_linking_line(of_line, systems))
+    columns = ["corpus", "dictionary", "n", *(named.get(name, name) for name in systems)]
+    ours = _select(whole, system="rescnn") or whole
+    note = (
+        "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). Seeds "
+        f"{_seeds(ours)}, mean; in brackets 95 % intervals by document bootstrap. Commands: "
+        f"`benchmarks/results/linking.json`. {rows[-1]['machine']}."
+    )
+    return "\n\n".join(filter(None, [_table(columns, lines), note, _subset_table(rows)]))
+
+
+def _linking_line(rows: list[Row], systems: Iterable[str]) -> list[str]:
+    first = rows[0]
+    # A mean over other folds than those of our linker would be no comparison.
+    folds = _folds(_select(rows, system="rescnn") or rows)
+    cells = []
+    for system in systems:
+        found = _select(rows, system=system)
+        shown = _cell(found, is_floor=system in _FLOORS) if _folds(found) >= folds else MISSING
+        cells.append(shown if found else MISSING)
+    n = sum({row.get("fold"): row["n"] for row in rows if row.get("fold") in folds}.values())
+    many = f", {len(folds)} folds" if len(folds) > 1 else ""
+    corpus = f"{_CORPORA.get(first['corpus'], first['corpus'])} {first['split']}{many}"
+    return [corpus, _PROTOCOLS.get(first["protocol"], first["protocol"]), f"{n:,}", *cells]
+
+
+def _cell(rows: list[Row], *, is_floor: bool) -> str:
+    """The mean over seeds and folds, and how sure it is."""
+    of_folds = [fmean(r["value"] for r in rows if r.get("fold") == fold) for fold in _folds(rows)]
+    value = f"{fmean(of_folds):.1f}"
+    if is_floor:
+        return value
+    if len(of_folds) > 1:
+        return f"{value} ± {stdev(of_folds):.1f}"
+    if all("low" in row for row in rows):
+        return f"{value} ({fmean(r['low'] for r in rows):.1f}-{fmean(r['high'] for r in rows):.1f})"
+    return value
+
+
+def _subset_table(rows: list[Row]) -> str:
+    """Parts of the mentions, without our encoder and with it, where both were measured."""
+    parts = [
+        row
+        for row in rows
+        if row["subset"] and row["protocol"] == "biosyn" and row["metric"] == "accuracy@1"
     ]
-    return "\n".join(lines)
+    both = ("lexical", "rescnn")
+    corpora = [
+        corpus
+        for corpus in _in_order(_CORPORA, parts, "corpus")
+        if all(_select(parts, corpus=corpus, system=system) for system in both)
+    ]
+    if not corpora:
+        return ""
+    lines = []
+    for subset in dict.fromkeys(row["subset"] for row in parts):
+        line = [subset]
+        for corpus in corpora:
+            found = [_select(parts, corpus=corpus, subset=subset, system=name) for name in both]
+            values = " / ".join(_cell(of_system, is_floor=True) for of_system in found if of_system)
+            line.append(f"{values} ({found[1][0]['n']:,})" if all(found) else MISSING)
+        lines.append(line)
+    head = "with training strings: no encoder / ResCNN linker (n)"
+    return _table([head, *(_CORPORA.get(corpus, corpus) for corpus in corpora)], lines)
+
+
+def probing_table(rows: list[Row]) -> str:
+    """One line a system and probe, one column a corpus; published figures in italics."""
+    corpora = _in_order(_CORPORA, [row for row in rows if not row.get("quoted")], "corpus")
+    lines = []
+    measured_first = sorted(rows, key=lambda row: bool(row.get("quoted")))
+    for system in dict.fromkeys(row["system"] for row in measured_first):
+        for probe, name in _PROBES.items():
+            of_line = _select(rows, system=system, protocol=probe)
+            if any(row["corpus"] in corpora for row in of_line):
+                mark = "*" if of_line[0].get("quoted") else ""
+                cells = [_probe_cell(_select(of_line, corpus=c), mark=mark) for c in corpora]
+                lines.append([f"{mark}{system}{mark}", name, *cells])
+    table = _table(["encoder", "word pieces", *(_CORPORA.get(c, c) for c in corpora)], lines)
+    ours = [row for row in rows if not row.get("quoted")]
+    note = (
+        "Accuracy@1 of the nearest name, dev, and the relative change; *italics: quoted, not run "
+        f"here*. Seeds {_seeds(ours)}; commands: `benchmarks/results/probing.json`; "
+        "[as a plot](docs/probing.svg)."
+    )
+    return f"{table}\n\n{note}"
+
+
+def _probe_cell(rows: Sequence[Row], *, mark: str) -> str:
+    if not rows:
+        return MISSING
+    shown = f"{fmean(row['value'] for row in rows):.1f}"
+    changes = [row["relative_change"] for row in rows if row["relative_change"] is not None]
+    if changes and rows[0]["protocol"] != "unperturbed":
+        shown += f" ({fmean(changes):+.1f} %)"
+    return f"{mark}{shown}{mark}"
+
+
+def _metric(row: Row) -> str:
+    """What is reported: phrases in folds have been measured by recall@1 since they were made."""
+    return "accuracy@1" if row.get("fold") is None else "recall@1"
+
+
+def _folds(rows: Iterable[Row]) -> set[int | None]:
+    return {row.get("fold") for row in rows}
+
+
+def _seeds(rows: Iterable[Row]) -> str:
+    return ", ".join(map(str, sorted({row["seed"] for row in rows if row.get("seed") is not None})))
+
+
+def _select(rows: Iterable[Row], **wanted: str) -> list[Row]:
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def _in_order(names: dict[str, str], rows: Iterable[Row], key: str) -> list[str]:
+    """The values of a key that occur, in the order of `names`; others after them."""
+    found = {row[key] for row in rows}
+    return [name for name in names if name in found] + sorted(found - set(names))
+
+
+def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [columns, ["---"] * len(columns), *lines]
+    texts = [f"| {' | '.join(row)} |" for row in rows]
+    texts[1] = f"|{'---|' * len(columns)}"
+    return "\n".join(texts)
+
+
+BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
+    "RESULTS": ("main_job", main_job_table),
+    "LINKING": ("linking", linking_tables),
+    "PROBING": ("probing", probing_table),
+}
+
+
+def write_block(text: str, name: str, content: str) -> str:
+    """The text with new content between the comments NAME START and NAME END."""
+    block = f"<!-- {name} START -->\n{content}\n<!-- {name} END -->"
+    pattern = rf"<!-- {name} START -->.*?<!-- {name} END -->"
+    return re.sub(pattern, lambda _: block, text, flags=re.DOTALL)
 
 
 def main() -> None:
-    table = main_job_table(load("main_job"))
     text = README.read_text("utf8")
-    block = f"<!-- RESULTS START -->\n{table}\n<!-- RESULTS END -->"
-    pattern = r"<!-- RESULTS START -->.*?<!-- RESULTS END -->"
-    README.write_text(re.sub(pattern, lambda _: block, text, flags=re.DOTALL), encoding="utf8")
+    for name, (results, make) in BLOCKS.items():
+        if (RESULTS / f"{results}.json").is_file():
+            text = write_block(text, name, make(load(results)))
+    README.write_text(text, encoding="utf8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""The tables of the README: means over seeds and folds, intervals, quoted rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.readme import linking_tables, probing_table, write_block
+
+Row = dict[str, Any]
+
+
+def measured(system: str, value: float, **fields: Any) -> Row:
+    row = {
+        "system": system,
+        "corpus": "ncbi_disease",
+        "split": "dev",
+        "protocol": "biosyn",
+        "subset": "",
+        "metric": "accuracy@1",
+        "value": value,
+        "low": value - 1,
+        "high": value + 1,
+        "n": 1200,
+        "seed": 0,
+        "machine": "2 cores",
+    }
+    return row | fields
+
+
+def table_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+def test_linking_has_floors_first_and_means_over_seeds() -> None:
+    rows = [
+        measured("rescnn", 90.0),
+        measured("rescnn", 92.0, seed=1),
+        measured("minilm_dense", 80.0),
+        measured("exact", 70.0),
+        measured("exact", 50.0, protocol="base"),
+        measured("exact", 99.0, metric="recall@5"),
+    ]
+    text = linking_tables(rows)
+    assert table_lines(text) == [
+        "| corpus | dictionary | n | exact | ResCNN linker | minilm_dense |",
+        "|---|---|---|---|---|---|",
+        "| NCBI Disease dev | names | 1,200 | 50.0 | – | – |",
+        "| NCBI Disease dev | names and training strings | 1,200 | 70.0 | 91.0 (90.0-92.0)"
+        " | 80.0 (79.0-81.0) |",
+    ]
+    assert "Seeds 0, 1, mean" in text
+
+
+def test_folds_are_averaged_and_a_system_without_all_of_them_is_left_out() -> None:
+    def fold(system: str, number: int, value: float) -> Row:
+        row = measured(system, value, corpus="twadrl", split="test", fold=number, n=100)
+        del row["low"], row["high"]
+        return row | {"metric": "recall@1"}
+
+    rows = [fold("rescnn", 0, 40.0), fold("rescnn", 1, 44.0), fold("bm25", 0, 30.0)]
+    rows += [fold("tfidf", 0, 20.0), fold("tfidf", 1, 30.0)]
+    assert table_lines(linking_tables(rows))[2:] == [
+        "| TwADR-L test, 2 folds | names and training strings | 200 | 25.0 | – | 42.0 ± 2.8 |"
+    ]
+
+
+def test_parts_of_the_mentions_where_both_systems_were_measured() -> None:
+    rows = [measured("rescnn", 90.0), measured("lexical", 85.0)]
+    rows += [measured(s, v, subset="one word", n=30) for s, v in (("rescnn", 95), ("lexical", 94))]
+    rows += [measured("rescnn", 80.0, subset="two words")]
+    assert table_lines(linking_tables(rows))[3:] == [
+        "| with training strings: no encoder / ResCNN linker (n) | NCBI Disease |",
+        "|---|---|",
+        "| one word | 94.0 / 95.0 (30) |",
+        "| two words | – |",
+    ]
+
+
+def test_probing_marks_quoted_rows_and_has_the_columns_that_were_measured() -> None:
+    def row(system: str, probe: str, value: float, change: float, **fields: Any) -> Row:
+        about = {"system": system, "protocol": probe, "corpus": "cometa", "seed": 0}
+        return about | {"value": value, "relative_change": change} | fields
+
+    rows = [
+        row("paper", "unperturbed", 74.9, 0.0, quoted=True),
+        row("paper", "window_3", 71.9, -4.0, quoted=True),
+        row("paper", "unperturbed", 91.1, 0.0, quoted=True, corpus="ncbi_disease"),
+        row("ours", "unperturbed", 80.0, 0.0),
+        row("ours", "shuffle_unigram", 60.0, -25.0),
+    ]
+    assert table_lines(probing_table(rows)) == [
+        "| encoder | word pieces | COMETA |",
+        "|---|---|---|",
+        "| ours | as it is | 80.0 |",
+        "| ours | shuffled, ones | 60.0 (-25.0 %) |",
+        "| *paper* | as it is | *74.9* |",
+        "| *paper* | window 3 | *71.9 (-4.0 %)* |",
+    ]
+
+
+def test_write_block_leaves_the_rest_alone() -> None:
+    text = "a\n<!-- X START -->\nold\n<!-- X END -->\n<!-- Y START -->\n<!-- Y END -->\n"
+    assert write_block(text, "X", r"new \1") == (
+        "a\n<!-- X START -->\nnew \\1\n<!-- X END -->\n<!-- Y START -->\n<!-- Y END -->\n"
+    )
