@@ -23,8 +23,8 @@ BLOCKS = re.findall(
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 2
-    assert (ROOT / "README.md").read_text("utf8").count("```python") == 2
+    assert len(BLOCKS) == 3
+    assert (ROOT / "README.md").read_text("utf8").count("```python") == 3
 
 
 @pytest.mark.parametrize(("code", "printed"), BLOCKS)

@@ -49,11 +49,14 @@ _SOURCES: dict[str, dict[str, Any]] = {
         **_MESH,
     },
     "hpo": {
-        "files": [{"file": "hp.obo*"}],
+        "files": [{"file": "hp.obo*", "archive": "hp.obo"}],
         "about": {"source": "Human Phenotype Ontology"},
     },
     "mondo": {
-        "files": [{"file": "mondo.obo*"}, {"file": "MONDO-ontology-*.json.zst"}],
+        "files": [
+            {"file": "MONDO-ontology-*.json.zst"},
+            {"file": "mondo.obo*", "archive": "mondo.obo"},
+        ],
         "about": {"source": "MONDO", "licence": "CC BY 4.0"},
     },
     "supplementary": {
