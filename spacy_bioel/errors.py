@@ -275,7 +275,7 @@ class Errors(metaclass=_Coded):
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
-    W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. Save the pipeline and run `bioel kb encode` with both."
+    W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "
         "concept id, that id is wrong; compare the file with its source, or end it with a newline."

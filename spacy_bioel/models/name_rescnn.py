@@ -59,8 +59,14 @@ def build_rescnn_v1(
 
 
 def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
-    """Give the encoder its vocabulary and its network. RAISES BioelError: [B040] without torch."""
+    """Give the encoder its vocabulary and its network.
+
+    RAISES BioelError: [B040] without torch, [B044] when the tables are of another vocabulary.
+    """
     require_torch()
+    rows, pieces = len(tables["words"]), tokenizer.get_vocab_size()
+    if rows < pieces:
+        raise BioelError(Errors.B044.format(folder=_TABLES, rows=rows, pieces=pieces))
     import torch
 
     from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN

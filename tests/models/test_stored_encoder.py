@@ -93,3 +93,12 @@ def test_damaged_settings(folder: Path) -> None:
     (folder / "encoder.json").write_text("{", "utf8")
     with pytest.raises(BioelError, match=r"\[B046\]"):
         read_encoder(empty(), folder)
+
+
+def test_embeddings_of_another_vocabulary() -> None:
+    tokenizer, tables = make_vocabulary(
+        NAMES, np.array([0, 0, 1]), more_names=[], size=60, width=8, max_tokens=6
+    )
+    tables["words"] = tables["words"][:3]
+    with pytest.raises(BioelError, match=r"\[B044\].* 3 rows"):
+        add_rescnn(empty(), tokenizer, tables)

@@ -31,9 +31,10 @@ def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
     nlp = spacy.load(model)
     docs = list(read_docs(dev, nlp.vocab))
     nlp.get_pipe("bioel_linker").set_kb(kb)
-    tune_detector(nlp, docs)
     tune_weights(nlp, docs)
-    tune_nil(nlp, docs)
+    if "bioel_mentions" in nlp.pipe_names:  # a linker alone is for mentions that are given
+        tune_detector(nlp, docs)
+        tune_nil(nlp, docs)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
 
