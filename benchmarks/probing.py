@@ -1,0 +1,46 @@
+"""What do encoders need of a name? python -m benchmarks.probing SYSTEM CORPUS MODEL runs `bioel probe`
+on the dev documents of a corpus of the project, keeps its rows beside those of other systems, and
+draws them all: benchmarks/results/probing.json and docs/probing.svg.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import srsly
+import typer
+
+from benchmarks.record import command, load, save
+from spacy_bioel.cli.plots import plot_probing
+
+PLOT = Path(__file__).parents[1] / "docs" / "probing.svg"
+
+
+def main(system: str, corpus: str, model: Path, seed: Annotated[int, typer.Option()] = 0) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        gold = Path("corpus") / corpus / "dev.jsonl"
+        options = ["--kb", f"kb/{corpus}", "--corpus", corpus, "--seed", seed, "--json", out]
+        probe = [sys.executable, "-m", "spacy_bioel", "probe", model, gold, *options]
+        subprocess.run(list(map(str, probe)), check=True)
+        rows = list(srsly.read_json(out))
+    for row in rows:
+        if not row.get("quoted"):
+            row |= {"system": system, "command": command()}
+    try:
+        rows = [*load("probing"), *rows]
+    except FileNotFoundError:
+        pass
+    key = ("system", "corpus", "protocol", "seed")
+    merged = list({tuple(row.get(k) for k in key): row for row in rows}.values())
+    typer.echo(save("probing", merged))
+    PLOT.parent.mkdir(exist_ok=True)
+    plot_probing(merged, PLOT)
+
+
+if __name__ == "__main__":
+    typer.run(main)
