@@ -1,6 +1,8 @@
-"""What do encoders need of a name? python -m benchmarks.probing SYSTEM CORPUS MODEL runs `bioel probe`
-on the dev documents of a corpus of the project, keeps its rows beside those of other systems, and
-draws them all: benchmarks/results/probing.json and docs/probing.svg.
+"""What do encoders need of a name?
+
+python -m benchmarks.probing SYSTEM CORPUS MODEL runs `bioel probe` on the dev documents of a corpus
+of the project, keeps its rows beside those of other systems, and draws them all:
+benchmarks/results/probing.json and docs/probing.svg.
 """
 
 from __future__ import annotations

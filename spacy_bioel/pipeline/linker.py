@@ -3,11 +3,10 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import srsly
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -18,15 +17,12 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
 from spacy_bioel.pipeline.decision import Query, agree_in_document, decide, mention_queries
 from spacy_bioel.pipeline.gold import gold_spans, mention_spans
-from spacy_bioel.pipeline.storage import Parts, StoredPipe
+from spacy_bioel.pipeline.linker_storage import StoredLinker
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 
-# Folder of the knowledge base inside a saved pipe.
-_INCLUDED = "kb"
 
-
-class Linker(StoredPipe):
+class Linker(StoredLinker):
     """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result."""
 
     def __init__(
@@ -311,63 +307,6 @@ class Linker(StoredPipe):
         ]
         rows = self.kb.find_all([concept_id for _, concept_id in gold])
         return [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]
-
-    # Serialisation, see pipeline/storage.py; the knowledge base is a folder of its own.
-
-    def stored_cfg(self) -> dict[str, Any]:
-        # The folder that the knowledge base came from means nothing to who gets a copy of it.
-        return self.cfg | ({"kb": _INCLUDED} if self._includes_kb else {})
-
-    @property
-    def _includes_kb(self) -> bool:
-        return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
-
-    def parts(self) -> Parts:
-        from spacy_bioel.models.linker import encoder_parts
-
-        memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
-        return {
-            "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
-            "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
-        } | encoder_parts(self.model)
-
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        from spacy_bioel.models.linker import load_encoder
-        from spacy_bioel.pipeline.fusion import Fusion
-        from spacy_bioel.pipeline.memory import Memory
-
-        self.memory = Memory(srsly.json_loads(parts["memory.json"]))
-        fusion = srsly.json_loads(parts["fusion.json"])
-        self.fusion = Fusion.from_json(fusion) if fusion else None
-        load_encoder(self.model, parts)
-        self._ranker = self._sampler = None
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""
-        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
-
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "Linker":
-        from spacy_bioel.kb.store import KnowledgeBase
-
-        parts = srsly.msgpack_loads(bytes_data)
-        super().from_bytes(parts["pipe"])
-        if parts["kb"]:
-            self.set_kb(KnowledgeBase.from_bytes(parts["kb"]))
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        super().to_disk(path)
-        if self._includes_kb and "kb" not in exclude:
-            self.kb.save_to(Path(path) / _INCLUDED)
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "Linker":
-        super().from_disk(path)
-        if self.cfg["include_kb"] and self.cfg["kb"]:
-            folder = Path(path) / self.cfg["kb"]
-            if not folder.is_dir():
-                raise BioelError(Errors.B056.format(path=folder))
-            self.cfg["kb"] = str(folder)
-        return self
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn. The knowledge base goes by its path, so that the

@@ -1,0 +1,86 @@
+"""How the linker is stored: encoder, memory and weights as parts, the knowledge base as a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import srsly
+from thinc.api import Model
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.storage import Parts, StoredPipe
+
+# Folder of the knowledge base inside a saved pipe.
+_INCLUDED = "kb"
+
+
+class StoredLinker(StoredPipe):
+    """What of `pipeline.linker.Linker` is written and read."""
+
+    model: Model
+    memory: Any
+    fusion: Any
+    kb: Any
+    _ranker: Any
+    _sampler: Any
+
+    def set_kb(self, kb: Any) -> None:
+        """See `Linker.set_kb`."""
+        raise NotImplementedError
+
+    def stored_cfg(self) -> dict[str, Any]:
+        # The folder that the knowledge base came from means nothing to who gets a copy of it.
+        return self.cfg | ({"kb": _INCLUDED} if self._includes_kb else {})
+
+    @property
+    def _includes_kb(self) -> bool:
+        return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
+
+    def parts(self) -> Parts:
+        from spacy_bioel.models.linker import encoder_parts
+
+        memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
+        return {
+            "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
+            "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
+        } | encoder_parts(self.model)
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        from spacy_bioel.models.linker import load_encoder
+        from spacy_bioel.pipeline.fusion import Fusion
+        from spacy_bioel.pipeline.memory import Memory
+
+        self.memory = Memory(srsly.json_loads(parts["memory.json"]))
+        fusion = srsly.json_loads(parts["fusion.json"])
+        self.fusion = Fusion.from_json(fusion) if fusion else None
+        load_encoder(self.model, parts)
+        self._ranker = self._sampler = None
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""
+        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        from spacy_bioel.kb.store import KnowledgeBase
+
+        parts = srsly.msgpack_loads(bytes_data)
+        super().from_bytes(parts["pipe"])
+        if parts["kb"]:
+            self.set_kb(KnowledgeBase.from_bytes(parts["kb"]))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        super().to_disk(path)
+        if self._includes_kb and "kb" not in exclude:
+            self.kb.save_to(Path(path) / _INCLUDED)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        super().from_disk(path)
+        if self.cfg["include_kb"] and self.cfg["kb"]:
+            folder = Path(path) / self.cfg["kb"]
+            if not folder.is_dir():
+                raise BioelError(Errors.B056.format(path=folder))
+            self.cfg["kb"] = str(folder)
+        return self
