@@ -1,4 +1,4 @@
-"""How the linker is stored: encoder, memory and weights as parts, the knowledge base as a folder."""
+"""How the linker is stored: encoder, memory and weights as parts, the KB as a folder."""
 
 from __future__ import annotations
 

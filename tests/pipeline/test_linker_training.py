@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spacy.language import Language
+from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.kb.index import ExactIndex
@@ -138,6 +139,7 @@ def test_ids_that_the_knowledge_base_lacks_are_no_obstacle(kb_folder) -> None:
 
 
 def test_the_loss_falls(kb_folder, texts: list[AnnotatedText]) -> None:
+    fix_random_seed(0)
     nlp = make_linker(kb_folder, texts)
     optimizer = nlp.create_optimizer()
     optimizer.learn_rate = 0.01
@@ -146,6 +148,7 @@ def test_the_loss_falls(kb_folder, texts: list[AnnotatedText]) -> None:
 
 
 def test_the_loss_of_info_nce_falls(kb_folder, texts: list[AnnotatedText]) -> None:
+    fix_random_seed(0)
     nlp = make_linker(kb_folder, texts, loss="info_nce")
     optimizer = nlp.create_optimizer()
     optimizer.learn_rate = 0.01
