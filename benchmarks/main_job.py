@@ -65,7 +65,7 @@ def evaluate_without_encoder() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         lexical = Path(folder) / "lexical"
         nlp = spacy.load(MODEL)
-        nlp.get_pipe("bioel_linker").model.attrs["tokenizer"] = None  # type: ignore[attr-defined]
+        nlp.get_pipe("bioel_linker").cfg["evidence"]["dense"] = False  # type: ignore[attr-defined]
         nlp.to_disk(lexical)
         tuned, out = Path(folder) / "tuned", Path(folder) / "dev.json"
         kb, docs = Path("kb") / CORPUS, DEV.with_name("dev.spacy")
