@@ -46,9 +46,9 @@ def main(
                 for row in found
             ]
             typer.echo(f"{corpus} fold {fold} {system} {found[0]['metric']} {found[0]['value']}")
-    key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
-    merged = {tuple(row.get(k) for k in key): row for row in [*linking.load_results(), *rows]}
-    typer.echo(save("linking", merged.values()))
+        key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
+        merged = {tuple(row.get(k) for k in key): row for row in [*linking.load_results(), *rows]}
+        save("linking", merged.values())
 
 
 def prepare(corpus: str, data: Path, fold: int) -> None:
