@@ -121,7 +121,7 @@ class Errors(metaclass=_Coded):
         "column numbers from 1 or names from the header."
     )
     B071 = (
-        "The pipeline '{model}' cannot be loaded. Give a folder that spaCy saved, or the name of "
+        "The pipeline '{model}' cannot be loaded. Give a folder that spaCy saved, a knowledge base, or the name of "
         "an installed package. spaCy says: {error}"
     )
     B072 = (

@@ -27,6 +27,7 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 Vectors = NDArray[np.float16]
 
 _VECTORS, _ABOUT = VECTOR_FILES
+_EXPONENT = np.uint16(0x7C00)
 _BLOCK = 1 << 16  # names that are sorted by length together
 
 
@@ -134,6 +135,11 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     found = f"{vectors.dtype.name} of shape {vectors.shape}"
     if found != expected:
         raise _bad_vectors(kb, expected, found)
+    for start in range(0, len(vectors), _BLOCK):
+        # All bits of the exponent: NaN or infinity. Faster than asking for float16 numbers.
+        bits = vectors[start : start + _BLOCK].view(np.uint16) & _EXPONENT
+        if (bits == _EXPONENT).any():
+            raise _bad_vectors(kb, "numbers", f"NaN or infinity after row {start}")
     return vectors
 
 

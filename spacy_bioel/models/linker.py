@@ -27,7 +27,6 @@ from spacy_bioel.models.torch_io import wrap_torch
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
 _ABOUT = "encoder.json"
-_MANY_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -136,30 +135,40 @@ def encode_names(
     """
     size = batch_size or model.attrs["batch_size"]
     batches = [names[start : start + size] for start in range(0, len(names), size)]
-    if len(batches) < _MANY_BATCHES:
-        encoded = [model.ops.to_numpy(model.predict(batch)) for batch in batches]
-    else:
-        with _a_thread_for_each_batch() as encode_all:
-            encoded = encode_all(lambda batch: model.ops.to_numpy(model.predict(batch)), batches)
+    encoded = _encode_batches(model, batches)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
 
 
-@contextmanager
-def _a_thread_for_each_batch() -> Iterator[Callable[..., list[Any]]]:
+def _encode_batches(model: NameEncoder, batches: Sequence[Sequence[str]]) -> list[NDArray]:
     """Batches in parallel, each on one thread. Threads that share a small product wait for each
-    other at every step: on a busy machine that is slower by tens of times.
+    other at every step, on a busy machine tens of times as long, and round as their number has it.
     """
     import torch
 
-    n_threads = torch.get_num_threads()
+    network = get_network(model)
+    shim: Any = model.get_ref("network").shims[0]
+    attention = model.attrs["attention"]
+    kwargs = {} if attention is None else {"attention": attention}
+
+    def encode(batch: Sequence[str]) -> NDArray:
+        ids = _piece_ids(model, batch)
+        lengths = torch.tensor([len(name) for name in ids]).to(shim.device)
+        flat = torch.tensor([piece for name in ids for piece in name]).to(shim.device)
+        with torch.inference_mode():
+            return network(flat, lengths, **kwargs).float().cpu().numpy()
+
+    # Not by `model.predict`, which switches dropout off and on again around every batch.
+    n_threads, was_training = torch.get_num_threads(), network.training
+    network.eval()
     torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(n_threads) as pool:
-            yield lambda function, batches: list(pool.map(function, batches))
+        with ThreadPoolExecutor(n_threads if model.ops.device_type == "cpu" else 1) as pool:
+            return list(pool.map(encode, batches))
     finally:
         torch.set_num_threads(n_threads)
+        network.train(was_training)
 
 
 @contextmanager

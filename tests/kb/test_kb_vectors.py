@@ -115,6 +115,9 @@ def test_damaged_vectors(kb, folder):
         np.save(folder / "vectors.npy", array)
         with pytest.raises(BioelError, match=r"\[B033\]"):
             open_vectors(kb, fingerprint="9f3a")
+    np.save(folder / "vectors.npy", np.full((6, 2), np.nan, np.float16))
+    with pytest.raises(BioelError, match=r"\[B033\].*NaN"):
+        open_vectors(kb, fingerprint="9f3a")
     (folder / "vectors.npy").write_bytes(whole[:-1] + b"\1")
     with pytest.raises(BioelError, match=r"\[B024\] vectors.npy"):
         verify_vectors(kb)
