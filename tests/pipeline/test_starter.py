@@ -73,8 +73,8 @@ def test_the_folder_is_chosen_by_a_variable(
     ("platform", "variable", "value", "expected"),
     [
         ("linux", "XDG_CACHE_HOME", "/xdg", "/xdg/spacy-bioel"),
-        ("linux", "XDG_CACHE_HOME", "", "/home/x/.cache/spacy-bioel"),
-        ("darwin", "XDG_CACHE_HOME", "/xdg", "/home/x/Library/Caches/spacy-bioel"),
+        ("linux", "XDG_CACHE_HOME", "", "/user/.cache/spacy-bioel"),
+        ("darwin", "XDG_CACHE_HOME", "/xdg", "/user/Library/Caches/spacy-bioel"),
         ("win32", "LOCALAPPDATA", "/local", "/local/spacy-bioel"),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_usual_folder_of_a_system(
     monkeypatch.delenv("SPACY_BIOEL_CACHE")
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr("sys.platform", platform)
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/x"))
+    monkeypatch.setattr(Path, "home", lambda: Path("/user"))
     assert starter.cache_folder().as_posix() == expected
 
 
