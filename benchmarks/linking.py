@@ -183,8 +183,7 @@ def make_pipeline(
     else:
         linker.initialize(lambda: examples, nlp=nlp, encoder=encoder)
     linker.ranker.pool = None  # all names, not the part that training looks at
-    if "dense" in system.evidence:
-        linker.ranker.ensure_vectors()
+    linker.ranker.ensure_vectors()
     return nlp, linker
 
 

@@ -108,6 +108,17 @@ def has_vectors(kb: KnowledgeBase) -> bool:
     return all(name in kb.files() for name in VECTOR_FILES)
 
 
+def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
+    """Whether the vectors of a knowledge base are of these names, by this encoder.
+
+    RAISES BioelError: [B030] an unreadable vectors.json.
+    """
+    if not has_vectors(kb):
+        return False
+    _, about = _read(kb)
+    return about["fingerprint"] == fingerprint and about["kb"] == kb.fingerprint
+
+
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> Vectors:
     """Map the vectors of a knowledge base.
 

@@ -148,24 +148,23 @@ def _encode_batches(model: NameEncoder, batches: Sequence[Sequence[str]]) -> lis
     import torch
 
     network = get_network(model)
-    shim: Any = model.get_ref("network").shims[0]
+    device = model.get_ref("network").shims[0].device  # type: ignore[attr-defined]
     attention = model.attrs["attention"]
     kwargs = {} if attention is None else {"attention": attention}
 
-    def encode(batch: Sequence[str]) -> NDArray:
-        ids = _piece_ids(model, batch)
-        lengths = torch.tensor([len(name) for name in ids]).to(shim.device)
-        flat = torch.tensor([piece for name in ids for piece in name]).to(shim.device)
+    def encode(ids: list[list[int]]) -> NDArray:
         with torch.inference_mode():
-            return network(flat, lengths, **kwargs).float().cpu().numpy()
+            return network(*_flat(ids, device), **kwargs).float().cpu().numpy()
 
+    # Word pieces in order and on this thread: `shuffle` may draw from one generator.
+    pieces = [_piece_ids(model, batch) for batch in batches]
     # Not by `model.predict`, which switches dropout off and on again around every batch.
     n_threads, was_training = torch.get_num_threads(), network.training
     network.eval()
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(n_threads if model.ops.device_type == "cpu" else 1) as pool:
-            return list(pool.map(encode, batches))
+            return list(pool.map(encode, pieces))
     finally:
         torch.set_num_threads(n_threads)
         network.train(was_training)
@@ -304,15 +303,18 @@ def _forward(
 def _to_torch(
     wrapper: Model, inputs: tuple[list[list[int]], Any], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
+    ids, attention = inputs
+    shim: Any = wrapper.shims[0]
+    kwargs = {} if attention is None else {"attention": attention}
+    return ArgsKwargs(args=_flat(ids, shim.device), kwargs=kwargs), lambda d_args: []
+
+
+def _flat(ids: list[list[int]], device: Any) -> tuple[Any, Any]:
+    """Pieces of all names one after another, and how many each name has."""
     import torch
 
-    ids, attention = inputs
-    lengths = torch.tensor([len(name) for name in ids])
     flat = torch.tensor([piece for name in ids for piece in name])
-    shim: Any = wrapper.shims[0]
-    args = (flat.to(shim.device), lengths.to(shim.device))
-    kwargs = {} if attention is None else {"attention": attention}
-    return ArgsKwargs(args=args, kwargs=kwargs), lambda d_args: []
+    return flat.to(device), torch.tensor([len(name) for name in ids]).to(device)
 
 
 def _from_torch(

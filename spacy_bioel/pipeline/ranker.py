@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors, open_vectors, write_vectors
+from spacy_bioel.kb.vectors import has_vectors, is_encoded, open_vectors, write_vectors
 from spacy_bioel.pipeline.evidence import (
     SOURCES,
     Candidates,
@@ -96,17 +95,17 @@ class Ranker:
         self._search = None
 
     def ensure_vectors(self) -> None:
-        """Encode the knowledge base unless it has vectors of this encoder."""
-        if self.model.attrs["tokenizer"] is None:
-            return
-        try:
-            open_vectors(self.kb, fingerprint=self.fingerprint)
-        except BioelError:
+        """Encode the knowledge base, if vectors are wanted and those of this encoder are absent."""
+        if self._uses_encoder and not is_encoded(self.kb, fingerprint=self.fingerprint):
             self.encode_kb(self.kb, progress=None)
+
+    @property
+    def _uses_encoder(self) -> bool:
+        return "dense" in self.evidence and self.model.attrs["tokenizer"] is not None
 
     def _nearest(self, queries: Sequence[str]) -> tuple[Any, Any]:
         """Nearest names, and nearest training strings, of each query, by the encoder."""
-        if self.model.attrs["tokenizer"] is None or "dense" not in self.evidence:
+        if not self._uses_encoder:
             return None, None
         if self._search is None or self._recall is None:
             self._search = self.refreshed_pool() if self.pool else self._open_search()

@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -73,10 +74,15 @@ def is_starter(kb: KnowledgeBase) -> bool:
 
 
 def _folder() -> Path:
+    # As `KnowledgeBase.open` has it, so that paths can be compared.
+    return (cache_folder() / f"mesh-{_version()}").resolve()
+
+
+@cache
+def _version() -> str:
     digest = blake2b(_CONCEPTS.read_bytes(), digest_size=6)
     digest.update(f"{SCHEMA_VERSION} {NORMALIZER_VERSION}".encode())
-    # As `KnowledgeBase.open` has it, so that paths can be compared.
-    return (cache_folder() / f"mesh-{digest.hexdigest()}").resolve()
+    return digest.hexdigest()
 
 
 def _concepts() -> Iterator[Concept]:
