@@ -74,15 +74,14 @@ def is_starter(kb: KnowledgeBase) -> bool:
 
 
 def _folder() -> Path:
+    name = f"mesh-{_digest(_CONCEPTS)}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
     # As `KnowledgeBase.open` has it, so that paths can be compared.
-    return (cache_folder() / f"mesh-{_version()}").resolve()
+    return (cache_folder() / name).resolve()
 
 
 @cache
-def _version() -> str:
-    digest = blake2b(_CONCEPTS.read_bytes(), digest_size=6)
-    digest.update(f"{SCHEMA_VERSION} {NORMALIZER_VERSION}".encode())
-    return digest.hexdigest()
+def _digest(path: Path) -> str:
+    return blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
 
 def _concepts() -> Iterator[Concept]:
