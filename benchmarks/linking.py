@@ -12,8 +12,9 @@ rest, in turn. Floors have nothing to fit: their ranking is one similarity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +22,15 @@ import numpy as np
 import spacy
 import typer
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from benchmarks.record import load, measurement, save
+from benchmarks.record import add, measurement
 from spacy_bioel.cli.evaluate import link_given
-from spacy_bioel.corpus import read_docs, read_texts
+from spacy_bioel.corpus import read_docs, read_texts, text_to_doc
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.development import gather_development, gold_queries, pool
 from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES
 from spacy_bioel.pipeline.fusion import Fusion, fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
@@ -44,8 +47,9 @@ PRIORS = {
     "bc5cdr_chemical": "ncbi_disease",
     "bc5cdr": "ncbi_disease",
 }
+# What tells one row of results from another.
+KEY = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
 _METRICS = ("accuracy@1", "recall@1", "recall@5")
-_Mention = tuple[str, str, set[str]]
 
 
 @dataclass(frozen=True)
@@ -94,16 +98,7 @@ def main(
                     for row in found
                 ]
                 typer.echo(f"{corpus} {called} {protocol} {found[0]['value']} {found[2]['value']}")
-    key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
-    merged = {tuple(row.get(k) for k in key): row for row in [*load_results(), *rows]}
-    typer.echo(save("linking", merged.values()))
-
-
-def load_results() -> list[dict[str, Any]]:
-    try:
-        return load("linking")
-    except FileNotFoundError:
-        return []
+    typer.echo(add("linking", rows, key=KEY))
 
 
 def measure(
@@ -112,8 +107,7 @@ def measure(
     """Metrics of one system, on all mentions and on parts of them."""
     chosen = SYSTEMS[system]
     nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=protocol == "biosyn")
-    gold = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
-    texts = [known_mentions(text, linker.kb) for text in gold]
+    texts = known_texts(corpus, linker.kb)
     links: Sequence[Sequence[Link]]
     if chosen.ranks_by:
         linker.set_fusion(Greatest(chosen.ranks_by))
@@ -121,7 +115,8 @@ def measure(
     else:
         prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
         links = cross_fitted(nlp, linker, texts, seed=seed, prior=prior)
-    n_dropped = sum(len(g.mentions) - len(t.mentions) for g, t in zip(gold, texts, strict=True))
+    n_gold = sum(len(text.mentions) for text in read_texts(_dev(corpus)))
+    n_dropped = n_gold - sum(len(text.mentions) for text in texts)
     rows = []
     for subset, belongs in subsets(corpus, linker.kb).items():
         part = [
@@ -187,26 +182,35 @@ def make_pipeline(
     return nlp, linker
 
 
-def known_mentions(text: AnnotatedText, kb: KnowledgeBase) -> AnnotatedText:
-    """A document without the mentions none of whose ids the knowledge base has."""
-    mentions = [m for m in text.mentions if m.ids and (kb.find_all(list(m.ids)) >= 0).any()]
-    return replace(text, mentions=tuple(mentions))
+def _dev(corpus: str) -> Path:
+    return Path("corpus") / corpus / "dev.jsonl"
 
 
+def known_texts(corpus: str, kb: KnowledgeBase) -> list[AnnotatedText]:
+    """The development documents without mentions none of whose ids the knowledge base has."""
+    return [
+        replace(
+            text,
+            mentions=tuple(
+                m for m in text.mentions if m.ids and (kb.find_all(list(m.ids)) >= 0).any()
+            ),
+        )
+        for text in read_texts(_dev(corpus))
+    ]
+
+
+@cache
 def fit_prior(corpus: str, system: System, *, encoder: str) -> Fusion:
     """Weights from the development documents of another corpus, by both protocols."""
     parts = []
     for uses_training in (True, False):
         nlp, linker = make_pipeline(corpus, system, encoder=encoder, uses_training=uses_training)
-        gold = read_texts(Path("corpus") / corpus / "dev.jsonl")
-        texts = [known_mentions(text, linker.kb) for text in gold]
-        mentions = [m for text in texts for m in development_mentions(nlp, linker, text)]
-        parts.append(linker.ranker.development(mentions))
-    (features, right, rows), (more_features, more_right, more_rows) = parts
-    shifted = [row + len(features) for row in more_rows]
-    return fit_fusion(
-        np.concatenate([features, more_features]), [*right, *more_right], [*rows, *shifted]
-    )
+        parts.append(gather_development(linker, gold_docs(nlp, known_texts(corpus, linker.kb))))
+    return fit_fusion(pool(parts))
+
+
+def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
+    return [text_to_doc(nlp, text, widen=True)[0] for text in texts]
 
 
 def cross_fitted(
@@ -219,42 +223,19 @@ def cross_fitted(
 ) -> list[list[Link]]:
     """Links of each document, the weights fitted on documents of the other folds."""
     fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
-    mentions = [development_mentions(nlp, linker, text) for text in texts]
-    features, right, rows = linker.ranker.development([m for found in mentions for m in found])
-    owner = np.repeat(fold, [len(found) for found in mentions])
+    docs = gold_docs(nlp, texts)
+    development = gather_development(linker, docs)
+    owner = np.repeat(fold, [len(gold_queries(linker, doc)) for doc in docs])
     links: list[list[Link]] = [[] for _ in texts]
     for number in range(FOLDS):
         others = np.flatnonzero(owner != number)
         fitting = np.random.default_rng(seed).permutation(others)[:MOST_FITTED]
-        linker.set_fusion(
-            fit_fusion(
-                features,
-                [right[i] for i in fitting],
-                [rows[i] for i in fitting],
-                prior=prior,
-            )
-        )
+        linker.set_fusion(fit_fusion(development.take(fitting), prior=prior))
         held_out = np.flatnonzero(fold == number).tolist()
         found = link_given(nlp, linker, [texts[i] for i in held_out])
         for i, doc_links in zip(held_out, found, strict=True):
             links[i] = doc_links
     return links
-
-
-def development_mentions(nlp: Language, linker: Any, text: AnnotatedText) -> list[_Mention]:
-    """String, label and canonical ids of the mentions that tokens can represent."""
-    doc = nlp.make_doc(text.text)
-    pairs = [
-        (span, m)
-        for m in text.mentions
-        if (span := doc.char_span(m.start, m.end, m.label, alignment_mode="expand")) is not None
-    ]
-    queries = linker.queries([span for span, _ in pairs])
-    return [
-        (query.whole, m.label, {linker.kb.canonical(i) for i in m.ids})
-        for query, (_, m) in zip(queries, pairs, strict=True)
-        if query.whole
-    ]
 
 
 def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[str, Mention], bool]]:

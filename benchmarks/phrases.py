@@ -3,7 +3,7 @@ FOLDER --folds 8
 
 Each fold is fetched, converted, trained on (training/configs/phrases.cfg) and measured on its test
 phrases, by recall@1. The checkpoint and the weights of the evidence are chosen on its validation
-phrases, near to the package's weights, for they are few. Floors are those of benchmarks.linking.
+phrases: the weights from the start that suits these better. Floors are those of benchmarks.linking.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import linking
-from benchmarks.record import measurement, save
+from benchmarks.record import add, measurement
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion
+from spacy_bioel.pipeline.development import gather_development
+from spacy_bioel.pipeline.fusion import default_fusion, fit_nearest
 from spacy_bioel.scoring.protocols import evaluate
 
 _FLOORS = ("exact", "tfidf", "bm25")
@@ -31,12 +32,12 @@ def main(
     folds: Annotated[int, typer.Option()] = 10,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    rows: list[dict[str, Any]] = []
     for fold in range(folds):
         prepare(corpus, data, fold)
         model = Path("models") / f"{corpus}_linker_{fold}"
         if not (model / "model-best").is_dir():  # a run that was stopped goes on
             script("train.py", corpus, "training/configs/phrases.cfg", model, "--seed", seed)
+        rows: list[dict[str, Any]] = []
         for system in (*_FLOORS, "lexical", "rescnn"):
             found = measure(corpus, system, encoder=str(model / "model-best"))
             rows += [
@@ -46,9 +47,7 @@ def main(
                 for row in found
             ]
             typer.echo(f"{corpus} fold {fold} {system} {found[0]['metric']} {found[0]['value']}")
-        key = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
-        merged = {tuple(row.get(k) for k in key): row for row in [*linking.load_results(), *rows]}
-        save("linking", merged.values())
+        add("linking", rows, key=linking.KEY)
 
 
 def prepare(corpus: str, data: Path, fold: int) -> None:
@@ -70,10 +69,8 @@ def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
     if chosen.ranks_by:
         linker.set_fusion(linking.Greatest(chosen.ranks_by))
     else:
-        dev = list(read_texts(folder / "dev.jsonl"))
-        mentions = [m for text in dev for m in linking.development_mentions(nlp, linker, text)]
-        features, right, found = linker.ranker.development(mentions)
-        linker.set_fusion(fit_fusion(features, right, found, prior=default_fusion()))
+        dev = linking.gold_docs(nlp, read_texts(folder / "dev.jsonl"))
+        linker.set_fusion(fit_nearest(gather_development(linker, dev), [default_fusion(), None]))
     test = list(read_texts(folder / "test.jsonl"))
     measured = evaluate(
         test,

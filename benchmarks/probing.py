@@ -16,7 +16,7 @@ from typing import Annotated
 import srsly
 import typer
 
-from benchmarks.record import command, load, save
+from benchmarks.record import add, command, load
 from spacy_bioel.cli.plots import plot_probing
 
 PLOT = Path(__file__).parents[1] / "docs" / "probing.svg"
@@ -33,15 +33,9 @@ def main(system: str, corpus: str, model: Path, seed: Annotated[int, typer.Optio
     for row in rows:
         if not row.get("quoted"):
             row |= {"system": system, "command": command()}
-    try:
-        rows = [*load("probing"), *rows]
-    except FileNotFoundError:
-        pass
-    key = ("system", "corpus", "protocol", "seed")
-    merged = list({tuple(row.get(k) for k in key): row for row in rows}.values())
-    typer.echo(save("probing", merged))
+    typer.echo(add("probing", rows, key=("system", "corpus", "protocol", "seed")))
     PLOT.parent.mkdir(exist_ok=True)
-    plot_probing(merged, PLOT)
+    plot_probing(load("probing"), PLOT)
 
 
 if __name__ == "__main__":

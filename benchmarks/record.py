@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,3 +45,9 @@ def save(name: str, rows: Iterable[dict[str, Any]]) -> Path:
 
 def load(name: str) -> list[dict[str, Any]]:
     return json.loads((RESULTS / f"{name}.json").read_text("utf8"))
+
+
+def add(name: str, rows: Iterable[dict[str, Any]], *, key: Sequence[str]) -> Path:
+    """Put rows into a result file, in the place of those with the same values of `key`."""
+    known = load(name) if (RESULTS / f"{name}.json").is_file() else []
+    return save(name, {tuple(row.get(k) for k in key): row for row in [*known, *rows]}.values())

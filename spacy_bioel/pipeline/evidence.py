@@ -31,19 +31,24 @@ from spacy_bioel.text.variants import spelling_variants
 #   nearest, alike: the concept has the best of all names, by encoder and by 3-grams
 #   recalled, recalled_dense: cosine of the best training string of the concept, by 3-grams and by
 #       encoder, times the share of the concept in that string
+#   dense_vote, sparse_vote, recalled_vote, recalled_dense_vote: share of the concept among all that
+#       the search found, the near ones counting more, times the cosine of the nearest
 #   words, covered: words that the best name that was found shares with the query, and the part of
 #       the query that they are
 #   prior: log of 1 + how often the concept was mentioned in training
 #   encoded, trained: whether there is an encoder, and a training memory, at all
 FEATURES = (
     "exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "sparse", "alike",
-    "recalled", "recalled_dense", "words", "covered", "prior", "encoded", "trained",
+    "recalled", "recalled_dense", "dense_vote", "sparse_vote", "recalled_vote",
+    "recalled_dense_vote", "words", "covered", "prior", "encoded", "trained",
 )  # fmt: skip
 # What can be switched off, to see what it is worth. "prior" proposes no candidates of its own.
 EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _OF_A_NAME = ("dense", "nearest", "sparse", "alike", "words", "covered")
+_OF_A_STRING = ("recalled", "recalled_dense", "recalled_vote", "recalled_dense_vote")
 _VARIANT = 0.8
+_TEMPERATURE = 0.05  # a name farther by this cosine has 1/e of the vote
 EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
 
@@ -174,11 +179,14 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     indptr, concepts, preferred = kb.concepts_of_names(rows)
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     value = strength[query]
+    unique = value / np.diff(indptr)[query]
     # A name is its own nearest neighbour, a variant nearly so, whether or not anyone searched.
     values = {
         "exact": value,
         "preferred": value * preferred,
-        "unique": value / np.diff(indptr)[query],
+        "unique": unique,
+        "dense_vote": unique,
+        "sparse_vote": unique,
     } | dict.fromkeys(_OF_A_NAME, value)
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
@@ -187,9 +195,7 @@ def _remembered(queries: Sequence[str], kb: KnowledgeBase, memory: Memory) -> _P
     """Concepts that the query itself was linked to in training."""
     seen = [i for i, query in enumerate(queries) if query in memory.counts]
     query, concept, count, share = _concepts_of_strings([queries[i] for i in seen], kb, memory)
-    values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(
-        ("recalled", "recalled_dense"), share
-    )
+    values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(_OF_A_STRING, share)
     unnamed = np.full(len(query), -1, dtype=np.int64)
     return _Proposals(np.array(seen, dtype=np.int64)[query], concept, unnamed, values, MEMORY)
 
@@ -233,6 +239,7 @@ def _nearest(
     is_best = cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5
     values = {
         value: np.maximum(cosine, 0.0),
+        f"{value}_vote": _votes(query, concepts, cosine),
         best: is_best,
         "words": words[entry],
         "covered": covered[entry],
@@ -254,6 +261,33 @@ def _recalled(
     strings = [memory.names[row] for row in rows.ravel()[entry]]
     number, concept, _, share = _concepts_of_strings(strings, kb, memory)
     entry = entry[number]
-    values = {value: np.maximum(cosines.ravel()[entry], 0.0) * share}
+    query = entry // max(rows.shape[1], 1)
+    cosine = cosines.ravel()[entry]
+    values: dict[str, NDArray] = {
+        value: np.maximum(cosine, 0.0) * share,
+        f"{value}_vote": _votes(query, concept, cosine, share),
+    }
     unnamed = np.full(len(entry), -1, dtype=np.int64)
-    return _Proposals(entry // max(rows.shape[1], 1), concept, unnamed, values, MEMORY)
+    return _Proposals(query, concept, unnamed, values, MEMORY)
+
+
+def _votes(
+    query: IntArray,
+    concept: IntArray,
+    cosine: NDArray[np.float32],
+    share: NDArray[np.float32] | float = 1.0,
+) -> NDArray[np.float64]:
+    """Share of the concept of each entry among all that was found for its query, from 0 to 1.
+
+    It goes down where even the nearest is far: a mean is no evidence by itself.
+
+    share (NDArray): Part of its weight that an entry gives to its concept. Shape (n,).
+    """
+    nearest = np.zeros(int(query.max(initial=-1)) + 1)
+    np.maximum.at(nearest, query, cosine)
+    weight = np.exp((cosine - nearest[query]) / _TEMPERATURE) * share
+    total = np.bincount(query, weight, len(nearest))
+    keys = query * (int(concept.max(initial=0)) + 1) + concept
+    _, pair = np.unique(keys, return_inverse=True)
+    of_pair = np.bincount(pair, weight)
+    return of_pair[pair] / total[query] * nearest[query]

@@ -151,26 +151,6 @@ class Ranker:
             return np.ones(len(candidates.concept), dtype=bool)
         return self.kb.type_mask(types)[candidates.concept]
 
-    def development(
-        self, mentions: Sequence[tuple[str, str, set[str]]]
-    ) -> tuple[NDArray[np.float32], list[NDArray[np.bool_]], list[NDArray[np.int64]]]:
-        """What `fusion.fit_fusion` takes: features, right candidates and rows of each mention.
-
-        mentions (Sequence): Normalised string, label and canonical gold ids of each.
-        """
-        queries = list(dict.fromkeys(query for query, *_ in mentions))
-        candidates = self.gather(queries)
-        first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
-        number = {query: index for index, query in enumerate(queries)}
-        allowed = {label: self.allowed(candidates, label) for _, label, _ in mentions}
-        rows = [np.arange(first[number[q]], first[number[q] + 1]) for q, *_ in mentions]
-        rows = [r[allowed[label][r]] for r, (_, label, _) in zip(rows, mentions, strict=True)]
-        right = [
-            np.isin(candidates.concept[r], self.kb.find_all(sorted(gold)))
-            for r, (_, _, gold) in zip(rows, mentions, strict=True)
-        ]
-        return candidates.features, right, rows
-
     def rank(
         self, wanted: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], tuple[Candidate, ...]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import exp, tanh
 
 import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.development import Development, pool
 from spacy_bioel.pipeline.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.fusion import (
     Fusion,
     _Loss,
     default_fusion,
     fit_fusion,
+    fit_nearest,
+    log_loss,
     rank,
     share,
 )
@@ -91,10 +95,10 @@ def test_ranking_breaks_ties_by_the_lower_id() -> None:
 def test_the_gradient_is_that_of_finite_differences() -> None:
     generator = np.random.default_rng(0)
     # Mentions with one right candidate, with none, with two; one has no candidates at all.
-    groups = np.array([0, 0, 0, 1, 1, 3, 3, 3])
+    rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
     right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
     z = generator.standard_normal((8, 3))
-    loss = _Loss(z, right, groups, n_mentions=4, l2=0.01, n_hidden=2)
+    loss = _Loss(z, Development(z, rows, [right[r] for r in rows]), l2=0.01, n_hidden=2)
     assert loss.n_weights == 3 * 2 + 2 + 2 + 3 + 1
     weights = generator.standard_normal(loss.n_weights)
     _, gradient = loss(weights)
@@ -107,13 +111,14 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 
 def test_the_loss_by_hand() -> None:
     # All weights are 0: two candidates and NIL share a third each, one candidate and NIL a half.
-    z, groups = np.ones((3, 2)), np.array([0, 0, 1])
-    loss = _Loss(z, np.array([True, False, False]), groups, n_mentions=2, l2=1.0, n_hidden=1)
+    z, rows = np.ones((3, 2)), [np.array([0, 1]), np.array([2])]
+    data = Development(z, rows, [np.array([True, False]), np.array([False])])
+    loss = _Loss(z, data, l2=1.0, n_hidden=1)
     value, _ = loss(np.zeros(loss.n_weights))
     assert value == pytest.approx((np.log(3) + np.log(2)) / 2)
 
 
-def development(n: int, *, seed: int) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+def development(n: int, *, seed: int) -> Development:
     """Mentions of 4 candidates: the right one is above 0.6 by the encoder, if one is; no other."""
     generator = np.random.default_rng(seed)
     features = np.zeros((4 * n, N), np.float32)
@@ -125,27 +130,27 @@ def development(n: int, *, seed: int) -> tuple[np.ndarray, list[np.ndarray], lis
     is_right[4 * known + generator.integers(0, 4, len(known))] = True
     features[is_right, DENSE] = generator.uniform(0.7, 1.0, len(known))
     rows = list(np.arange(4 * n).reshape(n, 4))
-    return features, [is_right[r] for r in rows], rows
+    return Development(features, rows, [is_right[r] for r in rows])
 
 
 @pytest.fixture(scope="module")
 def fitted() -> Fusion:
-    return fit_fusion(*development(150, seed=0), n_hidden=3)
+    return fit_fusion(development(150, seed=0), n_hidden=3, l2=0.002)
 
 
 def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
-    features, right, rows = development(100, seed=1)
+    data = development(100, seed=1)
     groups = np.repeat(np.arange(100), 4)
-    shares = share(fitted.scores(features), groups)
-    is_right = np.concatenate(right)
+    shares = share(fitted.scores(data.features), groups)
+    is_right = np.concatenate(data.right)
     assert shares[is_right].min() > 0.5 > shares[~is_right].max()
 
 
 def test_fitted_weights_give_nil_where_nothing_is_right(fitted: Fusion) -> None:
-    features, right, rows = development(100, seed=1)
+    data = development(100, seed=1)
     groups = np.repeat(np.arange(100), 4)
-    nil = 1 - np.bincount(groups, share(fitted.scores(features), groups))
-    nothing = np.array([not found.any() for found in right])
+    nil = 1 - np.bincount(groups, share(fitted.scores(data.features), groups))
+    nothing = np.array([not found.any() for found in data.right])
     assert 10 < nothing.sum() < 50
     assert nil[nothing].min() > 0.5 > nil[~nothing].max()
 
@@ -162,15 +167,44 @@ def test_a_feature_that_never_varied_has_no_say(fitted: Fusion) -> None:
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     data = development(20, seed=0)
-    first, again, other = (fit_fusion(*data, n_hidden=2, seed=seed).to_json() for seed in (0, 0, 1))
+    first, again, other = (fit_fusion(data, n_hidden=2, seed=seed).to_json() for seed in (0, 0, 1))
     assert first == again != other
+
+
+def test_the_log_loss_by_hand(fitted: Fusion) -> None:
+    # Scores of 0 as above: ln 3 for the first mention, ln 2 for NIL of the second.
+    nothing = replace(fitted, output=0 * fitted.output, direct=0 * fitted.direct, bias=0.0)
+    features = np.zeros((3, N), np.float32)
+    rows = [np.array([0, 1]), np.array([2])]
+    data = Development(features, rows, [np.array([True, False]), np.array([False])])
+    assert log_loss(nothing, data) == pytest.approx(np.log(3) + np.log(2))
+    assert log_loss(nothing, data.take([])) == 0.0
+
+
+def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
+    backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
+    data = development(40, seed=3)
+    for priors in ([fitted, backwards], [backwards, fitted]):
+        near = fit_nearest(data, priors)
+        assert near.to_json() == fit_fusion(data, prior=fitted).to_json()
+    # Far from what they should be, no weights are a better start than such.
+    assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
+
+
+def test_mentions_of_several_corpora_are_pooled() -> None:
+    first, second = development(3, seed=0), development(2, seed=1)
+    both = pool([first, second])
+    assert both.features.shape == (20, N) and len(both) == 5
+    assert both.rows[3].tolist() == [12, 13, 14, 15]
+    assert both.right[3].tolist() == second.right[0].tolist()
+    assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
 
 
 def test_json_round_trip(fitted: Fusion) -> None:
     data = json.loads(json.dumps(fitted.to_json()))
     assert data["features"] == list(FEATURES)
     again = Fusion.from_json(data)
-    features = development(5, seed=2)[0]
+    features = development(5, seed=2).features
     assert again.scores(features).tolist() == pytest.approx(fitted.scores(features), abs=1e-2)
     assert again.to_json() == data
 

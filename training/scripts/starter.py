@@ -16,7 +16,6 @@ import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import spacy
 import typer
 from finder import DOWNLOADS, Finder
@@ -27,8 +26,8 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.development import gather_development, pool
 from spacy_bioel.pipeline.fusion import fit_fusion
-from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.memory import Memory
 
 KBS = Path("kb") / "starter"
@@ -144,23 +143,11 @@ def fusion(corpora: list[str]) -> None:
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
             docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
-            mentions = [
-                (query.whole, span.label_, {linker.kb.canonical(i) for i in ids})
-                for doc in docs
-                for spans in [list(doc.spans[GOLD_KEY])]
-                for span, query in zip(spans, linker.queries(spans), strict=True)
-                if query.whole and (ids := split_ids(span.kb_id_))
-            ]
-            parts.append(linker.ranker.development(mentions))
+            parts.append(gather_development(linker, docs))
             linker.memory = Memory()
             linker.set_kb(linker.kb)  # a new ranker: the old one knows the prior of the old memory
-            parts.append(linker.ranker.development(mentions))
-    starts = np.cumsum([0] + [len(features) for features, *_ in parts])
-    fitted = fit_fusion(
-        np.concatenate([features for features, *_ in parts]),
-        [right for _, found, _ in parts for right in found],
-        [r + start for (_, _, rows), start in zip(parts, starts[:-1], strict=True) for r in rows],
-    )
+            parts.append(gather_development(linker, docs))
+    fitted = fit_fusion(pool(parts))
     text = json.dumps(fitted.to_json())
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
 

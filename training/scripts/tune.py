@@ -16,7 +16,8 @@ from spacy.tokens import Doc
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
-from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion
+from spacy_bioel.pipeline.development import gather_development
+from spacy_bioel.pipeline.fusion import default_fusion, fit_nearest
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 
@@ -74,16 +75,10 @@ def tune_detector(nlp: Language, docs: list[Doc]) -> None:
 def tune_weights(nlp: Language, docs: list[Doc]) -> None:
     """Weights under which a candidate's score is the probability that it is right."""
     linker: Any = nlp.get_pipe("bioel_linker")
-    mentions = [
-        (query.whole, span.label_, {linker.kb.canonical(id_) for id_ in split_ids(span.kb_id_)})
-        for doc in docs
-        for spans in [list(doc.spans[GOLD_KEY])]
-        for span, query in zip(spans, linker.queries(spans), strict=True)
-        if query.whole
-    ]
-    fusion = fit_fusion(*linker.ranker.development(mentions), prior=default_fusion())
+    development = gather_development(linker, docs)
+    fusion = fit_nearest(development, [default_fusion(), None])
     linker.set_fusion(fusion)
-    _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(mentions))
+    _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(development))
 
 
 def tune_nil(nlp: Language, docs: list[Doc]) -> None:
