@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import log
+from math import e, log
 
 import numpy as np
 import pytest
@@ -27,6 +27,8 @@ NAMES = ["Heart attack", "MI", "Cold", "common cold", "Cold temperature", "Anemi
 TRAINED = {"trained": 1.0}
 SAME = ("exact", "dense", "nearest", "sparse", "alike", "words", "covered")
 ITSELF = dict.fromkeys(SAME, 1.0) | TRAINED
+VOTES = ("dense_vote", "sparse_vote")
+RECALLED = ("recalled", "recalled_dense", "recalled_vote", "recalled_dense_vote")
 PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 
 
@@ -87,7 +89,8 @@ def table(
 
 
 def test_an_exact_name_of_two_concepts(kb: KnowledgeBase, memory: Memory) -> None:
-    about = {"sources": "exact", "name": "Cold"}
+    # The votes of its names go half to the one and half to the other.
+    about = {"sources": "exact", "name": "Cold"} | dict.fromkeys(VOTES, 0.5)
     assert table(["cold"], kb, memory) == {
         ("cold", "X:2"): ITSELF | {"preferred": 1.0, "unique": 0.5, "prior": PRIOR_2} | about,
         ("cold", "X:3"): ITSELF | {"unique": 0.5, "prior": PRIOR_3} | about,
@@ -99,7 +102,7 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
 ) -> None:
     found = table(["anaemia", "heart attacks"], kb, memory)
     # "alike" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
-    variant = dict.fromkeys((*SAME, "unique", "preferred"), 0.8) | TRAINED
+    variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
         "alike": 1.0, "sources": "exact+sparse", "name": "Anemia",
     }  # fmt: skip
@@ -109,13 +112,13 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
 def test_memory_shares_its_string_between_concepts(kb: KnowledgeBase, memory: Memory) -> None:
     assert table(["flu"], kb, memory) == {
         ("flu", "X:2"): {
-            "memory": 3 / 8, "seen": log(1 + 3), "recalled": 3 / 8, "recalled_dense": 3 / 8,
-            "prior": PRIOR_2, "sources": "memory", "name": None,
-        } | TRAINED,
+            "memory": 3 / 8, "seen": log(1 + 3), "prior": PRIOR_2, "sources": "memory",
+            "name": None,
+        } | dict.fromkeys(RECALLED, 3 / 8) | TRAINED,
         ("flu", "X:3"): {
-            "memory": 1 / 8, "seen": log(1 + 1), "recalled": 1 / 8, "recalled_dense": 1 / 8,
-            "prior": PRIOR_3, "sources": "memory", "name": None,
-        } | TRAINED,
+            "memory": 1 / 8, "seen": log(1 + 1), "prior": PRIOR_3, "sources": "memory",
+            "name": None,
+        } | dict.fromkeys(RECALLED, 1 / 8) | TRAINED,
     }  # fmt: skip
 
 
@@ -123,13 +126,20 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
     recalled = found(([0], [0.5]), ([-1], [0.0]))
-    near = {"dense": 0.9, "nearest": 1.0, "encoded": 1.0} | TRAINED
-    from_flu = {"recalled_dense": 0.5 * 3 / 8, "prior": PRIOR_2, "sources": "memory+dense"}
+    # Three concepts share the vote of the nearest; the name at 0.4 has next to none.
+    near = {"dense": 0.9, "nearest": 1.0, "dense_vote": 0.9 / 3, "encoded": 1.0} | TRAINED
+    from_flu = {
+        "recalled_dense": 0.5 * 3 / 8,
+        "recalled_dense_vote": 0.5 * 3 / 4,
+        "prior": PRIOR_2,
+        "sources": "memory+dense",
+    }
     assert table(["zzz", "qqq"], kb, memory, dense=dense, recalled=recalled) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
         ("zzz", "X:3"): near
         | {
             "recalled_dense": 0.5 * 1 / 8,
+            "recalled_dense_vote": 0.5 * 1 / 4,
             "prior": PRIOR_3,
             "sources": "memory+dense",
             "name": "Cold",
@@ -152,7 +162,7 @@ def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
     assert table(["renal hearts"], kb, Memory(), dense=dense, evidence=("dense",)) == {
         ("renal hearts", "X:1"): {
             "dense": 0.6, "nearest": 1.0, "words": 10 / 21, "covered": 5 / 10, "encoded": 1.0,
-            "sources": "dense", "name": "Heart attack",
+            "dense_vote": 0.6, "sources": "dense", "name": "Heart attack",
         }
     }  # fmt: skip
 
@@ -189,9 +199,18 @@ class Fixed:
 def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
     spelling = Fixed(([5, 1], [0.7, 0.2]))
     assert table(["zzz"], kb, Memory(), spelling=spelling) == {
-        ("zzz", "X:4"): {"sparse": 0.7, "alike": 1.0, "sources": "sparse", "name": "Anemia"},
-        ("zzz", "X:1"): {"sparse": 0.2, "sources": "sparse", "name": "MI"},
-    }
+        ("zzz", "X:4"): {
+            "sparse": 0.7, "alike": 1.0, "sparse_vote": 0.7, "sources": "sparse", "name": "Anemia",
+        },
+        ("zzz", "X:1"): {"sparse": 0.2, "sparse_vote": 0.0, "sources": "sparse", "name": "MI"},
+    }  # fmt: skip
+
+
+def test_near_names_have_the_greater_vote(kb: KnowledgeBase) -> None:
+    # "Anemia" is X:4; "Cold", farther by 0.05, has 1/e of its vote, once for X:2 and once for X:3.
+    rows = table(["zzz"], kb, Memory(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",))
+    assert rows["zzz", "X:4"]["dense_vote"] == 0.5 / (1 + 2 / e)
+    assert rows["zzz", "X:2"]["dense_vote"] == 0.5 / e / (1 + 2 / e)
 
 
 def switched(kb: KnowledgeBase, memory: Memory, off: str) -> dict[str, set[str]]:
@@ -211,8 +230,8 @@ def switched(kb: KnowledgeBase, memory: Memory, off: str) -> dict[str, set[str]]
 
 
 COLD = {"dense", "sparse", "alike", "nearest", "exact", "preferred", "unique", "words", "covered",
-        "recalled_dense", "prior", "encoded", "trained"}  # fmt: skip
-FLUS = {"dense", "sparse", "alike", "recalled", "recalled_dense", "prior", "encoded", "trained"}
+        "recalled_dense", "recalled_dense_vote", "prior", "encoded", "trained", *VOTES}  # fmt: skip
+FLUS = {"dense", "sparse", "alike", "prior", "encoded", "trained", *VOTES, *RECALLED}
 
 
 @pytest.mark.parametrize(
@@ -221,10 +240,11 @@ FLUS = {"dense", "sparse", "alike", "recalled", "recalled_dense", "prior", "enco
         ("", set(), set()),
         # "cold" is then searched by spelling, and is not the nearest of these answers.
         ("exact", {"exact", "preferred", "unique", "nearest"}, set()),
-        ("memory", {"recalled_dense", "prior", "trained"},
-         {"recalled", "recalled_dense", "prior", "trained"}),
-        ("sparse", set(), {"sparse", "alike", "recalled"}),
-        ("dense", {"recalled_dense", "encoded"}, {"dense", "recalled_dense", "encoded"}),
+        ("memory", {"recalled_dense", "recalled_dense_vote", "prior", "trained"},
+         {"prior", "trained", *RECALLED}),
+        ("sparse", set(), {"sparse", "alike", "sparse_vote", "recalled", "recalled_vote"}),
+        ("dense", {"recalled_dense", "recalled_dense_vote", "encoded"},
+         {"dense", "dense_vote", "recalled_dense", "recalled_dense_vote", "encoded"}),
         ("prior", {"prior"}, {"prior"}),
     ],
 )  # fmt: skip
