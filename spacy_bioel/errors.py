@@ -116,6 +116,8 @@ class Errors(metaclass=_Coded):
         "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
         "environment variable {variable} to one that can."
     )
+    B065 = "coherence = {coherence} draws mentions away from each other. Set 0 or more."
+    B066 = "All evidence is switched off, so that nothing can be linked. Leave one of {known} on."
     B070 = (
         "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
         "column numbers from 1 or names from the header."

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,3 +83,12 @@ def _no_data() -> str:
 def data_folder() -> Path:
     """The folder with real corpora, for tests marked realdata."""
     return Path(os.environ["BIOEL_DATA"])
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module corpora.py, in an empty project folder."""
+    monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "project.yml", tmp_path)
+    return import_module("corpora")

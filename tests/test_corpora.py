@@ -37,15 +37,6 @@ SUPPLEMENTARY = "C000001\taspirin lysinate\t\tD001241\nC000002\tbarn\t\tD000003\
 
 
 @pytest.fixture
-def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module corpora.py, in an empty project folder."""
-    monkeypatch.syspath_prepend(SCRIPTS)
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "project.yml", tmp_path)
-    return import_module("corpora")
-
-
-@pytest.fixture
 def bc5cdr(tmp_path: Path) -> Path:
     """A folder as people have them: corpus and ontology somewhere below, no test documents."""
     folder = tmp_path / "my data"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,6 @@ from spacy_bioel.types import Mention
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "training" / "scripts"
-
-
-@pytest.fixture
-def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module corpora.py, in an empty project folder."""
-    monkeypatch.syspath_prepend(SCRIPTS)
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "project.yml", tmp_path)
-    return import_module("corpora")
 
 
 def names(folder: Path) -> list[str]:

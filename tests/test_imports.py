@@ -26,7 +26,8 @@ ROOMS: dict[str, list[str]] = {
     "pipeline": [*GROUND, "text", "kb", "nn", "models", "scoring"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND],
-    "cli": [*GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
+    # "" is the package itself, for its version.
+    "cli": ["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
     "__init__": [],
     "__main__": ["cli"],
 }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from spacy_bioel import __version__
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
@@ -40,6 +42,23 @@ app.command()(probe)
 kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(encode)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None: ...
 
 
 def main(argv: Sequence[str] | None = None) -> None:

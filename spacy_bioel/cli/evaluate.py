@@ -42,7 +42,9 @@ _BATCH = 32
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Pipeline, by folder or package name.")],
+    model: Annotated[
+        str, typer.Argument(help="Pipeline, by folder or package name; or a knowledge base.")
+    ],
     gold: Annotated[
         Path, typer.Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
     ],
@@ -219,5 +221,7 @@ def _show(
         counted = [f"{key} {details[key]:.0f}" for key in _NOTES if details.get(key)]
         if counted:
             show_note(f"{name}: {', '.join(counted)}")
+    if "mention" in unlabelled:
+        show_note("mention: names of a knowledge base have no label; see mention_unlabelled")
     for key, value in about.items():
         show_note(f"{key}: {value}")

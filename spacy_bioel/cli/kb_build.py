@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from spacy_bioel.cli.console import JsonOption, PrefixOption, show_table, track, write_json
+from spacy_bioel.cli.console import (
+    JsonOption,
+    PrefixOption,
+    show_note,
+    show_table,
+    track,
+    write_json,
+)
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import Concept
 
@@ -61,11 +68,13 @@ def build(
     folder appears, or replaces the one before, only when all sources were read.
     """
     from spacy_bioel.kb.build import build_kb
+    from spacy_bioel.kb.schema import VECTOR_FILES
 
     chosen_columns = None if columns is None else parse_columns(columns)
     if chosen_columns is None and not (release and licence):
         stated_release, stated_licence = _stated(sources, format=format)
         release, licence = release or stated_release, licence or stated_licence
+    had_vectors = all((out / name).is_file() for name in VECTOR_FILES)
     concepts = _read_all(sources, retired, format=format, prefix=prefix, columns=chosen_columns)
     report = build_kb(
         track(concepts, "Reading concepts"),
@@ -84,6 +93,8 @@ def build(
                 text = count if isinstance(count, str) else f"{count:,}"
                 table.add_row(name.replace("_", " "), text)
         show_table(table)
+    if had_vectors:
+        show_note(f"The vectors of the names before are gone: run bioel kb encode {out} MODEL")
 
 
 def parse_columns(text: str) -> dict[str, str | int | tuple[str, ...]]:

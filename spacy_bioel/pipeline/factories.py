@@ -219,6 +219,10 @@ def make_linker(
         raise BioelError(Errors.B054.format(mentions=mentions))
     if unknown := set(evidence) - set(LINKER_EVIDENCE):
         raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
+    if not any(settings["evidence"].values()):
+        raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
+    if coherence < 0:
+        raise BioelError(Errors.B065.format(coherence=coherence))
     loss = settings["training"]["loss"]
     if loss not in ("multi_similarity", "info_nce"):
         raise BioelError(Errors.B048.format(loss=loss))

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import has_vectors, write_vectors
 
 Run = Callable[..., int]
 
@@ -33,6 +35,26 @@ def test_build_and_info(run: Run, tmp_path: Path, concepts_file: Path, capsys) -
     assert run("kb", "info", out) == 0
     shown = capsys.readouterr().out
     assert "2024" in shown and "D 2, C 1" in shown
+
+
+def test_a_new_build_says_that_vectors_are_gone(
+    run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "kb"
+    assert run("kb", "build", out, concepts_file) == 0
+    assert "vectors" not in capsys.readouterr().err
+    write_vectors(
+        KnowledgeBase.open(out), lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2
+    )
+    assert run("kb", "build", out, concepts_file) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"vectors of the names before are gone: run bioel kb encode {out} MODEL" in shown
+    assert not has_vectors(KnowledgeBase.open(out))
+
+
+def test_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == "0.1.0\n"
 
 
 def test_build_from_tables_with_retired_ids(run: Run, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.pipeline.evidence import EVIDENCE
 from spacy_bioel.pipeline.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
@@ -104,9 +105,13 @@ def test_unknown_mentions(kb_folder: Path) -> None:
         linking_nlp(kb_folder, mentions="spams")
 
 
-def test_unknown_evidence_and_loss(kb_folder: Path) -> None:
+def test_settings_that_make_no_sense(kb_folder: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B061\].*\['guess'\].*'sparse'"):
         linking_nlp(kb_folder, evidence={"guess": True, "exact": False})
+    with pytest.raises(BioelError, match=r"\[B066\].*'exact', 'memory', 'sparse'"):
+        linking_nlp(kb_folder, evidence=dict.fromkeys(EVIDENCE, False))
+    with pytest.raises(BioelError, match=r"\[B065\] coherence = -0.5 "):
+        linking_nlp(kb_folder, coherence=-0.5)
     with pytest.raises(BioelError, match=r"\[B048\].*'triplet'.*'info_nce'"):
         linking_nlp(kb_folder, training={"loss": "triplet"})
 

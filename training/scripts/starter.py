@@ -13,9 +13,11 @@ import gzip
 import json
 import logging
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import spacy
 import typer
 from finder import DOWNLOADS, Finder
@@ -26,9 +28,11 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.development import gather_development, pool
+from spacy_bioel.pipeline.development import Development, gather_development, pool
 from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.types import Concept
 
 KBS = Path("kb") / "starter"
 ASSETS = Path("spacy_bioel") / "assets"
@@ -70,6 +74,9 @@ _SOURCES: dict[str, dict[str, Any]] = {
         "prefix": "MESH",
     },
 }
+# Parts of the gold concepts and of the others: small vocabularies, as people have of their own.
+_SHARES = ((0.5, 0.02), (0.05, 0.0))
+_MENTIONS = 1500  # of one corpus with one kind of evidence
 _LOGGER = logging.getLogger("starter")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -136,20 +143,41 @@ def memory(corpora: list[str]) -> None:
 @app.command()
 def fusion(corpora: list[str]) -> None:
     """Fit assets/fusion.json on the dev documents of these corpora of the project, converted and
-    with a knowledge base: with a training memory and without, with the encoder and without.
+    with a knowledge base: with a training memory and without, with the encoder and without, and
+    with parts of the knowledge base, where most mentions are NIL.
     """
     parts = []
     for corpus in corpora:
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
             docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
-            parts.append(gather_development(linker, docs))
-            linker.memory = Memory()
-            linker.set_kb(linker.kb)  # a new ranker: the old one knows the prior of the old memory
-            parts.append(gather_development(linker, docs))
+            gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
+            kbs = [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]
+            for trained in (linker.memory, Memory()):
+                for kb in kbs:
+                    linker.memory = trained
+                    linker.set_kb(kb)  # a new ranker: the old one knows the old memory
+                    parts.append(_sample(gather_development(linker, docs)))
     fitted = fit_fusion(pool(parts))
     text = json.dumps(fitted.to_json())
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
+
+
+def _part(kb: KnowledgeBase, gold: set[str], of_gold: float, of_rest: float) -> KnowledgeBase:
+    """A knowledge base, in memory, with this part of the gold concepts and of the others."""
+    chance = np.random.default_rng(0).random(len(kb))
+    concepts = [
+        Concept(id_, tuple(kb.names.take(kb.names_of(row))), kb.types_of(row))
+        for row, id_ in enumerate(kb.ids)
+        if chance[row] < (of_gold if id_ in gold else of_rest)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        build_kb(concepts, Path(folder) / "kb")
+        return KnowledgeBase.from_bytes(KnowledgeBase.open(Path(folder) / "kb").to_bytes())
+
+
+def _sample(development: Development) -> Development:
+    return development.take(np.random.default_rng(0).permutation(len(development))[:_MENTIONS])
 
 
 def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
