@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,17 @@ def test_given_mentions_replace_the_linkers_own_choice_for_a_while(model: Path) 
     (links,) = link_given(nlp, linker, texts)
     assert [(x.start, x.end, x.label, x.ids) for x in links] == [(10, 19, "D", ("MESH:D003000",))]
     assert linker.cfg["mentions"] == "kb"
+
+
+def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
+    nlp = spacy.load(model)
+    linker = find_linker(nlp)
+    mentions = Mention(0, 6, "D", ("MESH:D009270",)), Mention(10, 19, "D", ("X:1", "X:2"))
+    with_ids = AnnotatedText("1", "Narcan or clonidine", mentions)
+    without = replace(with_ids, mentions=tuple(replace(m, ids=()) for m in mentions))
+    found = list(link_given(nlp, linker, [without]))
+    assert [link.ids for link in found[0]] == [("MESH:D009270",), ("MESH:D003000",)]
+    assert found == list(link_given(nlp, linker, [with_ids]))
 
 
 def test_unusable_arguments(

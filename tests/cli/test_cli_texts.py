@@ -126,6 +126,21 @@ def test_link_ignores_the_annotations_of_a_corpus(
     }
 
 
+def test_gold_in_the_file_changes_no_prediction(
+    run: Run, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.txt"
+    lines = corpus.read_text("utf8").splitlines(keepends=True)
+    bare.write_text("".join(line for line in lines if "\t" not in line), encoding="utf8")
+    assert (len(lines), bare.read_text("utf8").count("\n")) == (11, 5)
+    found = {}
+    for path in (corpus, bare):
+        assert run("link", model, path, "-o", tmp_path / "out.jsonl") == 0
+        found[path] = (tmp_path / "out.jsonl").read_bytes()
+    assert found[corpus].count(b"MESH:D009270") == 6  # id, ids and candidate, twice
+    assert found[bare] == found[corpus]
+
+
 def test_link_reads_texts_whose_annotations_are_wrong(
     run: Run, model: Path, corpus: Path, capsys: Capture
 ) -> None:
