@@ -171,6 +171,18 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert first == again != other
 
 
+def test_default_weights_believe_the_training_memory() -> None:
+    """A string that was seen in training is linked as then, whatever it looks like."""
+    (row,) = table(
+        {
+            "memory": 1.0, "seen": 0.693, "recalled": 1.0, "recalled_dense": 1.0,
+            "recalled_vote": 1.0, "recalled_dense_vote": 1.0, "prior": 1.1, "trained": 1.0,
+        }
+    )  # fmt: skip
+    without = default_fusion().scores(np.array([row], np.float32))
+    assert share(without, np.zeros(1, np.int64))[0] > 0.5
+
+
 def test_the_log_loss_by_hand(fitted: Fusion) -> None:
     # Scores of 0 as above: ln 3 for the first mention, ln 2 for NIL of the second.
     nothing = replace(fitted, output=0 * fitted.output, direct=0 * fitted.direct, bias=0.0)

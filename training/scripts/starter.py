@@ -186,7 +186,8 @@ def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
     config = {"kb": f"kb/{corpus}", "evidence": evidence}
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     train = read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab)
-    linker.initialize(lambda: [Example(doc, doc) for doc in train], nlp=nlp, encoder="starter")
+    examples = [Example(doc, doc) for doc in train]  # which are asked for more than once
+    linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     # Against all names, not the part that training looks at.
     linker.ranker.pool = None
     linker.ranker.ensure_vectors()
