@@ -57,21 +57,23 @@ class System:
     """A way to link.
 
     evidence (tuple): What it uses, of `evidence.EVIDENCE`.
-    ranks_by (tuple): Similarities whose greatest it ranks by, those of names and of training
-        strings; none: fitted weights.
+    ranks_by (tuple): Similarities that it ranks by, as groups: the greatest of a group, those of
+        names and of training strings, and the sum of the groups. None: fitted weights.
     spelling (str): Its search by spelling.
     """
 
     evidence: tuple[str, ...]
-    ranks_by: tuple[str, ...] = ()
+    ranks_by: tuple[tuple[str, ...], ...] = ()
     spelling: str = "spacy-bioel.Ngrams.v1"
 
 
+_SPARSE, _DENSE = ("sparse", "recalled"), ("dense", "recalled_dense")
 SYSTEMS = {
-    "exact": System(("exact", "memory"), ("exact", "memory")),
-    "tfidf": System(("sparse", "memory"), ("sparse", "recalled"), "spacy-bioel.Tfidf.v1"),
-    "bm25": System(("sparse", "memory"), ("sparse", "recalled"), "spacy-bioel.BM25.v1"),
-    "dense": System(("dense", "memory"), ("dense", "recalled_dense")),
+    "exact": System(("exact", "memory"), (("exact", "memory"),)),
+    "tfidf": System(("sparse", "memory"), (_SPARSE,), "spacy-bioel.Tfidf.v1"),
+    "bm25": System(("sparse", "memory"), (_SPARSE,), "spacy-bioel.BM25.v1"),
+    "dense": System(("dense", "memory"), (_DENSE,)),
+    "biosyn": System(("sparse", "dense", "memory"), (_SPARSE, _DENSE), "spacy-bioel.Tfidf.v1"),
     "lexical": System(("exact", "memory", "sparse", "prior")),
     "rescnn": System(EVIDENCE),
 }
@@ -110,7 +112,7 @@ def measure(
     texts = known_texts(corpus, linker.kb)
     links: Sequence[Sequence[Link]]
     if chosen.ranks_by:
-        linker.set_fusion(Greatest(chosen.ranks_by))
+        linker.set_fusion(Similarity(chosen.ranks_by))
         links = list(link_given(nlp, linker, texts))
     else:
         prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
@@ -143,14 +145,15 @@ def measure(
     return rows
 
 
-class Greatest:
-    """Ranks by the greatest of some similarities, in the place of a `Fusion`."""
+class Similarity:
+    """Ranks by similarities alone (see `System.ranks_by`), in the place of a `Fusion`."""
 
-    def __init__(self, features: Sequence[str]) -> None:
-        self.columns = [FEATURES.index(name) for name in features]
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self.groups = [[FEATURES.index(name) for name in group] for group in groups]
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        return features[:, self.columns].max(axis=1).astype(float)
+        greatest = [features[:, columns].max(axis=1) for columns in self.groups]
+        return np.sum(greatest, axis=0, dtype=float)
 
 
 def make_pipeline(

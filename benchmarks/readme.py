@@ -36,7 +36,12 @@ _CORPORA = {
 _PROTOCOLS = {"base": "names", "biosyn": "names and training strings"}
 # Columns in their order; other systems come last, by the names that the result file has.
 _FLOORS = {"exact": "exact", "tfidf": "TF-IDF", "bm25": "BM25", "lexical": "no encoder"}
-_NEURAL = {"dense": "ResCNN alone", "rescnn": "ResCNN linker"}
+_NEURAL = {
+    "minilm_dense": "MiniLM alone",
+    "dense": "ResCNN alone",
+    "biosyn": "ResCNN as BioSyn",
+    "rescnn": "ResCNN linker",
+}
 _PROBES = {
     "unperturbed": "as it is",
     "shuffle_unigram": "shuffled, ones",

@@ -97,7 +97,7 @@ class Errors(metaclass=_Coded):
         "{folder} does not hold an encoder ({reason}). Make one with training/scripts/pretrain.py."
     )
     B047 = "The encoder in {folder} is {found}, and the config says {expected}. Make the [model] block of the linker the same."
-    B048 = "There is no loss {loss!r}. Choose 'multi_similarity' or 'info_nce'."
+    B048 = "There is no loss {loss!r}. Choose 'multi_similarity', 'info_nce' or 'marginal'."
     B050 = "Cannot add the label {label!r}: the network was built for {labels}. Add labels before initialize."
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
     B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after whatever adds spans."

@@ -194,7 +194,7 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[
 
     vectors (Floats2d): Shape (n, dim).
     concepts (NDArray[int64]): Concept row of each. Shape (n,).
-    loss (str): "multi_similarity" or "info_nce".
+    loss (str): "multi_similarity", "info_nce" or "marginal".
     """
     import torch
 
@@ -203,6 +203,7 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[
     functions: dict[str, Callable[..., Any]] = {
         "multi_similarity": losses.multi_similarity_loss,
         "info_nce": losses.info_nce_loss,
+        "marginal": losses.marginal_loss,
     }
     tensor = xp2torch(vectors, requires_grad=True)
     value = functions[loss](tensor, torch.from_numpy(concepts).to(tensor.device))

@@ -58,3 +58,28 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))
+
+
+def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
+    """Negative log of the probability that all positives together have among all other vectors.
+
+    So one near synonym is enough, where `info_nce_loss` asks for all of them. The mean runs over
+    the vectors that have a positive; without any the loss is 0.
+
+    vectors (Tensor): Mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each. Shape (n,).
+    temperature (float | Tensor): What cosines are divided by.
+    RETURNS (Tensor): A scalar.
+
+    Sung et al. (2020), Biomedical Entity Representations with Synonym Marginalization,
+    https://aclanthology.org/2020.acl-main.335, with the names of the batch as candidates.
+    """
+    unit = F.normalize(vectors, dim=1)
+    logits = unit @ unit.T / temperature
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    positive = (labels[:, None] == labels[None, :]) & ~itself
+    found = positive.any(dim=1)
+    logits, positive, itself = logits[found], positive[found], itself[found]
+    everything = torch.logsumexp(logits.masked_fill(itself, -torch.inf), dim=1)
+    right = torch.logsumexp(logits.masked_fill(~positive, -torch.inf), dim=1)
+    return (everything - right).sum() / max(1, len(logits))

@@ -197,7 +197,7 @@ def make_linker(
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
-        loss ("multi_similarity" or "info_nce"), seed; see `pipeline.linker_training`.
+        loss ("multi_similarity", "info_nce" or "marginal"), seed; see `pipeline.linker_training`.
     """
     settings: dict[str, Any] = {
         "kb": kb,
@@ -224,7 +224,7 @@ def make_linker(
     if coherence < 0:
         raise BioelError(Errors.B065.format(coherence=coherence))
     loss = settings["training"]["loss"]
-    if loss not in ("multi_similarity", "info_nce"):
+    if loss not in ("multi_similarity", "info_nce", "marginal"):
         raise BioelError(Errors.B048.format(loss=loss))
     return Linker(
         nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer

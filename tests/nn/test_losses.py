@@ -8,7 +8,7 @@ import pytest
 import torch
 from pytorch_metric_learning.miners import MultiSimilarityMiner
 
-from spacy_bioel.nn.losses import info_nce_loss, multi_similarity_loss
+from spacy_bioel.nn.losses import info_nce_loss, marginal_loss, multi_similarity_loss
 
 
 def unit(*cosines: float) -> torch.Tensor:
@@ -119,3 +119,31 @@ def test_labels_are_not_changed() -> None:
     labels = torch.tensor([0, 0, 1])
     info_nce_loss(unit(0.6, 0.5), labels)
     assert labels.tolist() == [0, 0, 1]
+
+
+def test_the_marginal_loss_adds_the_positives_up() -> None:
+    # The anchor and two of its label at 0.9 and 0.4, one of another at 0.5; with temperature 1
+    # the anchor's is ln((e^.9 + e^.4 + e^.5) / (e^.9 + e^.4)). The fourth has no positive.
+    vectors, labels = unit(0.9, 0.4, 0.5), torch.tensor([3, 3, 3, 8])
+    pairs = vectors @ vectors.T
+    expected = [
+        log_sum(*(float(pairs[i, j]) for j in range(4) if j != i))
+        - log_sum(*(float(pairs[i, j]) for j in range(3) if j != i))
+        for i in range(3)
+    ]
+    assert expected[0] == pytest.approx(0.34872, abs=1e-4)
+    loss = marginal_loss(vectors, labels, temperature=1.0)
+    assert float(loss) == pytest.approx(sum(expected) / 3)
+    assert float(marginal_loss(5 * vectors, labels, temperature=1.0)) == pytest.approx(float(loss))
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]])
+def test_the_marginal_loss_has_nothing_to_learn(labels: list[int]) -> None:
+    assert float(marginal_loss(unit(0.3, 0.2), torch.tensor(labels))) == pytest.approx(0.0)
+
+
+def test_the_gradient_of_the_marginal_loss() -> None:
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    labels = torch.tensor([0, 0, 1, 1, 2, 0])
+    assert torch.autograd.gradcheck(lambda v: marginal_loss(v, labels), (vectors,))
