@@ -6,12 +6,10 @@ that says how it is made and stored; see `models.name_rescnn` and `models.name_t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,11 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.torch_io import wrap_torch
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
-_ABOUT = "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -210,70 +206,6 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[
     value.backward()
     gradient: Any = tensor.grad
     return float(value.detach()), torch2xp(gradient)
-
-
-def encoder_parts(model: NameEncoder) -> Parts:
-    """What `load_encoder` needs, as bytes by file name; nothing before `add_encoder`."""
-    from spacy_bioel.models.weights import weights_to_bytes
-
-    tokenizer = model.attrs["tokenizer"]
-    if tokenizer is None:
-        return {}
-    # The order is part of a linker's fingerprint.
-    return (
-        {"tokenizer.json": lambda: tokenizer.to_str().encode("utf8")}
-        | model.attrs["kind"].parts(model)
-        | {"model.safetensors": lambda: weights_to_bytes(model)}
-    )
-
-
-def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
-    """Take back what `encoder_parts` gave, if there is an encoder among the parts."""
-    from spacy_bioel.models.weights import weights_from_bytes
-
-    if "tokenizer.json" in parts:
-        tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
-        model.attrs["kind"].rebuild(model, tokenizer, parts)
-        weights_from_bytes(model, parts["model.safetensors"])
-
-
-def write_encoder(model: NameEncoder, folder: Path) -> None:
-    """Write an encoder by itself, for `read_encoder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in encoder_parts(model).items():
-        (folder / name).write_bytes(part())
-    (folder / _ABOUT).write_text(
-        json.dumps(encoder_settings(model), indent=1) + "\n", encoding="utf8"
-    )
-
-
-def read_encoder(model: NameEncoder, folder: Path) -> None:
-    """Take word pieces and weights from a folder of `write_encoder`.
-
-    RAISES BioelError: [B046] when a file is missing, [B047] when the encoder there is of another
-        architecture or size than `model`.
-    """
-    try:
-        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
-        parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
-    except (OSError, ValueError) as error:
-        raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
-    if about != encoder_settings(model):
-        raise BioelError(
-            Errors.B047.format(folder=folder, found=about, expected=encoder_settings(model))
-        )
-    if missing := {"tokenizer.json", "model.safetensors"} - set(parts):
-        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
-    try:
-        load_encoder(model, parts)
-    except KeyError as error:  # a part of the architecture's own
-        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
-
-
-def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """What two encoders must have in common for one to take the weights of the other."""
-    settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
-    return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
 
 
 def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:

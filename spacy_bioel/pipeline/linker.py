@@ -215,7 +215,8 @@ class Linker(StoredLinker):
             that is a transformer: its checkpoint, unless its own settings name one.
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
-        from spacy_bioel.models.linker import EncoderSource, add_encoder, read_encoder
+        from spacy_bioel.models.encoder_storage import read_encoder
+        from spacy_bioel.models.linker import EncoderSource, add_encoder
         from spacy_bioel.pipeline.memory import Memory
         from spacy_bioel.pipeline.starter import ENCODER
 

@@ -39,7 +39,7 @@ class StoredLinker(StoredPipe):
         return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
 
     def parts(self) -> Parts:
-        from spacy_bioel.models.linker import encoder_parts
+        from spacy_bioel.models.encoder_storage import encoder_parts
 
         memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
         return {
@@ -48,7 +48,7 @@ class StoredLinker(StoredPipe):
         } | encoder_parts(self.model)
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        from spacy_bioel.models.linker import load_encoder
+        from spacy_bioel.models.encoder_storage import load_encoder
         from spacy_bioel.pipeline.fusion import Fusion
         from spacy_bioel.pipeline.memory import Memory
 

@@ -74,7 +74,7 @@ class Ranker:
     @property
     def fingerprint(self) -> str:
         """Identifies the encoder: weights, word pieces and the normalisation of names."""
-        from spacy_bioel.models.linker import encoder_parts
+        from spacy_bioel.models.encoder_storage import encoder_parts
 
         if not self._fingerprint:
             digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)

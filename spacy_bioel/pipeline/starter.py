@@ -21,7 +21,8 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.schema import SCHEMA_VERSION
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.vectors import has_vectors
-from spacy_bioel.models.linker import NameEncoder, encoder_settings, read_encoder
+from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder
+from spacy_bioel.models.linker import NameEncoder
 from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.pipeline.ranker import ENCODE_ON_LOAD
 from spacy_bioel.text.normalize import NORMALIZER_VERSION

@@ -13,14 +13,8 @@ from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.linker import (
-    EncoderSource,
-    add_encoder,
-    encode_names,
-    encoder_parts,
-    get_network,
-    load_encoder,
-)
+from spacy_bioel.models.encoder_storage import encoder_parts, load_encoder
+from spacy_bioel.models.linker import EncoderSource, add_encoder, encode_names, get_network
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
 
 pytest.importorskip("transformers")

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.linker import (
-    NameEncoder,
-    encode_names,
-    encoder_settings,
-    read_encoder,
-    write_encoder,
-)
+from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder, write_encoder
+from spacy_bioel.models.linker import NameEncoder, encode_names
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 

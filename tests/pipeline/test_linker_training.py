@@ -10,7 +10,7 @@ from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.kb.index import ExactIndex
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.linker import write_encoder
+from spacy_bioel.models.encoder_storage import write_encoder
 from spacy_bioel.pipeline.linker_training import NamePool, NameSampler
 from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.types import AnnotatedText, Mention

@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.vectors import has_vectors
-from spacy_bioel.models.linker import encoder_settings
+from spacy_bioel.models.encoder_storage import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline import starter
 from spacy_bioel.pipeline.factories import LINKER_MODEL

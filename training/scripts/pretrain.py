@@ -30,7 +30,8 @@ from torch.nn import functional as F
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.linker import get_network, write_encoder
+from spacy_bioel.models.encoder_storage import write_encoder
+from spacy_bioel.models.linker import get_network
 from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
