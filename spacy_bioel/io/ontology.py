@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -12,7 +11,7 @@ import pronto
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
-from spacy_bioel.io.open import open_binary, open_text
+from spacy_bioel.io.open import open_binary, open_text, read_json_object
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
@@ -100,14 +99,7 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
     YIELDS (Concept): One term.
     RAISES BioelError: [B120] another layout; those of `open_text`.
     """
-    with open_text(path) as file:
-        try:
-            terms = json.load(file)
-        except json.JSONDecodeError as error:
-            raise BioelError(Errors.B120.format(path=path, found=error)) from error
-    if not isinstance(terms, dict):
-        raise BioelError(Errors.B120.format(path=path, found=f"a {type(terms).__name__}"))
-    for term_id, term in terms.items():
+    for term_id, term in read_json_object(path, problem=Errors.B120).items():
         if problem := _layout_problem(term):
             raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
         replacement = curie(term.get("replaced_by") or "", prefix)

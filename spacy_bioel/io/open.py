@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import zlib
 from collections.abc import Iterator
@@ -132,6 +133,22 @@ def numbered_lines(
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
             yield number, line.rstrip("\r\n")
+
+
+def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str, Any]:
+    """A JSON object that is a whole file.
+
+    problem (str): Message of `Errors` with {path} and {found}, for a file that is something else.
+    RAISES BioelError: as `open_text`; that one.
+    """
+    with open_text(path) as file:
+        try:
+            found = json.load(file)
+        except json.JSONDecodeError as error:
+            raise BioelError(problem.format(path=path, found=error)) from error
+    if not isinstance(found, dict):
+        raise BioelError(problem.format(path=path, found=f"a {type(found).__name__}"))
+    return found
 
 
 def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids, unique_names
-from spacy_bioel.io.open import numbered_lines, open_text
+from spacy_bioel.io.open import numbered_lines, read_json_object
 from spacy_bioel.io.rows import read_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -153,14 +152,7 @@ def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterat
     YIELDS (Concept): Names of the kind "primary" come first.
     RAISES BioelError: [B143] another layout; those of `open_text`.
     """
-    with open_text(path) as file:
-        try:
-            concepts = json.load(file)
-        except json.JSONDecodeError as error:
-            raise BioelError(Errors.B143.format(path=path, found=error)) from error
-    if not isinstance(concepts, dict):
-        raise BioelError(Errors.B143.format(path=path, found=f"a {type(concepts).__name__}"))
-    for raw_id, pairs in concepts.items():
+    for raw_id, pairs in read_json_object(path, problem=Errors.B143).items():
         if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):
             raise BioelError(Errors.B143.format(path=path, found=f"{raw_id!r}: {str(pairs)[:60]}"))
         pairs.sort(key=lambda pair: pair[0] != "primary")
