@@ -125,24 +125,29 @@ def measure(
             replace(t, mentions=tuple(m for m in t.mentions if belongs(t.text[m.start : m.end], m)))
             for t in texts
         ]
-        found = evaluate(
-            part, links, protocols=["gold_any"], canonical=linker.kb.canonical, per_label=False
-        )
         rows += [
-            {
-                "protocol": protocol,
-                "subset": subset,
-                "metric": one.metric,
-                "value": round(one.value, 2),
-                "low": round(one.low, 2),
-                "high": round(one.high, 2),
-                "n": one.n,
-                "not_in_kb": n_dropped,
-            }
-            for one in found
-            if one.metric in _METRICS and one.n
+            {"protocol": protocol, "subset": subset, **row, "not_in_kb": n_dropped}
+            for row in metric_rows(part, links, linker.kb)
         ]
     return rows
+
+
+def metric_rows(
+    texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: KnowledgeBase
+) -> list[dict[str, Any]]:
+    """Accuracy and recall of the links, any id of a mention being right; none without mentions."""
+    found = evaluate(texts, links, protocols=["gold_any"], canonical=kb.canonical, per_label=False)
+    return [
+        {
+            "metric": one.metric,
+            "value": round(one.value, 2),
+            "low": round(one.low, 2),
+            "high": round(one.high, 2),
+            "n": one.n,
+        }
+        for one in found
+        if one.metric in _METRICS and one.n
+    ]
 
 
 class Similarity:

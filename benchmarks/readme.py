@@ -35,7 +35,13 @@ _CORPORA = {
 }
 _PROTOCOLS = {"base": "names", "biosyn": "names and training strings"}
 # Columns in their order; other systems come last, by the names that the result file has.
-_FLOORS = {"exact": "exact", "tfidf": "TF-IDF", "bm25": "BM25", "lexical": "no encoder"}
+_FLOORS = {
+    "exact": "exact",
+    "tfidf": "TF-IDF",
+    "bm25": "BM25",
+    "scispacy": "scispaCy",
+    "lexical": "no encoder",
+}
 _NEURAL = {
     "minilm_dense": "MiniLM alone",
     "dense": "ResCNN alone",
