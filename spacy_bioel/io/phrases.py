@@ -108,20 +108,28 @@ def read_biosyn_dictionary(path: str | os.PathLike[str], *, prefix: str = "") ->
     alternate only if it leads no line of the file; else it is a concept that has the name too.
     The file is read twice for that. Only adjacent lines of one concept are merged.
 
+    A field such as "114480|D001943" leads with an OMIM number, as 774 do in MEDIC of July 2012.
+    The MeSH id is the concept there too: corpora have it, and later MEDICs lead with it.
+
     prefix (str): Vocabulary of ids that name none; with "MESH", six digits are an OMIM number.
     YIELDS (Concept): Concepts with their names, and alternate ids without, `replaced_by` set.
     RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
     """
-    concepts = {ids[0] for ids, _ in _dictionary_rows(path, prefix)}
+    leading, partners = set(), {}
+    for ids, _ in _dictionary_rows(path, prefix):
+        leading.add(ids[0])
+        if len(ids) == 2 and ids[0].startswith("OMIM:") and ids[1].startswith("MESH:"):
+            partners[ids[0]] = ids[1]
+    current_ids = {omim: mesh for omim, mesh in partners.items() if mesh not in leading}
     seen: set[str] = set()
     for ids, rows in groupby(_dictionary_rows(path, prefix), key=lambda row: row[0]):
         names = unique_names([name for _, names in rows for name in names])
         current = ids[0]
         for concept_id in ids:
-            if concept_id in concepts:
-                current = concept_id
-                yield Concept(concept_id, names)
-            elif concept_id not in seen:
+            if concept_id in leading:
+                current = current_ids.get(concept_id, concept_id)
+                yield Concept(current, names)
+            if concept_id != current and concept_id not in seen:
                 seen.add(concept_id)
                 yield Concept(concept_id, (), replaced_by=current)
 

@@ -309,6 +309,10 @@ class Linker(StoredLinker):
         rows = self.kb.find_all([concept_id for _, concept_id in gold])
         return [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]
 
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """Scores by the pipe's scorer, which is told the current id of each retired one."""
+        return super().score(examples, canonical=self.kb.canonical, **kwargs)
+
     def __reduce__(self) -> tuple:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
         # workers share its pages.

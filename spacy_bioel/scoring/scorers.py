@@ -38,7 +38,8 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
 
     RETURNS (Scorer): Gives `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: of the gold
         mentions with an id whose span was predicted, the part whose ids are exactly right. All
-        in [0, 1]; None where there is no gold to compare with.
+        in [0, 1]; None where there is no gold to compare with. Called by a `bioel_linker`, it
+        compares current ids: a retired one counts as what replaced it.
     """
 
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
@@ -52,9 +53,14 @@ def _score_mentions(
 
 
 def _score_links(
-    examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
+    examples: Iterable[Example],
+    *,
+    spans_key: str,
+    gold_key: str,
+    canonical: Callable[[str], str] = str,
+    **kwargs: Any,
 ) -> Scores:
-    pairs = list(_pairs(examples, spans_key, gold_key))
+    pairs = list(_pairs(examples, spans_key, gold_key, canonical))
     given = _sum_counts(count_gold_strict, pairs)
     n_found = given.get("gold", 0) - given.get("not_predicted", 0)
     accuracy = given["right"] / n_found if n_found else None
@@ -63,15 +69,18 @@ def _score_links(
 
 
 def _pairs(
-    examples: Iterable[Example], spans_key: str, gold_key: str
+    examples: Iterable[Example],
+    spans_key: str,
+    gold_key: str,
+    canonical: Callable[[str], str] = str,
 ) -> Iterator[tuple[list[Mention], list[Link]]]:
     for example in examples:
         gold = [
-            Mention(span.start_char, span.end_char, span.label_, _ids(span))
+            Mention(span.start_char, span.end_char, span.label_, _ids(span, canonical))
             for span in _group(example.reference, gold_key)
         ]
         links = [
-            Link(span.start_char, span.end_char, span.label_, _ids(span))
+            Link(span.start_char, span.end_char, span.label_, _ids(span, canonical))
             for span in _group(example.predicted, spans_key)
         ]
         yield gold, links
@@ -81,8 +90,8 @@ def _group(doc: Doc, key: str) -> Iterable[Span]:
     return doc.spans[key] if key in doc.spans else ()
 
 
-def _ids(span: Span) -> tuple[str, ...]:
-    return tuple(sorted(set(span.kb_id_.split("|")) - {"", "NIL"}))
+def _ids(span: Span, canonical: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(sorted({canonical(i) for i in set(span.kb_id_.split("|")) - {"", "NIL"}}))
 
 
 def _sum_counts(count: CountFunction, pairs: Iterable[tuple[list[Mention], list[Link]]]) -> Counts:

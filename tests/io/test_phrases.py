@@ -106,6 +106,29 @@ def test_medic(write):
     ]
 
 
+def test_medic_that_leads_with_an_omim_number(write):
+    path = write("114480|D001943||Breast Neoplasms|Breast Cancer\n100100|D2||a\nD2||b\n")
+    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
+        Concept("MESH:D001943", ("Breast Neoplasms", "Breast Cancer")),
+        Concept("OMIM:114480", (), replaced_by="MESH:D001943"),
+        # D2 is a concept of its own here.
+        Concept("OMIM:100100", ("a",)),
+        Concept("MESH:D2", ("a",)),
+        Concept("MESH:D2", ("b",)),
+    ]
+
+
+def test_a_name_of_two_concepts_one_led_by_omim(write):
+    path = write("100001|D1||a\n100001|D1|D2||hpp\nD2||b\n")
+    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
+        Concept("MESH:D1", ("a",)),
+        Concept("OMIM:100001", (), replaced_by="MESH:D1"),
+        Concept("MESH:D1", ("hpp",)),
+        Concept("MESH:D2", ("hpp",)),
+        Concept("MESH:D2", ("b",)),
+    ]
+
+
 def test_dictionary_lines_merge_only_side_by_side(write):
     path = write("D1||a\nD1||b\nD2||c\nD1||d\n")
     assert list(read_biosyn_dictionary(path)) == [
