@@ -96,8 +96,8 @@ def linking_tables(rows: list[Row]) -> str:
     columns = ["corpus", "dictionary", "n", *(named.get(name, name) for name in systems)]
     ours = _select(whole, system="rescnn") or whole
     note = (
-        "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). Seeds "
-        f"{_seeds(ours)}, mean; in brackets 95 % intervals by document bootstrap. Commands: "
+        "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). "
+        f"{_seed_note(ours)}; in brackets 95 % intervals by document bootstrap. Commands: "
         f"`benchmarks/results/linking.json`. {rows[-1]['machine']}."
     )
     return "\n\n".join(filter(None, [_table(columns, lines), note, _subset_table(rows)]))
@@ -197,6 +197,16 @@ def _metric(row: Row) -> str:
 
 def _folds(rows: Iterable[Row]) -> set[int | None]:
     return {row.get("fold") for row in rows}
+
+
+def _seed_note(rows: Sequence[Row]) -> str:
+    """Which corpora were measured with several seeds."""
+    several = [
+        f"{_CORPORA.get(corpus, corpus)}: mean of seeds {seeds}"
+        for corpus in _in_order(_CORPORA, rows, "corpus")
+        if len((seeds := _seeds(_select(rows, corpus=corpus))).split(", ")) > 1
+    ]
+    return ", ".join(["Seed 0", *several])
 
 
 def _seeds(rows: Iterable[Row]) -> str:

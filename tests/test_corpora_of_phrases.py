@@ -121,6 +121,8 @@ def test_an_absent_fold(scripts: Any, folds: Path, capsys: pytest.CaptureFixture
         match=r"T004.*no fold 1 of twadrl below .*datasets, .*only 0, 2.*TwADR-L.fold-1.train.txt",
     ):
         scripts.fetch("twadrl", data=str(folds), fold=1)
+    with pytest.raises(ValueError, match="T005.*no fold 10 of twadrl: choose one of 0 to 9"):
+        scripts.fetch("twadrl", data=str(folds), fold=10)
     # What was fetched stays, and is complete for its own fold only.
     scripts.fetch("twadrl")
     assert "assets/twadrl is complete." in capsys.readouterr().err

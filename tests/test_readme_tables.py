@@ -35,20 +35,20 @@ def test_linking_has_floors_first_and_means_over_seeds() -> None:
     rows = [
         measured("rescnn", 90.0),
         measured("rescnn", 92.0, seed=1),
-        measured("minilm_dense", 80.0),
+        measured("other_dense", 80.0),
         measured("exact", 70.0),
         measured("exact", 50.0, protocol="base"),
         measured("exact", 99.0, metric="recall@5"),
     ]
     text = linking_tables(rows)
     assert table_lines(text) == [
-        "| corpus | dictionary | n | exact | ResCNN linker | minilm_dense |",
+        "| corpus | dictionary | n | exact | ResCNN linker | other_dense |",
         "|---|---|---|---|---|---|",
         "| NCBI Disease dev | names | 1,200 | 50.0 | – | – |",
         "| NCBI Disease dev | names and training strings | 1,200 | 70.0 | 91.0 (90.0-92.0)"
         " | 80.0 (79.0-81.0) |",
     ]
-    assert "Seeds 0, 1, mean" in text
+    assert "Seed 0, NCBI Disease: mean of seeds 0, 1; in brackets" in text
 
 
 def test_folds_are_averaged_and_a_system_without_all_of_them_is_left_out() -> None:

@@ -40,6 +40,8 @@ CORPORA = Path(__file__).parents[1] / "corpora.yml"
 ASSETS = Path("assets")
 SPLITS = ("train", "dev", "test")
 
+FOLDS = 10  # of every corpus that comes in folds
+BAD_FOLD = "[T005] There is no fold {fold} of {corpus}: choose one of 0 to {last} (--vars.fold)."
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
     "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
@@ -73,6 +75,8 @@ def fetch(
 ) -> None:
     """Place the splits of a corpus and the sources of its KB in assets/CORPUS."""
     spec, target = load_spec(corpus, fold=str(fold)), ASSETS / corpus
+    if "fold" in spec and not 0 <= fold < FOLDS:
+        raise BioelError(BAD_FOLD.format(fold=fold, corpus=corpus, last=FOLDS - 1))
     folder = spec.get("folder", data)
     if not folder and is_complete(target, spec):
         show_note(f"{target} is complete.")

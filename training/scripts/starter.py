@@ -32,6 +32,7 @@ from spacy_bioel.pipeline.development import Development, gather_development, po
 from spacy_bioel.pipeline.fusion import fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
 KBS = Path("kb") / "starter"
@@ -95,22 +96,37 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 
 @app.command()
 def knowledge_base(release: str) -> None:
-    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy.
+    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy, and
+    with the names of cancers.
 
     release: Of MeSH, as `bioel kb info` will show it.
     """
     kb = KnowledgeBase.open(KBS / "descriptors")
+    known = {normalize_name(name) for name in kb.names}
     # Without a time in the header, so that the same names give the same bytes.
     with (
         (ASSETS / "mesh.jsonl.gz").open("wb") as raw,
         gzip.GzipFile("", "wb", 9, raw, mtime=0) as file,
     ):
         for row, concept_id in enumerate(kb.ids):
-            names = [kb.name(int(name)) for name in kb.names_of(row)]
+            names = kb.names.take(kb.names_of(row))
+            names += [
+                name for name in names_of_cancer(names[0]) if normalize_name(name) not in known
+            ]
             record = {"id": concept_id, "names": names, "types": kb.types_of(row)}
             file.write((json.dumps(record, ensure_ascii=False) + "\n").encode("utf8"))
     about = {key: kb.meta[key] for key in ("source", "licence")} | {"release": release}
     (ASSETS / "mesh.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
+
+
+def names_of_cancer(preferred: str) -> list[str]:
+    """What "Lung Neoplasms" is called by everyone else. MeSH has these terms too, in a narrower
+    concept of the descriptor, which the table of names leaves out.
+    """
+    site = preferred.removesuffix(" Neoplasms")
+    if site == preferred or "," in site:
+        return []
+    return [f"{site} Cancer", f"{site} Tumor"]
 
 
 @app.command()
@@ -122,7 +138,10 @@ def encoder(folder: Path) -> None:
 
 @app.command()
 def memory(corpora: list[str]) -> None:
-    """Write assets/memory.json: the strings of training mentions, for the starter KB."""
+    """Write assets/memory.json: the strings of training mentions, for the starter KB.
+
+    What is a name there means that, whatever a corpus took it for: "statins" are no simvastatin.
+    """
     kb = KnowledgeBase.open(KBS / "descriptors")
     strings = Memory()
     for corpus in corpora:
@@ -132,8 +151,10 @@ def memory(corpora: list[str]) -> None:
         train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
         linker.remember(Example(doc, doc) for doc in train)
         for string, ids in linker.memory.counts.items():
+            _, named, _ = kb.concepts_of_names(kb.lookup_names([string]))
             for concept_id, count in ids.items():
-                if kb.find(concept_id) >= 0:
+                row = kb.find(concept_id)
+                if row >= 0 and (row in named or not len(named)):
                     strings.counts[string][concept_id] += count
     counts = {string: dict(strings.counts[string]) for string in strings.names}
     text = json.dumps(counts, ensure_ascii=False, indent=0)
