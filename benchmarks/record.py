@@ -15,10 +15,16 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def command() -> str:
-    """The command line that made a result, with FOLDER for folders of this machine."""
+    """The command line that made a result, with FOLDER and FILE for places of this machine."""
     module = Path(sys.argv[0]).stem
-    arguments = ["FOLDER" if Path(arg).is_dir() else arg for arg in sys.argv[1:]]
-    return " ".join(["python", "-m", f"benchmarks.{module}", *arguments])
+    return " ".join(["python", "-m", f"benchmarks.{module}", *map(_named, sys.argv[1:])])
+
+
+def _named(argument: str) -> str:
+    path = Path(argument)
+    if path.is_dir():
+        return "FOLDER"
+    return f"FOLDER/{path.name}" if path.is_absolute() else argument
 
 
 def machine() -> str:
