@@ -1,0 +1,64 @@
+"""What training/scripts/starter.py adds to names, and what lies in spacy_bioel/assets."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import srsly
+
+from spacy_bioel.corpus import docs_to_bin
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.pipeline.starter import ASSETS, starter_memory
+from spacy_bioel.types import Concept
+
+
+@pytest.fixture
+def starter(scripts: Any) -> Any:
+    """The module starter.py, in an empty project folder."""
+    return import_module("starter")
+
+
+@pytest.mark.parametrize(
+    ("preferred", "expected"),
+    [
+        ("Lung Neoplasms", ["Lung Cancer", "Lung Tumor"]),
+        ("Neoplasms", []),
+        ("Neoplasms, Germ Cell and Embryonal", []),
+        ("Cystic, Mucinous, and Serous Neoplasms", []),
+    ],
+)
+def test_names_of_cancer(starter: Any, preferred: str, expected: list[str]) -> None:
+    assert starter.names_of_cancer(preferred) == expected
+
+
+def test_memory_does_not_overrule_names(starter: Any, tmp_path: Path) -> None:
+    import spacy
+
+    concepts = [
+        Concept("MESH:D1", ("Statins",), types=("D",)),
+        Concept("MESH:D2", ("Simvastatin",), types=("D",)),
+    ]
+    build_kb(concepts, tmp_path / "kb" / "starter" / "descriptors")
+    doc = spacy.blank("en")("statins statins zocor gone")
+    doc.spans["bioel_gold"] = [
+        spacy.tokens.Span(doc, i, i + 1, "D", kb_id=kb_id)
+        for i, kb_id in enumerate(("MESH:D1", "MESH:D2", "MESH:D2", "MESH:D9"))
+    ]
+    (tmp_path / "corpus" / "mine").mkdir(parents=True)
+    docs_to_bin([doc]).to_disk(tmp_path / "corpus" / "mine" / "train.spacy")
+    (tmp_path / "spacy_bioel" / "assets").mkdir(parents=True)
+    starter.memory(["mine"])
+    written = srsly.read_json(tmp_path / "spacy_bioel" / "assets" / "memory.json")
+    assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
+
+
+def test_what_lies_in_the_package() -> None:
+    concepts = {c["id"]: c["names"] for c in srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")}
+    assert concepts["MESH:D008175"][0] == "Lung Neoplasms"
+    assert concepts["MESH:D008175"][-2:] == ["Lung Cancer", "Lung Tumor"]
+    memory = starter_memory()
+    assert "statins" not in memory.counts
+    assert memory.counts["gastric cancer"] == {"MESH:D013274": 7}
