@@ -159,7 +159,9 @@ def _encode_batches(model: NameEncoder, batches: Sequence[Sequence[str]]) -> lis
     network.eval()
     torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(n_threads if model.ops.device_type == "cpu" else 1) as pool:
+        # Restricted attention is set in the layers of the one network, for one batch at a time.
+        is_shared = model.ops.device_type != "cpu" or attention is not None
+        with ThreadPoolExecutor(1 if is_shared else n_threads) as pool:
             return list(pool.map(encode, pieces))
     finally:
         torch.set_num_threads(n_threads)
