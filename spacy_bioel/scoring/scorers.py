@@ -48,7 +48,7 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
 def _score_mentions(
     examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
 ) -> Scores:
-    total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key))
+    total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key, str))
     return _prf(total, "bioel_mention")
 
 
@@ -69,10 +69,7 @@ def _score_links(
 
 
 def _pairs(
-    examples: Iterable[Example],
-    spans_key: str,
-    gold_key: str,
-    canonical: Callable[[str], str] = str,
+    examples: Iterable[Example], spans_key: str, gold_key: str, canonical: Callable[[str], str]
 ) -> Iterator[tuple[list[Mention], list[Link]]]:
     for example in examples:
         gold = [

@@ -150,11 +150,13 @@ def memory(corpora: list[str]) -> None:
         )
         train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
         linker.remember(Example(doc, doc) for doc in train)
-        for string, ids in linker.memory.counts.items():
-            _, named, _ = kb.concepts_of_names(kb.lookup_names([string]))
+        found = linker.memory.counts
+        first, named, _ = kb.concepts_of_names(kb.lookup_names(list(found)))
+        for i, (string, ids) in enumerate(found.items()):
+            meanings = named[first[i] : first[i + 1]]
             for concept_id, count in ids.items():
                 row = kb.find(concept_id)
-                if row >= 0 and (row in named or not len(named)):
+                if row >= 0 and (row in meanings or not len(meanings)):
                     strings.counts[string][concept_id] += count
     counts = {string: dict(strings.counts[string]) for string in strings.names}
     text = json.dumps(counts, ensure_ascii=False, indent=0)
