@@ -1,0 +1,162 @@
+"""Checkpoints of Hugging Face, from a folder or the hub: backbone, word pieces, configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.torch_io import require_torch
+
+CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+_OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+_FILES = (CONFIG, _WEIGHTS, _TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
+# Where a checkpoint came from, and what wrote it: not part of what an encoder is.
+_NOT_STORED = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+
+
+def require_transformers() -> None:
+    """RAISES BioelError: [B150] when the package transformers is not installed, [B040] torch."""
+    require_torch()
+    try:
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise BioelError(Errors.B150.format(error=error)) from error
+
+
+def read_checkpoint(path: str, *, max_pieces: int) -> tuple[Path, Any, Tokenizer]:
+    """Folder, backbone without its pooler, and word pieces without padding or truncation.
+
+    path (str): Folder of a Hugging Face checkpoint with safetensors weights, or its id on the hub.
+    max_pieces (int): Word pieces that are to be read at once, the special ones included.
+    RAISES BioelError: [B150] transformers is missing, [B152] nothing is found, [B153] a file is
+        missing, such as that of a fast tokenizer, [B154] parts do not fit one another.
+    """
+    require_transformers()
+    folder = _find_checkpoint(path)
+    backbone, tokenizer = _load_backbone(folder), _load_tokenizer(folder)
+    n_rows, n_pieces = backbone.config.vocab_size, tokenizer.get_vocab_size()
+    if n_rows < n_pieces:
+        raise misfit(folder, f"{n_pieces} word pieces", f"at most the {n_rows} of its embeddings")
+    n_positions = getattr(backbone.config, "max_position_embeddings", max_pieces)
+    if max_pieces > n_positions:
+        raise misfit(folder, f"{n_positions} positions", f"at least the {max_pieces} to be read")
+    return folder, backbone, tokenizer
+
+
+def backbone_from_json(config: str) -> Any:
+    """A backbone with random weights, from what `config_to_json` gave."""
+    require_transformers()
+    from transformers import AutoConfig, AutoModel
+
+    settings = json.loads(config)
+    made = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    return _without_pooler(AutoModel.from_config(made))
+
+
+def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Ids of the special pieces before and after a text, such as [CLS] and [SEP]."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    pieces = tokenizer.encode("a")
+    is_special = pieces.special_tokens_mask
+    n_before = is_special.index(0) if 0 in is_special else len(is_special)
+    n_after = len(is_special) - n_before - is_special.count(0)
+    return pieces.ids[:n_before], pieces.ids[len(is_special) - n_after :]
+
+
+def _find_checkpoint(path: str) -> Path:
+    """The folder itself, or that of a model of the hub, which may have to be fetched."""
+    if Path(path).is_dir():
+        return Path(path)
+    if not _HUB_ID.fullmatch(path):
+        raise BioelError(Errors.B152.format(path=path, error="it cannot be an id of the hub"))
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(path, allow_patterns=[*_FILES, *_OLD_VOCABULARIES]))
+    except Exception as error:  # the network, the cache and the hub each have their own
+        raise BioelError(Errors.B152.format(path=path, error=error)) from error
+
+
+def _load_backbone(folder: Path) -> Any:
+    """The encoder of a checkpoint, without the pooler, which nothing here uses.
+
+    RAISES BioelError: [B153] a file is missing, [B154] a tensor is.
+    """
+    from transformers import AutoModel
+
+    for name in (CONFIG, _WEIGHTS):
+        if not (folder / name).is_file():
+            raise BioelError(Errors.B153.format(folder=folder, missing=name))
+    try:
+        with _quiet():
+            backbone, loading = AutoModel.from_pretrained(
+                folder, use_safetensors=True, local_files_only=True, output_loading_info=True
+            )
+    except Exception as error:  # json, safetensors and transformers each have their own
+        missing = f"readable {CONFIG} and {_WEIGHTS} ({error})"
+        raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
+    missing_keys = sorted(key for key in loading["missing_keys"] if "pooler." not in key)
+    if missing_keys:
+        raise misfit(folder, f"no {missing_keys[0]} in {_WEIGHTS}", "all that its config names")
+    return _without_pooler(backbone)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar, and no report of tensors that are missing: the caller looks at them."""
+    from transformers.utils import logging
+
+    verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bar:
+            logging.enable_progress_bar()
+
+
+def _without_pooler(backbone: Any) -> Any:
+    if hasattr(backbone, "pooler"):
+        backbone.pooler = None
+    return backbone.float()
+
+
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    """Word pieces of a checkpoint. RAISES BioelError: [B153] when there are none to be read."""
+    if (folder / _TOKENIZER).is_file():
+        try:
+            return Tokenizer.from_file(str(folder / _TOKENIZER))
+        except Exception as error:  # tokenizers raises nothing more special
+            missing = f"readable {_TOKENIZER} ({error})"
+            raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
+    from transformers import AutoTokenizer
+
+    backend = None
+    if any((folder / name).is_file() for name in _OLD_VOCABULARIES):
+        slow_or_fast = AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True)
+        backend = getattr(slow_or_fast, "backend_tokenizer", None)
+    if backend is None:
+        missing = f"{_TOKENIZER}, nor a vocabulary that transformers makes a fast tokenizer of"
+        raise BioelError(Errors.B153.format(folder=folder, missing=missing))
+    return backend
+
+
+def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
+    where = folder or "The saved encoder"
+    return BioelError(Errors.B154.format(folder=where, found=found, expected=expected))
+
+
+def config_to_json(config: Any) -> str:
+    settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_STORED}
+    return json.dumps(settings, indent=1, sort_keys=True)
