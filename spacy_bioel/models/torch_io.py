@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from thinc.api import Model, PyTorchShim, xp2torch
+from thinc.api import Model, Optimizer, PyTorchShim, xp2torch
 from thinc.layers.pytorchwrapper import forward as pytorch_forward
 
 from spacy_bioel.errors import BioelError, Errors
@@ -21,10 +21,13 @@ def require_torch() -> None:
 
 
 class AveragingShim(PyTorchShim):
-    """A PyTorchShim that also takes part in weight averaging.
+    """A PyTorchShim that also takes part in weight averaging, and knows slow and fast weights.
 
     thinc's optimizer files averages under (shim id, name); its own shim looks for string keys and
     so evaluates averaged thinc layers together with torch layers that are not.
+
+    A module may have a method `learn_rate_scales() -> dict[str, float]`: by the beginning of
+    parameters' names, the part of the learning rate that they take; the first that fits counts.
     """
 
     @contextmanager
@@ -44,6 +47,15 @@ class AveragingShim(PyTorchShim):
             yield
         finally:
             self._model.load_state_dict(backup, strict=False)
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        scales: dict[str, float] = getattr(self._model, "learn_rate_scales", dict)()
+
+        def update(key: tuple[int, str], weights: Any, gradient: Any) -> tuple[Any, Any]:
+            fitting = (scale for start, scale in scales.items() if key[1].startswith(start))
+            return optimizer(key, weights, gradient, lr_scale=next(fitting, 1.0))
+
+        super().finish_update(update)  # type: ignore[arg-type]  # it only calls it
 
 
 def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from thinc.api import Adam, ArgsKwargs, Linear, Model, chain, torch2xp, xp2torch
+from thinc.api import SGD, Adam, ArgsKwargs, Linear, Model, chain, torch2xp, xp2torch
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
@@ -73,6 +73,41 @@ def test_averages_of_other_layers_are_not_taken() -> None:
     model = make_model()
     with model.use_params({(model.layers[1].shims[0].id, "W"): np.zeros((1, 1), "f")}):
         assert predict(model) == 6.0
+
+
+class SlowAndFast(torch.nn.Module):
+    """Two linear layers of one input, side by side, all of whose parameters are 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow, self.fast = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+        for parameter in self.parameters():
+            torch.nn.init.ones_(parameter)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.slow(x) + self.fast(x)
+
+
+class Scaled(SlowAndFast):
+    def learn_rate_scales(self) -> dict[str, float]:
+        return {"slow.bias": 0.0, "slow.": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (SlowAndFast, {"slow.weight": 0.5, "slow.bias": 0.5, "fast.weight": 0.5, "fast.bias": 0.5}),
+        (Scaled, {"slow.weight": 0.875, "slow.bias": 1.0, "fast.weight": 0.5, "fast.bias": 0.5}),
+    ],
+)
+def test_a_module_says_how_fast_its_parts_learn(module: type, expected: dict) -> None:
+    network = module()
+    model = wrap_torch(network, convert_inputs=to_torch, convert_outputs=from_torch)
+    _, backprop = model.begin_update(np.ones((1, 1), "f"))
+    backprop(np.ones((1, 1), "f"))  # each gradient is 1
+    model.finish_update(SGD(0.5))
+    assert {name: p.item() for name, p in network.named_parameters()} == expected
+    assert all(float(p.grad) == 0.0 for p in network.parameters())
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
