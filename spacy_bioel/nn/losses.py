@@ -83,3 +83,24 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     everything = torch.logsumexp(logits.masked_fill(itself, -torch.inf), dim=1)
     right = torch.logsumexp(logits.masked_fill(~positive, -torch.inf), dim=1)
     return (everything - right).sum() / max(1, len(logits))
+
+
+def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
+    """Negative log of the probability that the right candidates of a mention have together.
+
+    A softmax over the candidates of each mention; with one right candidate, cross-entropy. The
+    mean runs over the mentions that have a right candidate; without any the loss is 0.
+
+    logits (Tensor): Of pairs of a mention and a candidate. Shape (n_pairs,).
+    groups (Tensor): Number of the mention of each pair, in any order. Shape (n_pairs,).
+    right (Tensor): Whether the candidate is right; bool. Shape (n_pairs,).
+    RETURNS (Tensor): A scalar.
+
+    Wu et al. (2020), https://aclanthology.org/2020.emnlp-main.519; several right candidates as in
+    `marginal_loss`.
+    """
+    mentions = torch.unique(groups[right])
+    scores = logits[:, None].masked_fill(groups[:, None] != mentions, -torch.inf)
+    everything = torch.logsumexp(scores, dim=0)  # (n_mentions,)
+    positive = torch.logsumexp(scores.masked_fill(~right[:, None], -torch.inf), dim=0)
+    return (everything - positive).sum() / max(1, len(mentions))

@@ -8,7 +8,12 @@ import pytest
 import torch
 from pytorch_metric_learning.miners import MultiSimilarityMiner
 
-from spacy_bioel.nn.losses import info_nce_loss, marginal_loss, multi_similarity_loss
+from spacy_bioel.nn.losses import (
+    info_nce_loss,
+    marginal_loss,
+    multi_similarity_loss,
+    ranking_loss,
+)
 
 
 def unit(*cosines: float) -> torch.Tensor:
@@ -147,3 +152,33 @@ def test_the_gradient_of_the_marginal_loss() -> None:
     vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
     labels = torch.tensor([0, 0, 1, 1, 2, 0])
     assert torch.autograd.gradcheck(lambda v: marginal_loss(v, labels), (vectors,))
+
+
+def test_the_ranking_loss_by_hand() -> None:
+    # Mention 5: scores 1, 3 and 4, of which 3 is right; mention 2: 2 and 6, both right, and 8.
+    # Mention 9 has no right candidate.
+    logits = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 7.0]).log()
+    groups = torch.tensor([5, 2, 5, 5, 2, 2, 9])
+    right = torch.tensor([False, True, True, False, True, False, False])
+    expected = (math.log(8 / 3) + math.log(16 / 8)) / 2
+    assert float(ranking_loss(logits, groups, right)) == pytest.approx(expected)
+    only = groups == 5
+    single = torch.nn.functional.cross_entropy(logits[only][None], torch.tensor([1]))
+    found = ranking_loss(logits[only], groups[only], right[only])
+    assert float(found) == pytest.approx(float(single)) == pytest.approx(math.log(8 / 3))
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_the_ranking_loss_has_nothing_to_learn(n: int) -> None:
+    logits = torch.ones(n, requires_grad=True)
+    loss = ranking_loss(logits, torch.zeros(n, dtype=torch.int64), torch.zeros(n).bool())
+    loss.backward()
+    assert (float(loss.detach()), logits.grad.tolist()) == (0.0, [0.0] * n)
+
+
+def test_the_gradient_of_the_ranking_loss() -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(6, dtype=torch.float64, generator=generator, requires_grad=True)
+    groups = torch.tensor([0, 0, 1, 1, 1, 2])
+    right = torch.tensor([True, False, True, True, False, False])
+    assert torch.autograd.gradcheck(lambda x: ranking_loss(x, groups, right), (logits,))
