@@ -19,7 +19,7 @@ from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.torch_io import wrap_torch
+from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -101,7 +101,7 @@ def set_network(model: NameEncoder, tokenizer: Tokenizer, network: Any) -> None:
     network (torch.nn.Module): From piece ids, shape (n_tokens,), and pieces of each name, shape
         (n_names,), to vectors of shape (n_names, dim).
     """
-    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
     model.attrs["tokenizer"] = tokenizer
     model.layers.clear()
     model.layers.append(wrapper)
@@ -250,14 +250,3 @@ def _flat(ids: list[list[int]], device: Any) -> tuple[Any, Any]:
 
     flat = torch.tensor([piece for name in ids for piece in name])
     return flat.to(device), torch.tensor([len(name) for name in ids]).to(device)
-
-
-def _from_torch(
-    wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
-) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
-    _, vectors = inputs_outputs
-
-    def backprop(d_vectors: Any) -> ArgsKwargs:
-        return ArgsKwargs(args=((vectors,),), kwargs={"grad_tensors": (xp2torch(d_vectors),)})
-
-    return torch2xp(vectors.detach()), backprop

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from thinc.api import Model, Optimizer, PyTorchShim, xp2torch
+from thinc.api import Model, Optimizer, PyTorchShim, torch2xp, xp2torch
 from thinc.layers.pytorchwrapper import forward as pytorch_forward
+from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
 
@@ -72,3 +73,15 @@ def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callab
         shims=[AveragingShim(module)],
         dims={"nI": None, "nO": None},
     )
+
+
+def output_from_torch(
+    wrapper: Model, inputs_output: tuple[Any, Any], is_train: bool
+) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
+    """The `convert_outputs` of networks with one output, whose inputs take no gradient."""
+    _, output = inputs_output
+
+    def backprop(d_output: Any) -> ArgsKwargs:
+        return ArgsKwargs(args=((output,),), kwargs={"grad_tensors": (xp2torch(d_output),)})
+
+    return torch2xp(output.detach()), backprop
