@@ -262,7 +262,7 @@ class Errors(metaclass=_Coded):
         "{path}: expected a JSON object of concepts, id -> [[kind, name], ...], found {found}. "
         "Check the format."
     )
-    B150 = "The architecture spacy-bioel.TransformerNames.v1 needs the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
+    B150 = "Networks from Hugging Face checkpoints need the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
     B151 = "The transformer that encodes names is not given. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
     B152 = "{path} is no folder, and no model of the Hugging Face hub that could be fetched ({error}). Give the folder of a checkpoint; for a model of the hub, its id, such as cambridgeltl/SapBERT-from-PubMedBERT-fulltext."
     B153 = "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, tokenizer.json and model.safetensors. An older one is converted by loading model and tokenizer with transformers and save_pretrained."
@@ -271,6 +271,7 @@ class Errors(metaclass=_Coded):
     B156 = "Plots need the package matplotlib, which cannot be imported ({error}). Run: pip install 'spacy-bioel[plot]'"
     B157 = "None of the {n} gold mentions has an id that the knowledge base in {kb} knows, so there is nothing to probe with. If the ids lack a prefix, give --prefix, e.g. --prefix MESH; else give the right knowledge base with --kb."
     B158 = "Cannot draw a plot as {path}. Give a name that ends in .svg, .png or .pdf."
+    B159 = "The transformer of the cross-encoder is not given. Set path in the block of spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on the hub."
     B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
     B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
 

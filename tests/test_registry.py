@@ -18,6 +18,7 @@ NAMES = {
         "spacy-bioel.SpanEnumerator.v1",
         "spacy-bioel.ResCNN.v1",
         "spacy-bioel.TransformerNames.v1",
+        "spacy-bioel.CrossEncoder.v1",
     ],
     "spacy_readers": ["spacy-bioel.Corpus.v1"],
     "spacy_misc": [

@@ -1,0 +1,213 @@
+"""A transformer that reads a mention in its context together with a candidate, and scores the pair.
+
+It comes from a Hugging Face checkpoint. After training, configuration, word pieces and weights are
+stored with the pipe, so that loading it never asks for the checkpoint again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from thinc.api import Model, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats1d
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.checkpoint import (
+    CONFIG,
+    backbone_from_json,
+    config_to_json,
+    misfit,
+    read_checkpoint,
+    special_pieces,
+)
+from spacy_bioel.models.pairs import Pair, PairPieces
+from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
+
+PairScorer = Model[Sequence[Pair], Floats1d]
+
+_TOKENIZER, _WEIGHTS = "tokenizer.json", "model.safetensors"
+# Rows of the vocabulary that pretraining left alone; BERT has them, other checkpoints may not.
+_UNUSED = ("[unused1]", "[unused2]")
+# Pairs whose pieces are in memory at once.
+_PAIRS = 1024
+
+
+def build_cross_encoder_v1(
+    *,
+    path: str | None = None,
+    max_pieces: int = 128,
+    learn_rate_scale: float = 1.0,
+    mixed_precision: bool = False,
+) -> PairScorer:
+    """Registered as `spacy-bioel.CrossEncoder.v1`; see `nn.cross_encoder` for the paper, and
+    `models.pairs` for how a pair is written, and cut where it is too long.
+
+    path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
+        the hub. Read by `add_cross_encoder`, not here.
+    max_pieces (int): Word pieces that are read of a pair, the special ones included.
+    learn_rate_scale (float): Part of the training's learning rate that the checkpoint's weights
+        take; the new layer on top takes all of it.
+    mixed_precision (bool): Compute in bfloat16, which suits recent GPUs.
+    RETURNS (Model[Sequence[Pair], Floats1d]): A logit for each pair, to be compared among the
+        candidates of one mention. Its torch part exists after `add_cross_encoder`.
+    """
+    network = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
+    attrs = {
+        "path": path,
+        "max_pieces": max_pieces,
+        "network_settings": network,
+        # Set with the network: a PairPieces, and the backbone's configuration.
+        "pieces": None,
+        "config": None,
+    }
+    return Model("cross_encoder", _forward, attrs=attrs, refs={"network": None})
+
+
+def add_cross_encoder(model: PairScorer) -> None:
+    """Read the checkpoint, and put a new layer on top of it.
+
+    RAISES BioelError: [B159] no checkpoint is named; [B040, B150] torch or transformers is missing;
+        [B152] nothing is found there, [B153] a file is missing, [B154] the parts do not fit one
+        another or `max_pieces`.
+    """
+    if model.attrs["path"] is None:
+        raise BioelError(Errors.B159)
+    folder, backbone, tokenizer = read_checkpoint(
+        model.attrs["path"], max_pieces=model.attrs["max_pieces"]
+    )
+    if _unused(tokenizer) is None:
+        n_rows = backbone.config.vocab_size
+        backbone.resize_token_embeddings(n_rows + len(_UNUSED), mean_resizing=False)
+    _add(model, tokenizer, backbone, folder=folder)
+
+
+def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
+    first, second = (tokenizer.token_to_id(piece) for piece in _UNUSED)
+    return None if first is None or second is None else (first, second)
+
+
+def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
+    """Take word pieces and network, in place of any before."""
+    from spacy_bioel.nn.cross_encoder import CrossEncoder
+
+    prefix, suffix = special_pieces(tokenizer)
+    if not (prefix and suffix):
+        raise misfit(folder, "no special pieces around a text", "some, such as [CLS] and [SEP]")
+    n_rows = backbone.config.vocab_size
+    markers = _unused(tokenizer) or (n_rows - 2, n_rows - 1)  # those that were added
+    pieces = PairPieces(tokenizer, prefix, suffix, markers, model.attrs["max_pieces"])
+    if pieces.room < 2:
+        least = f"at least {pieces.max_pieces - pieces.room + 2}"
+        raise misfit(folder, f"max_pieces = {pieces.max_pieces}", least)
+    network = CrossEncoder(backbone, **model.attrs["network_settings"])
+    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
+    model.layers.clear()
+    model.layers.append(wrapper)
+    model.set_ref("network", wrapper)
+    model.attrs["pieces"] = pieces
+    model.attrs["config"] = config_to_json(backbone.config)
+
+
+def cross_encoder_parts(model: PairScorer) -> dict[str, Callable[[], bytes]]:
+    """What `load_cross_encoder` needs, as bytes by file name; nothing without a network."""
+    if model.attrs["pieces"] is None:
+        return {}
+    tokenizer, config = model.attrs["pieces"].tokenizer, model.attrs["config"]
+    return {
+        CONFIG: lambda: config.encode("utf8"),
+        _TOKENIZER: lambda: tokenizer.to_str().encode("utf8"),
+        _WEIGHTS: lambda: weights_to_bytes(model),
+    }
+
+
+def load_cross_encoder(model: PairScorer, parts: Mapping[str, bytes]) -> None:
+    """Take back what `cross_encoder_parts` gave, if there is a cross-encoder among the parts.
+
+    RAISES BioelError: [B040, B150] torch or transformers is missing; [B041] the weights do not fit.
+    """
+    if _TOKENIZER not in parts:
+        return
+    config = parts[CONFIG].decode("utf8")
+    tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
+    _add(model, tokenizer, backbone_from_json(config), folder=None)
+    weights_from_bytes(model, parts[_WEIGHTS])
+    # As it was written, so that saving again gives the same when transformers has new settings.
+    model.attrs["config"] = config
+
+
+def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+    """Logits of pairs, without dropout.
+
+    pairs (Sequence[Pair]): Of any number of mentions; those of one mention one after another are
+        tokenised only once.
+    RETURNS (NDArray[float32]): Shape (n_pairs,).
+    """
+    import torch
+
+    shim: Any = model.get_ref("network").shims[0]
+    network, was_training = shim._model, shim._model.training
+    scores = [np.zeros(0, np.float32)]
+    network.eval()
+    try:
+        with torch.inference_mode():
+            for start in range(0, len(pairs), _PAIRS):
+                pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
+                scores.append(network(*_tensors(pieces, shim.device)).cpu().numpy())
+    finally:
+        network.train(was_training)
+    return np.concatenate(scores)
+
+
+def pairs_loss(
+    logits: Any, groups: NDArray[np.int64], right: NDArray[np.bool_]
+) -> tuple[float, Any]:
+    """`nn.losses.ranking_loss`, and its gradient by the logits.
+
+    logits (Floats1d): Shape (n_pairs,).
+    groups (NDArray[int64]): Number of the mention of each pair. Shape (n_pairs,).
+    right (NDArray[bool]): Whether the candidate is right. Shape (n_pairs,).
+    RETURNS (tuple[float, Floats1d]): The gradient has shape (n_pairs,).
+    """
+    import torch
+
+    from spacy_bioel.nn.losses import ranking_loss
+
+    tensor = xp2torch(logits, requires_grad=True)
+    where = tensor.device
+    value = ranking_loss(
+        tensor, torch.from_numpy(groups).to(where), torch.from_numpy(right).to(where)
+    )
+    value.backward()
+    gradient: Any = tensor.grad
+    return float(value.detach()), torch2xp(gradient)
+
+
+def _forward(
+    model: PairScorer, pairs: Sequence[Pair], is_train: bool
+) -> tuple[Floats1d, Callable[[Floats1d], list]]:
+    logits, backprop = model.get_ref("network")(model.attrs["pieces"](pairs), is_train)
+
+    def backprop_pairs(d_logits: Floats1d) -> list:
+        backprop(d_logits)
+        return []
+
+    return logits, backprop_pairs
+
+
+def _to_torch(
+    wrapper: Model, pieces: tuple[NDArray, NDArray, NDArray], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
+    shim: Any = wrapper.shims[0]
+    return ArgsKwargs(args=_tensors(pieces, shim.device), kwargs={}), lambda d_args: []
+
+
+def _tensors(pieces: tuple[NDArray, NDArray, NDArray], device: Any) -> tuple[Any, ...]:
+    import torch
+
+    return tuple(torch.from_numpy(array).to(device) for array in pieces)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from thinc.api import Adam, Model
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models import cross_encoder
+from spacy_bioel.models.cross_encoder import (
+    Pair,
+    add_cross_encoder,
+    build_cross_encoder_v1,
+    cross_encoder_parts,
+    load_cross_encoder,
+    pairs_loss,
+    score_pairs,
+)
+
+pytest.importorskip("transformers")
+
+# Mention and candidates are the same; the text around it says which one is right.
+PAIRS = [
+    Pair(left, "attack", right, candidate)
+    for left, right in [("heart", "a b c"), ("renal", ""), ("", "heart"), ("a", "renal")]
+    for candidate in ("heart attack", "renal failure", "failure")
+]
+GROUPS = np.arange(12) // 3
+RIGHT = np.array([1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0], bool)
+
+
+def make_model(path: Path | str | None, **settings: Any) -> Model:
+    torch.manual_seed(1)
+    model = build_cross_encoder_v1(
+        path=None if path is None else str(path), **({"max_pieces": 24} | settings)
+    )
+    add_cross_encoder(model)
+    return model
+
+
+@pytest.fixture
+def copy(checkpoint: Path, tmp_path: Path) -> Path:
+    """The checkpoint, to be changed."""
+    return shutil.copytree(checkpoint, tmp_path / "copy")
+
+
+def change_tokenizer(folder: Path, **changes: Any) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf8"))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer | changes), encoding="utf8")
+
+
+def train(model: Model, *, steps: int, rate: float = 0.003) -> list[float]:
+    optimizer, losses = Adam(rate), []
+    for _ in range(steps):
+        logits, backprop = model.begin_update(PAIRS)
+        loss, gradient = pairs_loss(logits, GROUPS, RIGHT)
+        assert backprop(gradient) == []
+        model.finish_update(optimizer)
+        losses.append(loss)
+    return losses
+
+
+def state_of(model: Model) -> dict[str, np.ndarray]:
+    shim: Any = model.get_ref("network").shims[0]
+    return {name: tensor.numpy().copy() for name, tensor in shim._model.state_dict().items()}
+
+
+def test_a_score_for_each_pair(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(checkpoint)
+    scores = score_pairs(model, PAIRS)
+    assert (scores.shape, scores.dtype) == ((12,), np.float32)
+    assert scores.std() > 0.01
+    assert np.abs(model.predict(PAIRS) - scores).max() < 1e-5
+    alone = np.concatenate([score_pairs(model, [pair]) for pair in PAIRS])
+    assert np.abs(alone - scores).max() < 1e-5
+    monkeypatch.setattr(cross_encoder, "_PAIRS", 5)
+    assert np.abs(score_pairs(model, PAIRS) - scores).max() < 1e-5
+    assert score_pairs(model, []).shape == (0,)
+
+
+def test_scoring_is_without_dropout_and_leaves_the_mode(checkpoint: Path) -> None:
+    model = make_model(checkpoint)
+    network: Any = model.get_ref("network").shims[0]._model  # type: ignore[attr-defined]
+    for mode in (True, False):
+        network.train(mode)
+        assert np.array_equal(score_pairs(model, PAIRS), score_pairs(model, PAIRS))
+        assert network.training is mode
+    logits, _ = model.begin_update(PAIRS)
+    assert np.abs(logits - score_pairs(model, PAIRS)).max() > 1e-3
+
+
+def test_pairs_are_learnt_by_heart(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (copy / "config.json").write_text(json.dumps(config | without))
+    model = make_model(copy)
+    losses = train(model, steps=60)
+    assert losses[0] > 0.9  # ln(3) = 1.0986, when nothing is known
+    assert losses[-1] < 0.1
+    best = score_pairs(model, PAIRS).reshape(4, 3).argmax(axis=1)
+    assert best.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0])
+def test_the_checkpoint_learns_at_its_own_rate(checkpoint: Path, scale: float) -> None:
+    model = make_model(checkpoint, learn_rate_scale=scale)
+    before = state_of(model)
+    train(model, steps=2)
+    after = state_of(model)
+    moved = {name.partition(".")[0] for name in after if (after[name] != before[name]).any()}
+    assert moved == ({"head", "backbone"} if scale else {"head"})
+
+
+def test_the_loss_by_hand() -> None:
+    logits = np.array([0.0, np.log(3.0), 5.0], np.float32)
+    groups, right = np.array([7, 7, 9]), np.array([True, False, False])
+    loss, gradient = pairs_loss(logits, groups, right)
+    assert loss == pytest.approx(np.log(4.0))
+    assert gradient.tolist() == pytest.approx([-0.75, 0.75, 0.0])
+
+
+def test_updates_without_pairs(checkpoint: Path) -> None:
+    model = make_model(checkpoint)
+    before = state_of(model)
+    logits, backprop = model.begin_update([])
+    assert logits.shape == (0,)
+    backprop(logits)
+    model.finish_update(Adam(0.1))
+    assert all(np.array_equal(value, before[name]) for name, value in state_of(model).items())
+
+
+def test_markers_are_added_to_the_embeddings(checkpoint: Path) -> None:
+    model = make_model(checkpoint)
+    assert model.attrs["pieces"].markers == (84, 85)
+    words = state_of(model)["backbone.embeddings.word_embeddings.weight"]
+    assert words.shape == (86, 32)
+    assert np.abs(words[84] - words[85]).max() > 0.01
+    assert json.loads(model.attrs["config"])["vocab_size"] == 86
+    ids, _, _ = model.attrs["pieces"]([Pair("a", "heart", "b", "renal failures")])
+    assert ids.tolist() == [2, 5, 84, 42, 85, 6, 3, 44, 45, 46, 3]
+
+
+def test_unused_pieces_are_markers(copy: Path) -> None:
+    text = (copy / "tokenizer.json").read_text("utf8")
+    text = text.replace('"0": 31', '"[unused1]": 31').replace('"1": 32', '"[unused2]": 32')
+    (copy / "tokenizer.json").write_text(text, encoding="utf8")
+    model = make_model(copy)
+    assert model.attrs["pieces"].markers == (31, 32)
+    assert json.loads(model.attrs["config"])["vocab_size"] == 84
+
+
+def test_the_place_of_the_mention_is_seen(checkpoint: Path) -> None:
+    first = Pair("", "heart", "heart", "renal")
+    second = Pair("heart", "heart", "", "renal")
+    scores = score_pairs(make_model(checkpoint), [first, second])
+    assert abs(scores[0] - scores[1]) > 1e-3
+
+
+def test_stored_parts_need_no_checkpoint(copy: Path) -> None:
+    model = make_model(copy)
+    train(model, steps=2)
+    before = score_pairs(model, PAIRS)
+    parts = {name: part() for name, part in cross_encoder_parts(model).items()}
+    assert list(parts) == ["config.json", "tokenizer.json", "model.safetensors"]
+    assert str(copy).encode() not in b"".join(parts.values())
+    shutil.rmtree(copy)
+    loaded = build_cross_encoder_v1(path=str(copy), max_pieces=24)
+    load_cross_encoder(loaded, parts)
+    assert np.array_equal(score_pairs(loaded, PAIRS), before)
+    assert loaded.attrs["pieces"].markers == (84, 85)
+    assert {name: part() for name, part in cross_encoder_parts(loaded).items()} == parts
+
+
+def test_foreign_weights_are_refused(checkpoint: Path) -> None:
+    model = make_model(checkpoint)
+    parts = {name: part() for name, part in cross_encoder_parts(model).items()}
+    config = json.loads(parts["config.json"]) | {"vocab_size": 84}
+    parts["config.json"] = json.dumps(config).encode()
+    with pytest.raises(BioelError, match=r"(?s)\[B041\].*size mismatch"):
+        load_cross_encoder(build_cross_encoder_v1(max_pieces=24), parts)
+
+
+def test_it_goes_to_worker_processes_and_goes_on_learning(checkpoint: Path) -> None:
+    model = make_model(checkpoint, learn_rate_scale=0.5)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(score_pairs(again, PAIRS), score_pairs(model, PAIRS))
+    before = state_of(again)
+    train(again, steps=1)
+    after = state_of(again)
+    assert (after["head.weight"] != before["head.weight"]).all()
+
+
+def test_constructing_reads_nothing() -> None:
+    model = build_cross_encoder_v1(path="/no/such/folder")
+    assert cross_encoder_parts(model) == {}
+    load_cross_encoder(model, {})
+    assert cross_encoder_parts(model) == {}
+
+
+def test_a_network_takes_the_place_of_one_before(checkpoint: Path) -> None:
+    model = make_model(checkpoint)
+    train(model, steps=2)
+    torch.manual_seed(1)
+    add_cross_encoder(model)
+    assert len(model.layers) == 1
+    assert np.array_equal(score_pairs(model, PAIRS), score_pairs(make_model(checkpoint), PAIRS))
+
+
+def test_no_checkpoint_is_named() -> None:
+    with pytest.raises(BioelError, match=r"\[B159\].*Set path.*CrossEncoder"):
+        make_model(None)
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B152\].*cannot be an id"):
+        make_model(tmp_path / "missing")
+
+
+def test_no_special_pieces(copy: Path) -> None:
+    change_tokenizer(copy, post_processor=None)
+    with pytest.raises(BioelError, match=r"\[B154\].*\[CLS\] and \[SEP\]"):
+        make_model(copy)
+
+
+def test_room_for_a_pair(checkpoint: Path) -> None:
+    assert score_pairs(make_model(checkpoint, max_pieces=7), PAIRS).shape == (12,)
+    with pytest.raises(BioelError, match=r"\[B154\].*found max_pieces = 6, expected at least 7"):
+        make_model(checkpoint, max_pieces=6)
+    with pytest.raises(BioelError, match=r"\[B154\].*found 32 positions.*at least the 33"):
+        make_model(checkpoint, max_pieces=33)

@@ -1,0 +1,98 @@
+"""How a pair of a mention and a candidate is written in word pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from spacy_bioel.models.pairs import Pair, PairPieces, share
+
+WORDS = ["[UNK]", "[CLS]", "[SEP]", "[Ms]", "[Me]", *"abcdefghijklmnopqrstuvwxyz"]
+
+
+def make_pieces(max_pieces: int) -> PairPieces:
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PairPieces(tokenizer, [1], [2], (3, 4), max_pieces)
+
+
+def written(pieces: PairPieces, *pair: str) -> str:
+    ids, _, lengths = pieces([Pair(*pair)])
+    assert lengths.tolist() == [len(ids)]
+    return " ".join(WORDS[i] for i in ids)
+
+
+def test_all_pairs_one_after_another() -> None:
+    pairs = [Pair("a b", "m n", "c", "x y"), Pair("", "m", "", ""), Pair("a b", "m n", "c", "z")]
+    ids, segments, lengths = make_pieces(32)(pairs)
+    first = "[CLS] a b [Ms] m n [Me] c [SEP] x y [SEP]"
+    last = "[CLS] a b [Ms] m n [Me] c [SEP] z [SEP]"
+    text = f"{first} [CLS] [Ms] m [Me] [SEP] [SEP] {last}"
+    assert " ".join(WORDS[i] for i in ids) == text
+    assert lengths.tolist() == [12, 6, 11]
+    assert segments.tolist() == [0] * 9 + [1] * 3 + [0] * 5 + [1] + [0] * 9 + [1] * 2
+    assert (ids.dtype, segments.dtype, lengths.dtype) == ("int64", "int64", "int64")
+
+
+def test_no_pairs() -> None:
+    assert [array.tolist() for array in make_pieces(32)([])] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("a b c d", "e f g h", "[CLS] c d [Ms] m [Me] e f [SEP] x [SEP]"),
+        ("a", "e f g h", "[CLS] a [Ms] m [Me] e f g [SEP] x [SEP]"),
+        ("a b c d", "e", "[CLS] b c d [Ms] m [Me] e [SEP] x [SEP]"),
+        ("", "e f g h i", "[CLS] [Ms] m [Me] e f g h [SEP] x [SEP]"),
+        ("a b c d e", "", "[CLS] b c d e [Ms] m [Me] [SEP] x [SEP]"),
+    ],
+)
+def test_the_window_is_balanced(left: str, right: str, expected: str) -> None:
+    assert written(make_pieces(11), left, "m", right, "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("mention", "candidate", "expected"),
+    [
+        ("m n o", "x y z", "[CLS] [Ms] m n o [Me] [SEP] x y z [SEP]"),
+        ("m n o p q r", "x", "[CLS] [Ms] m n o p q [Me] [SEP] x [SEP]"),
+        ("m", "u v w x y z", "[CLS] [Ms] m [Me] [SEP] u v w x y [SEP]"),
+        ("m n o p q r", "u v w x y z", "[CLS] [Ms] m n o [Me] [SEP] u v w [SEP]"),
+    ],
+)
+def test_mention_and_candidate_are_cut_last(mention: str, candidate: str, expected: str) -> None:
+    assert written(make_pieces(11), "a b c", mention, "d e f", candidate) == expected
+
+
+@pytest.mark.parametrize(
+    ("room", "first", "second", "expected"),
+    [
+        (10, 3, 4, (3, 4)),
+        (10, 20, 4, (6, 4)),
+        (10, 4, 20, (4, 6)),
+        (10, 20, 20, (5, 5)),
+        (9, 20, 20, (4, 5)),
+        (0, 3, 3, (0, 0)),
+    ],
+)
+def test_share(room: int, first: int, second: int, expected: tuple[int, int]) -> None:
+    assert share(room, first, second) == expected
+
+
+def test_each_text_is_tokenised_once() -> None:
+    pieces = make_pieces(32)
+    asked: list[list[str]] = []
+
+    class Counting:
+        def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
+            asked.append(texts)
+            return pieces.tokenizer.encode_batch_fast(texts, **options)
+
+    counting: Any = Counting()
+    PairPieces(counting, [1], [2], (3, 4), 32)(
+        [Pair("a", "m", "b", "x"), Pair("a", "m", "b", "y"), Pair("c", "m", "a", "x")]
+    )
+    assert asked == [["a", "m", "b", "x", "y", "c"]]
