@@ -274,6 +274,9 @@ class Errors(metaclass=_Coded):
     B159 = "The transformer of the cross-encoder is not given. Set path in the block of spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on the hub."
     B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
     B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
+    B170 = "max_pieces = {max_pieces} is too short for overlap = {overlap}: a window needs at least 8 word pieces, and four times the overlap. Lower overlap or raise max_pieces."
+    B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub."
+    B172 = "The transformer of the pipe tok2vec is not there yet. Train the pipeline with `spacy train`, or load a trained one with spacy.load."
 
 
 class Warnings(metaclass=_Coded):

@@ -1,0 +1,218 @@
+"""A transformer as the token vectors of a pipeline, in spaCy's own pipe `tok2vec`.
+
+Both our pipes listen to that pipe, so that a document is encoded once. What is stored is the
+configuration, the word pieces and the weights: loading a pipeline never asks for the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from spacy.tokens import Doc
+from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats2d
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.checkpoint import (
+    backbone_from_json,
+    config_to_json,
+    misfit,
+    read_checkpoint,
+    special_pieces,
+)
+from spacy_bioel.models.torch_io import AveragingShim
+from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
+
+DocumentEncoder = Model[list[Doc], list[Floats2d]]
+IntArray = NDArray[np.int64]
+
+
+def build_transformer_v1(
+    *,
+    path: str | None = None,
+    width: int = 768,
+    max_pieces: int = 512,
+    overlap: int = 128,
+    learn_rate_scale: float = 1.0,
+    mixed_precision: bool = False,
+) -> DocumentEncoder:
+    """Registered as `spacy-bioel.Transformer.v1`: the model of a pipe `tok2vec`.
+
+    A document longer than the transformer reads is cut into overlapping windows, at borders of
+    sentences where there are any; see `text.windows`. The vector of a token is the mean of those
+    of its word pieces, zero where it has none, as white space.
+
+    path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
+        the hub. Read by `initialize`, not here.
+    width (int): Size of its vectors, for the listeners.
+    max_pieces (int): Word pieces of a window, the special ones included.
+    overlap (int): Word pieces that two windows share.
+    learn_rate_scale (float): Part of `training.optimizer.learn_rate` that its weights take: what
+        is pre-trained wants smaller steps than what is new.
+    mixed_precision (bool): Train with matrices multiplied in bfloat16, on CPU or GPU.
+    RAISES BioelError: [B170] when windows would be too short for their overlap.
+    """
+    if overlap < 0 or max_pieces < max(8, 4 * overlap):
+        raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
+    settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
+    return Model(
+        "document_transformer",
+        _forward,
+        init=_read_if_new,
+        attrs={"path": path, "max_pieces": max_pieces, "overlap": overlap},
+        dims={"nO": width},
+        shims=[_TransformerShim(None, config=settings)],
+    )
+
+
+class _TransformerShim(AveragingShim):
+    """The network with its word pieces; stored without a pickle."""
+
+    tokenizer: Tokenizer
+    prefix: list[int]
+    suffix: list[int]
+    about: str
+
+    def take(self, tokenizer: Tokenizer, backbone: Any, about: str) -> None:
+        """Set word pieces and network. about (str): Configuration of the backbone, as JSON."""
+        from spacy_bioel.nn.documents import DocumentTransformer
+
+        self.prefix, self.suffix = special_pieces(tokenizer)
+        self.tokenizer, self.about = tokenizer, about
+        network = DocumentTransformer(backbone, **self.cfg)
+        self._model = network.to(get_torch_default_device())
+
+    def to_bytes(self) -> bytes:
+        from safetensors.torch import save
+
+        if self._model is None:
+            return b""
+        tensors = {k: v.cpu().contiguous() for k, v in self._model.state_dict().items()}
+        parts = {"config": self.about, "tokenizer": self.tokenizer.to_str()}
+        return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": save(tensors)})
+
+    def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
+        """RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers."""
+        from safetensors.torch import load
+
+        if bytes_data:
+            parts = srsly.msgpack_loads(bytes_data)
+            self.cfg = parts["cfg"]
+            backbone = backbone_from_json(parts["config"])
+            self.take(Tokenizer.from_str(parts["tokenizer"]), backbone, parts["config"])
+            try:
+                self._model.load_state_dict(load(parts["weights"]))
+            except (SafetensorError, RuntimeError) as error:
+                raise BioelError(Errors.B041.format(reason=str(error)[:500])) from error
+        return self
+
+
+def _read_if_new(model: DocumentEncoder, X: Any = None, Y: Any = None) -> None:
+    """Read the checkpoint, unless the network came with a saved pipeline.
+
+    RAISES BioelError: [B171] without a path, [B154] when the width is another; see
+        `checkpoint.read_checkpoint`.
+    """
+    shim: Any = model.shims[0]
+    if shim._model is not None:
+        return
+    if model.attrs["path"] is None:
+        raise BioelError(Errors.B171)
+    folder, backbone, tokenizer = read_checkpoint(
+        model.attrs["path"], max_pieces=model.attrs["max_pieces"]
+    )
+    found, expected = backbone.config.hidden_size, model.get_dim("nO")
+    if found != expected:
+        raise misfit(folder, f"vectors of {found} numbers", f"the setting width, {expected}")
+    shim.take(tokenizer, backbone, config_to_json(backbone.config))
+
+
+def _forward(
+    model: DocumentEncoder, docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    import torch
+
+    shim: Any = model.shims[0]
+    if shim._model is None:
+        raise BioelError(Errors.B172)
+    arrays = _windows(docs, shim, size=model.attrs["max_pieces"], overlap=model.attrs["overlap"])
+    lengths: Any = [len(doc) for doc in docs]
+    tensors = [torch.from_numpy(array).to(shim.device) for array in arrays]
+    found, backprop = shim(ArgsKwargs(args=(*tensors, sum(lengths)), kwargs={}), is_train)
+    vectors: Any = torch2xp(found.detach())
+
+    def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
+        d_found = xp2torch(model.ops.flatten(d_vectors))
+        if found.requires_grad:  # not so when all documents are empty
+            backprop(ArgsKwargs(args=((found,),), kwargs={"grad_tensors": d_found}))
+        return []
+
+    return model.ops.unflatten(vectors, lengths), backprop_docs
+
+
+def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list[IntArray]:
+    """Arguments of `nn.documents.DocumentTransformer`, but the number of tokens."""
+    prefix, suffix = shim.prefix, shim.suffix
+    encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
+    ids: list[int] = []
+    lengths, used, pieces, tokens = [], [], [], []
+    n_pieces = n_tokens = 0
+    for doc, encoding in zip(docs, encodings, strict=True):
+        piece, token = align(doc, encoding.offsets)
+        pieces.append(piece + n_pieces)
+        tokens.append(token + n_tokens)
+        n_pieces += len(encoding.ids)
+        n_tokens += len(doc)
+        borders = _borders(doc, piece, token, len(encoding.ids))
+        room = size - len(prefix) - len(suffix)
+        for window in split_windows(borders, size=room, overlap=overlap):
+            begin = len(ids) + len(prefix) - window.start
+            used.append(np.arange(window.first, window.last) + begin)
+            ids += [*prefix, *encoding.ids[window.start : window.end], *suffix]
+            lengths.append(window.end - window.start + len(prefix) + len(suffix))
+    empty = np.zeros(0, dtype=np.int64)
+    return [
+        np.array(ids, dtype=np.int64),
+        np.array(lengths, dtype=np.int64),
+        *(np.concatenate([empty, *parts]) for parts in (used, pieces, tokens)),
+    ]
+
+
+def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntArray]:
+    """Pairs of a word piece and a token that share characters, by piece.
+
+    Tokenizers and word pieces need not agree: a piece can be part of several tokens, and a token
+    can have no piece at all.
+
+    offsets (Sequence): Characters [start, end) of each piece.
+    RETURNS (tuple[IntArray, IntArray]): Numbers of pieces and of tokens. Shape (n_pairs,).
+    """
+    starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    token_starts = np.array([token.idx for token in doc], dtype=np.int64)
+    token_ends = token_starts + np.array([len(token) for token in doc], dtype=np.int64)
+    first = np.searchsorted(token_ends, starts, side="right")
+    last = np.searchsorted(token_starts, ends, side="left")
+    n_tokens = np.maximum(last - first, 0)
+    piece = np.repeat(np.arange(len(starts)), n_tokens)
+    within = np.arange(len(piece)) - np.repeat(np.cumsum(n_tokens) - n_tokens, n_tokens)
+    return piece, first[piece] + within
+
+
+def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
+    """What a cut before each piece would cut, see `text.windows`."""
+    borders = np.full(n_pieces, INSIDE)
+    begins = np.append(True, np.diff(token) > 0)[: len(token)]
+    borders[piece[begins]] = TOKEN
+    begins_sentence = np.zeros(len(doc), dtype=bool)
+    for number, (before, word) in enumerate(pairwise(doc), 1):
+        ends = before.text in (".", "!", "?") or "\n" in before.text
+        begins_sentence[number] = ends and not word.text[0].islower()
+    borders[piece[begins][begins_sentence[token[begins]]]] = SENTENCE
+    return borders.tolist()
