@@ -85,6 +85,28 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     return (everything - right).sum() / max(1, len(logits))
 
 
+def collective_loss(
+    mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float = 0.05
+) -> Tensor:
+    """Negative log of the probability of a mention's right concepts among all of the batch.
+
+    The candidates of the mentions of a batch, drawn at random and mined, are candidates of all of
+    them. The mean runs over the mentions that have a right candidate; without any the loss is 0.
+
+    mentions (Tensor): Unit vectors. Shape (n_mentions, dim).
+    names (Tensor): Of one name of each candidate. Shape (n_candidates, dim).
+    right (Tensor): bool. Shape (n_mentions, n_candidates).
+    temperature (float): What cosines are divided by.
+    RETURNS (Tensor): A scalar.
+
+    Bhowmik, Stratos and de Melo (2021), https://aclanthology.org/2021.louhi-1.4, with cosines.
+    """
+    found = right.any(dim=1)
+    logits = mentions[found] @ F.normalize(names, dim=1).T / temperature
+    positive = torch.logsumexp(logits.masked_fill(~right[found], -torch.inf), dim=1)
+    return (torch.logsumexp(logits, dim=1) - positive).sum() / max(1, len(logits))
+
+
 def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
     """Negative log of the probability that the right candidates of a mention have together.
 

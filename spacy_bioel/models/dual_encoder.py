@@ -1,0 +1,170 @@
+"""The dual encoder: an encoder of names, and one of mentions that reads the document.
+
+`models.linker.NameEncoder` stays as it is, and is one of the two towers; the other takes the token
+vectors of a pipe `tok2vec` that the mention detector may share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+from thinc.api import Model, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats2d
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.linker import NameEncoder, Parts
+from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
+
+IntArray = NDArray[np.int64]
+DualEncoder = Model[Any, Floats2d]
+TEMPERATURE = 0.05
+_PART = "mentions.safetensors"
+
+
+def build_dual_encoder_v1(
+    tok2vec: Model[list[Doc], list[Floats2d]],
+    names: NameEncoder,
+    *,
+    pooling: str = "ends",
+    from_words: bool = True,
+) -> DualEncoder:
+    """Registered as `spacy-bioel.DualEncoder.v1`; see `nn.dual_encoder` for the paper.
+
+    tok2vec (Model): A listener to the pipe that reads the documents.
+    names (NameEncoder): Encodes names of concepts, e.g. `spacy-bioel.TransformerNames.v1` as in the
+        paper, or the small `spacy-bioel.ResCNN.v1`.
+    pooling (str): "ends" or "mean" of the mention's tokens.
+    from_words (bool): Start from the vector of the mention's own words; else, as in the paper, a
+        mention is only what was read in the document.
+    RAISES BioelError: [B173] on an unknown pooling.
+    """
+    if pooling not in ("ends", "mean"):
+        raise BioelError(Errors.B173.format(pooling=pooling))
+    return Model(
+        "dual_encoder",
+        _forward,
+        layers=[tok2vec, names],
+        attrs={"settings": {"pooling": pooling, "from_words": from_words}},
+        refs={"tok2vec": tok2vec, "names": names, "mentions": None},
+    )
+
+
+def is_dual(model: Model) -> bool:
+    """Whether a model of a linker reads documents too."""
+    return model.name == "dual_encoder"
+
+
+def add_mention_tower(model: DualEncoder) -> None:
+    """Give the model its mention side, once: the size of the names' vectors is known now.
+
+    RAISES BioelError: [B040] without torch.
+    """
+    if model.maybe_get_ref("mentions") is not None:
+        return
+    require_torch()
+    from spacy_bioel.nn.dual_encoder import MentionTower
+
+    tower = MentionTower(
+        width=model.get_ref("tok2vec").get_dim("nO"),
+        dim=model.get_ref("names").get_dim("nO"),
+        **model.attrs["settings"],
+    )
+    wrapper = wrap_torch(tower, convert_inputs=_to_torch, convert_outputs=output_from_torch)
+    model.layers.append(wrapper)
+    model.set_ref("mentions", wrapper)
+
+
+def encode_mentions(
+    model: DualEncoder, docs: Sequence[Doc], spans: IntArray, words: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Unit vectors of the mentions of a batch of documents, read in one pass.
+
+    spans (IntArray): First token and the one after the last, counted over all documents. Shape
+        (n_mentions, 2).
+    words (NDArray[float32]): Unit vectors of the mentions' strings. Shape (n_mentions, dim).
+    """
+    if not len(spans):
+        return words
+    vectors = model.predict((list(docs), spans, words))
+    return np.asarray(model.ops.to_numpy(vectors), dtype=np.float32)
+
+
+def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tuple[float, Any, Any]:
+    """Loss of mentions against candidates, with its gradients by the vectors of both.
+
+    mentions (Floats2d): Shape (n_mentions, dim).
+    names (Floats2d): Shape (n_candidates, dim).
+    right (NDArray[bool]): Shape (n_mentions, n_candidates).
+    """
+    import torch
+
+    from spacy_bioel.nn.losses import collective_loss as loss
+
+    left, other = xp2torch(mentions, requires_grad=True), xp2torch(names, requires_grad=True)
+    value = loss(left, other, torch.from_numpy(right).to(left.device), temperature=TEMPERATURE)
+    value.backward()
+    d_left: Any = left.grad
+    d_other: Any = other.grad
+    return float(value.detach()), torch2xp(d_left), torch2xp(d_other)
+
+
+def mention_parts(model: DualEncoder) -> Parts:
+    """The mention side as bytes by file name; nothing before `add_mention_tower`."""
+    from spacy_bioel.models.weights import weights_to_bytes
+
+    tower = model.maybe_get_ref("mentions")
+    return {} if tower is None else {_PART: lambda: weights_to_bytes(tower)}
+
+
+def load_mention_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
+    """Take back what `mention_parts` gave; the names' side is there already."""
+    from spacy_bioel.models.weights import weights_from_bytes
+
+    if _PART in parts:
+        add_mention_tower(model)
+        weights_from_bytes(model.get_ref("mentions"), parts[_PART])
+
+
+def _forward(
+    model: DualEncoder, inputs: tuple[list[Doc], IntArray, Any], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], Any]]:
+    docs, spans, words = inputs
+    lengths: Any = [len(doc) for doc in docs]
+    tokens, backprop_tokens = model.get_ref("tok2vec")(docs, is_train)
+    # A tok2vec may return a row for an empty document; the concatenation must not have it.
+    flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
+    vectors, backprop = model.get_ref("mentions")((flat, spans, words), is_train)
+
+    def backprop_mentions(d_vectors: Floats2d) -> Any:
+        """RETURNS (Floats2d): Gradient by `words`."""
+        d_flat, d_words = backprop(d_vectors)
+        backprop_tokens(model.ops.unflatten(d_flat, lengths))
+        return d_words
+
+    return vectors, backprop_mentions
+
+
+def _to_torch(
+    wrapper: Model, inputs: tuple[Any, IntArray, Any], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
+    import torch
+
+    flat, spans, words = inputs
+    tokens = xp2torch(flat, requires_grad=is_train)
+    strings = xp2torch(words, requires_grad=is_train)
+    args = (tokens, torch.from_numpy(spans).to(tokens.device), strings)
+
+    def backprop(d_args: ArgsKwargs) -> Any:
+        d_tokens, _, d_words = d_args.args
+        # The words are left out of a tower that does not start from them.
+        gradients = (
+            torch.zeros_like(x) if d is None else d
+            for x, d in ((tokens, d_tokens), (strings, d_words))
+        )
+        return tuple(torch2xp(d) for d in gradients)
+
+    return ArgsKwargs(args=args, kwargs={}), backprop
