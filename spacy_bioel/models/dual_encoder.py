@@ -40,10 +40,10 @@ def build_dual_encoder_v1(
     pooling (str): "ends" or "mean" of the mention's tokens.
     from_words (bool): Start from the vector of the mention's own words; else, as in the paper, a
         mention is only what was read in the document.
-    RAISES BioelError: [B173] on an unknown pooling.
+    RAISES BioelError: [B175] on an unknown pooling.
     """
     if pooling not in ("ends", "mean"):
-        raise BioelError(Errors.B173.format(pooling=pooling))
+        raise BioelError(Errors.B175.format(pooling=pooling))
     return Model(
         "dual_encoder",
         _forward,
@@ -56,6 +56,15 @@ def build_dual_encoder_v1(
 def is_dual(model: Model) -> bool:
     """Whether a model of a linker reads documents too."""
     return model.name == "dual_encoder"
+
+
+def name_side(model: Model) -> NameEncoder:
+    """The encoder of names of a linker's model, which may be all there is of it."""
+    return model.get_ref("names") if is_dual(model) else model
+
+
+def has_mention_tower(model: Model) -> bool:
+    return is_dual(model) and model.maybe_get_ref("mentions") is not None
 
 
 def add_mention_tower(model: DualEncoder) -> None:
@@ -85,7 +94,7 @@ def encode_mentions(
 
     spans (IntArray): First token and the one after the last, counted over all documents. Shape
         (n_mentions, 2).
-    words (NDArray[float32]): Unit vectors of the mentions' strings. Shape (n_mentions, dim).
+    words (NDArray[float32]): Vectors of the mentions' strings. Shape (n_mentions, dim).
     """
     if not len(spans):
         return words
@@ -112,15 +121,16 @@ def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tupl
     return float(value.detach()), torch2xp(d_left), torch2xp(d_other)
 
 
-def mention_parts(model: DualEncoder) -> Parts:
-    """The mention side as bytes by file name; nothing before `add_mention_tower`."""
+def mention_parts(model: Model) -> Parts:
+    """The mention side as bytes by file name; nothing where there is none."""
     from spacy_bioel.models.weights import weights_to_bytes
 
-    tower = model.maybe_get_ref("mentions")
-    return {} if tower is None else {_PART: lambda: weights_to_bytes(tower)}
+    if not has_mention_tower(model):
+        return {}
+    return {_PART: lambda: weights_to_bytes(model.get_ref("mentions"))}
 
 
-def load_mention_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
+def load_mention_tower(model: Model, parts: Mapping[str, bytes]) -> None:
     """Take back what `mention_parts` gave; the names' side is there already."""
     from spacy_bioel.models.weights import weights_from_bytes
 

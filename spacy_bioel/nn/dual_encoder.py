@@ -38,7 +38,7 @@ class MentionTower(nn.Module):
         tokens (Tensor): Token vectors of all documents, one after the other. Shape (n, width).
         spans (Tensor): First token, and the one after the last, of each mention. Shape
             (n_mentions, 2).
-        words (Tensor): Unit vectors of the strings of the mentions. Shape (n_mentions, dim).
+        words (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
         start, end = spans.unbind(1)
@@ -55,4 +55,6 @@ class MentionTower(nn.Module):
             total = tokens.new_zeros(len(spans), tokens.shape[1])
             total = total.index_add(0, owner, tokens.index_select(0, inside))
             read = self.project(total / width[:, None])
-        return F.normalize(words + read if self.from_words else read, dim=1)
+        if self.from_words:
+            read = F.normalize(words, dim=1) + read
+        return F.normalize(read, dim=1)

@@ -82,14 +82,24 @@ def agree_in_document(
     return agreed
 
 
-def decide(span: Span, query: Query, ranked: Ranked, *, nil_threshold: float) -> Link:
+def decide(
+    span: Span,
+    query: Query,
+    candidates: tuple[Candidate, ...],
+    ranked: Ranked,
+    *,
+    nil_threshold: float,
+) -> Link:
     """The link of a mention.
 
     A composite reading is taken if all its parts together are likelier than the whole: a name
     with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
+
+    candidates (tuple): Of the whole mention.
+    ranked (Ranked): Those of the parts of its readings, at least.
     """
     label = span.label_
-    candidates = ranked[query.whole, label]
+    whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
     best = candidates[0].score if candidates else 0.0
     for reading in query.readings:
@@ -100,6 +110,6 @@ def decide(span: Span, query: Query, ranked: Ranked, *, nil_threshold: float) ->
         likelihood = min(part[0].score for part in parts) ** len(parts)
         if likelihood > max(best, nil_threshold) and len(firsts) == len(parts):
             best, ids = likelihood, tuple(firsts)
-            rest = [c for c in ranked[query.whole, label] if c.id not in firsts]
+            rest = [c for c in whole if c.id not in firsts]
             candidates = (*firsts.values(), *rest)
     return Link(span.start_char, span.end_char, label, ids, candidates)

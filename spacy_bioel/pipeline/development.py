@@ -69,7 +69,7 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
     candidates = ranker.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
-    allowed = {label: ranker.allowed(candidates, label) for _, label, _ in mentions}
+    allowed = {label: ranker.allowed(candidates.concept, label) for _, label, _ in mentions}
     rows = [rows_of[q][allowed[label][rows_of[q]]] for q, label, _ in mentions]
     right = [
         np.isin(candidates.concept[r], linker.kb.find_all(sorted(gold)))

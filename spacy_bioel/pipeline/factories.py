@@ -64,6 +64,7 @@ LINKER_EVIDENCE = {"exact": True, "memory": True, "sparse": True, "dense": True,
 LINKER_TRAINING = {
     "synonyms": 128,
     "negatives": 2,
+    "candidates": 10,
     "refresh_every": 200,
     "pool_names": 50000,
     "loss": "multi_similarity",
@@ -197,7 +198,8 @@ def make_linker(
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
-        loss ("multi_similarity", "info_nce" or "marginal"), seed; see `pipeline.linker_training`.
+        loss ("multi_similarity", "info_nce" or "marginal"), seed; candidates (of each kind, for
+        each mention of a dual encoder); see `pipeline.linker_training`.
     """
     settings: dict[str, Any] = {
         "kb": kb,
@@ -219,7 +221,8 @@ def make_linker(
         raise BioelError(Errors.B054.format(mentions=mentions))
     if unknown := set(evidence) - set(LINKER_EVIDENCE):
         raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
-    if not any(settings["evidence"].values()):
+    # A dual encoder may do without: it reads the mentions.
+    if model.name != "dual_encoder" and not any(settings["evidence"].values()):
         raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
     if coherence < 0:
         raise BioelError(Errors.B065.format(coherence=coherence))

@@ -63,16 +63,16 @@ class Fusion:
         parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
         return np.concatenate([part.ravel() for part in parts])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, features: Sequence[str] = FEATURES) -> dict[str, Any]:
         """Numbers by name, with the features that they are for."""
         numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
-        return {"features": list(FEATURES)} | numbers
+        return {"features": list(features)} | numbers
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Fusion:
+    def from_json(cls, data: Mapping[str, Any], features: Sequence[str] = FEATURES) -> Fusion:
         """RAISES BioelError: [B062] when the weights are for other features than today's."""
-        if data.get("features") != list(FEATURES):
-            raise BioelError(Errors.B062.format(found=data.get("features"), expected=FEATURES))
+        if data.get("features") != list(features):
+            raise BioelError(Errors.B062.format(found=data.get("features"), expected=features))
         arrays = {k: np.array(v) for k, v in data.items() if k not in ("features", "bias")}
         return cls(bias=float(data["bias"]), **arrays)
 

@@ -15,11 +15,11 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
-from spacy_bioel.pipeline.decision import Query, agree_in_document, decide, mention_queries
-from spacy_bioel.pipeline.gold import gold_spans, mention_spans
+from spacy_bioel.pipeline.decision import Query, Ranked, agree_in_document, decide, mention_queries
+from spacy_bioel.pipeline.gold import GoldSpan, gold_spans, mention_spans
 from spacy_bioel.pipeline.linker_storage import StoredLinker
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Link
+from spacy_bioel.types import Candidate, Link
 
 
 class Linker(StoredLinker):
@@ -36,21 +36,27 @@ class Linker(StoredLinker):
         settings: dict[str, Any],
         scorer: Callable | None = None,
     ) -> None:
+        from spacy_bioel.models.dual_encoder import name_side
         from spacy_bioel.pipeline.memory import Memory
 
         register_extensions()
         self.vocab = vocab
         self.model = model
+        # All of the model, or its side that encodes names.
+        self.encoder = name_side(model)
         self.name = name
         self.scorer = scorer
         self.cfg = settings
         self.memory = Memory()
         # Weights fitted on development documents; None: those that come with the package.
         self.fusion: Any = None
+        # The same for what a dual encoder reads.
+        self.reading: Any = None
         self._index = index
         self._spelling = spelling
         self._ranker: Any = None
         self._sampler: Any = None
+        self._contrast: Any = None
         self._updates = 0
 
     # Knowledge base and encoder.
@@ -70,7 +76,7 @@ class Linker(StoredLinker):
             is_starter = not self.cfg["kb"]
             kb = starter.starter_kb() if is_starter else open_kb(self.cfg["kb"])
             if not self.has_encoder:
-                starter.add_starter_encoder(self.model, kb)
+                starter.add_starter_encoder(self.encoder, kb)
                 if is_starter and not self.memory.counts:
                     self.memory = starter.starter_memory()
             self.set_kb(kb)
@@ -98,7 +104,7 @@ class Linker(StoredLinker):
         self._sampler = None
         self._ranker = Ranker(
             opened,
-            self.model,
+            self.encoder,
             self.memory,
             fusion=self.fusion,
             cfg=self.cfg,
@@ -113,7 +119,14 @@ class Linker(StoredLinker):
 
     @property
     def has_encoder(self) -> bool:
-        return self.model.attrs["tokenizer"] is not None
+        return self.encoder.attrs["tokenizer"] is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether mentions are read in their documents, by a dual encoder."""
+        from spacy_bioel.models.dual_encoder import has_mention_tower
+
+        return has_mention_tower(self.model)
 
     @property
     def fingerprint(self) -> str:
@@ -129,7 +142,7 @@ class Linker(StoredLinker):
         from spacy_bioel.pipeline.starter import read_starter_encoder
 
         if not self.has_encoder:
-            read_starter_encoder(self.model)
+            read_starter_encoder(self.encoder)
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
         self.ranker.encoder_changed()
@@ -139,8 +152,61 @@ class Linker(StoredLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
+        docs = list(docs)
         spans = [self._mentions(doc) for doc in docs]
         queries = [self.queries(mentions) for mentions in spans]
+        ranked = self.rank(spans, queries)
+        candidates = self.candidates(docs, spans, queries, ranked)
+        threshold = self.cfg["nil_threshold"]
+        return [
+            [
+                decide(span, query, found, of_doc, nil_threshold=threshold)
+                for span, query, found in zip(*mentions, strict=True)
+            ]
+            for *mentions, of_doc in zip(spans, queries, candidates, ranked, strict=True)
+        ]
+
+    def candidates(
+        self,
+        docs: list[Doc],
+        spans: list[list[Span]],
+        queries: list[list[Query]],
+        ranked: list[Ranked],
+    ) -> list[list[tuple[Candidate, ...]]]:
+        """Of each mention of each document: those of its string, and those of what was read."""
+        given = [
+            [of_doc[query.whole, span.label_] for span, query in zip(*mentions, strict=True)]
+            for *mentions, of_doc in zip(spans, queries, ranked, strict=True)
+        ]
+        if not self.reads or not any(spans):
+            return given
+        reading = self.read(docs, spans, queries, given)
+        found = iter(reading.rank(self.reading, top=self.cfg["max_candidates"]))
+        return [[next(found) for _ in of_doc] for of_doc in given]
+
+    def read(
+        self,
+        docs: list[Doc],
+        spans: list[list[Span]],
+        queries: list[list[Query]],
+        given: list[list[tuple[Candidate, ...]]],
+    ) -> Any:
+        """What is to be weighed of all mentions, one document after the other; a `Reading`."""
+        from spacy_bioel.pipeline.reading import read_candidates, read_mentions
+
+        strings = [query.whole for of_doc in queries for query in of_doc]
+        vectors = read_mentions(self.model, self.ranker, docs, spans, strings)
+        labels = [span.label_ for of_doc in spans for span in of_doc]
+        return read_candidates(
+            self.ranker,
+            vectors,
+            labels,
+            [found for of_doc in given for found in of_doc],
+            k=self.cfg["search_names"],
+        )
+
+    def rank(self, spans: list[list[Span]], queries: list[list[Query]]) -> list[Ranked]:
+        """For each document, the candidates of its strings, see `decision.Ranked`."""
         wanted = {
             (string, span.label_)
             for pair in zip(spans, queries, strict=True)
@@ -148,22 +214,16 @@ class Linker(StoredLinker):
             for string in query.strings()
         }
         ranked = self.ranker.rank(sorted(wanted)) if wanted else {}
-        return [
-            self._decide(mentions, found, ranked)
-            for mentions, found in zip(spans, queries, strict=True)
-        ]
+        return [self._agreed(*pair, ranked) for pair in zip(spans, queries, strict=True)]
 
-    def _decide(self, spans: list[Span], queries: list[Query], ranked: Any) -> list[Link]:
-        """Links of the mentions of one document."""
+    def _agreed(self, spans: list[Span], queries: list[Query], ranked: Ranked) -> Ranked:
+        """Candidates of the strings of one document."""
         pairs = {(q.whole, span.label_): None for span, q in zip(spans, queries, strict=True)}
         if self.cfg["coherence"] and len(pairs) > 1:
             agreed = agree_in_document(pairs, ranked, weight=self.cfg["coherence"])
-            ranked = ChainMap(agreed, ranked)
-        threshold = self.cfg["nil_threshold"]
-        return [
-            decide(span, query, ranked, nil_threshold=threshold)
-            for span, query in zip(spans, queries, strict=True)
-        ]
+            seen: Any = ranked
+            return ChainMap(agreed, seen)
+        return ranked
 
     def _mentions(self, doc: Doc) -> list[Span]:
         if self.cfg["mentions"] == "kb":
@@ -215,6 +275,7 @@ class Linker(StoredLinker):
             that is a transformer: its checkpoint, unless its own settings name one.
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
+        from spacy_bioel.models.dual_encoder import add_mention_tower, is_dual
         from spacy_bioel.models.encoder_storage import read_encoder
         from spacy_bioel.models.linker import EncoderSource, add_encoder
         from spacy_bioel.pipeline.memory import Memory
@@ -225,13 +286,16 @@ class Linker(StoredLinker):
         self.set_kb(kb or self.cfg["kb"] or self.kb)
         self.remember(get_examples())
         if encoder is not None:
-            read_encoder(self.model, ENCODER if encoder == "starter" else Path(encoder))
+            read_encoder(self.encoder, ENCODER if encoder == "starter" else Path(encoder))
         else:
             names = sorted(self.memory.counts)
             source = EncoderSource(
                 self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
             )
-            add_encoder(self.model, source)
+            add_encoder(self.encoder, source)
+        if is_dual(self.model):
+            self.model.get_ref("tok2vec").initialize()
+            add_mention_tower(self.model)
         self._start_training()
 
     def remember(self, examples: Iterable[Example]) -> None:
@@ -243,15 +307,18 @@ class Linker(StoredLinker):
 
     def _gold_mentions(self, example: Example) -> list[tuple[set[str], str]]:
         """Strings and id of the gold mentions that have one id."""
-        gold = [g for g in gold_spans(example, key=self.cfg["gold_key"]) if len(g.ids) == 1]
+        gold = self._single_gold(example)
         spans = [example.predicted[g.start : g.end] for g in gold]
         return [
             ({normalize_name(span.text), query.whole} - {""}, g.ids[0])
             for span, query, g in zip(spans, self.queries(spans), gold, strict=True)
         ]
 
+    def _single_gold(self, example: Example) -> list[GoldSpan]:
+        return [g for g in gold_spans(example, key=self.cfg["gold_key"]) if len(g.ids) == 1]
+
     def _start_training(self) -> None:
-        from spacy_bioel.pipeline.linker_training import NamePool, NameSampler
+        from spacy_bioel.pipeline.linker_training import ConceptSampler, NamePool, NameSampler
 
         settings = self.cfg["training"]
         self.ranker.pool = NamePool(self.kb, self.memory, size=settings["pool_names"])
@@ -261,6 +328,9 @@ class Linker(StoredLinker):
             n_synonyms=settings["synonyms"],
             n_negatives=settings["negatives"],
             seed=settings["seed"],
+        )
+        self._contrast = ConceptSampler(
+            self.kb, n_candidates=settings["candidates"], seed=settings["seed"]
         )
         self._updates = 0
 
@@ -272,8 +342,6 @@ class Linker(StoredLinker):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        from spacy_bioel.models.linker import name_loss
-
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -284,19 +352,52 @@ class Linker(StoredLinker):
             self._start_training()
         if self._updates and self._updates % self.cfg["training"]["refresh_every"] == 0:
             self._sampler.mine(self.ranker.encode, self.ranker.refreshed_pool())
+            self._contrast.mine(self.ranker.nearest_concepts)
         self._updates += 1
-        names, concepts = self._sampler.draw(self._training_mentions(examples))
-        if not names:
-            return losses
         set_dropout_rate(self.model, drop)
-        vectors, backprop = self.model.begin_update(names)
-        loss, d_vectors = name_loss(vectors, concepts, loss=self.cfg["training"]["loss"])
-        backprop(d_vectors)
+        batch = self._sampler.draw(self._training_mentions(examples))
+        if self.reads:
+            losses[self.name] += self._learn_to_read(examples, *batch)
+        elif batch[0]:
+            losses[self.name] += self._learn_names(*batch)
+        else:
+            return losses
         if sgd is not None:
             self.finish_update(sgd)
-        losses[self.name] += loss
         self.ranker.encoder_changed()
         return losses
+
+    def _learn_names(self, names: list[str], concepts: Any) -> float:
+        from spacy_bioel.models.linker import name_loss
+
+        vectors, backprop = self.encoder.begin_update(names)
+        loss, d_vectors = name_loss(vectors, concepts, loss=self.cfg["training"]["loss"])
+        backprop(d_vectors)
+        return loss
+
+    def _learn_to_read(self, examples: list[Example], names: list[str], concepts: Any) -> float:
+        """One update of both sides of a dual encoder, by the loss of names and that of mentions."""
+        from spacy_bioel.pipeline.linker_training import learn_to_read
+
+        docs = [example.predicted for example in examples]
+        gold = [self._single_gold(example) for example in examples]
+        spans = [
+            [doc[g.start : g.end] for g in found] for doc, found in zip(docs, gold, strict=True)
+        ]
+        strings = [query.whole for of_doc in spans for query in self.queries(of_doc)]
+        rows = self.kb.find_all([g.ids[0] for found in gold for g in found])
+        return learn_to_read(
+            self.model,
+            self.kb,
+            self._contrast,
+            docs=docs,
+            spans=spans,
+            strings=strings,
+            concepts=rows,
+            names=names,
+            name_concepts=concepts,
+            loss=self.cfg["training"]["loss"],
+        )
 
     def _training_mentions(self, examples: Sequence[Example]) -> list[tuple[str, int]]:
         """Strings and concept rows of the gold mentions that the knowledge base knows."""

@@ -21,7 +21,9 @@ class StoredLinker(StoredPipe):
 
     model: Model
     memory: Any
+    encoder: Model
     fusion: Any
+    reading: Any
     kb: Any
     _ranker: Any
     _sampler: Any
@@ -39,23 +41,40 @@ class StoredLinker(StoredPipe):
         return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
 
     def parts(self) -> Parts:
+        from spacy_bioel.models.dual_encoder import mention_parts
         from spacy_bioel.models.encoder_storage import encoder_parts
+        from spacy_bioel.pipeline.reading import READ_FEATURES
 
         memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
-        return {
-            "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
-            "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
-        } | encoder_parts(self.model)
+        reading = self.reading and self.reading.to_json(READ_FEATURES)
+        return (
+            {
+                "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
+                "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
+            }
+            | (
+                {"reading.json": lambda: srsly.json_dumps(reading).encode("utf8")}
+                if reading
+                else {}
+            )
+            | encoder_parts(self.encoder)
+            | mention_parts(self.model)
+        )
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        from spacy_bioel.models.dual_encoder import load_mention_tower
         from spacy_bioel.models.encoder_storage import load_encoder
         from spacy_bioel.pipeline.fusion import Fusion
         from spacy_bioel.pipeline.memory import Memory
+        from spacy_bioel.pipeline.reading import READ_FEATURES
 
         self.memory = Memory(srsly.json_loads(parts["memory.json"]))
         fusion = srsly.json_loads(parts["fusion.json"])
         self.fusion = Fusion.from_json(fusion) if fusion else None
-        load_encoder(self.model, parts)
+        reading = srsly.json_loads(parts.get("reading.json", b"null"))
+        self.reading = Fusion.from_json(reading, READ_FEATURES) if reading else None
+        load_encoder(self.encoder, parts)
+        load_mention_tower(self.model, parts)
         self._ranker = self._sampler = None
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
@@ -84,3 +103,7 @@ class StoredLinker(StoredPipe):
                 raise BioelError(Errors.B056.format(path=folder))
             self.cfg["kb"] = str(folder)
         return self
+
+
+def _to_json(table: Any) -> bytes:
+    return srsly.json_dumps(table).encode("utf8")

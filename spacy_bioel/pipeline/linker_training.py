@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models.dual_encoder import collective_loss, name_side
+from spacy_bioel.models.linker import name_loss
 from spacy_bioel.pipeline.evidence import NameSearch
 from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.reading import token_ranges
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
@@ -113,3 +118,96 @@ class NameSampler:
     def _add_name(self, drawn: dict[str, int], concept: int) -> None:
         row = int(self._generator.choice(self.kb.names_of(concept)))
         drawn.setdefault(normalize_name(self.kb.name(row)), concept)
+
+
+class ConceptSampler:
+    """Draws the concepts that mentions are told from in a dual encoder; deterministic for a seed.
+
+    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
+    Stratos and de Melo (2021).
+
+    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
+    """
+
+    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
+        self.n_candidates = n_candidates
+        self._generator = np.random.default_rng(seed)
+        self._named = np.flatnonzero(np.diff(kb.concept_offsets))
+        self._read: dict[str, tuple[int, NDArray[np.float32]]] = {}
+        self._mined: dict[str, IntArray] = {}
+
+    def remember(
+        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
+    ) -> None:
+        """Keep the vectors of mentions as they were last read, to mine with."""
+        for string, concept, vector in zip(strings, concepts.tolist(), vectors, strict=True):
+            self._read[string] = concept, vector
+
+    def mine(self, search: Callable[[NDArray[np.float32], int], IntArray]) -> None:
+        """Find the concepts nearest to the mentions that were read, the right one aside.
+
+        search (Callable): From vectors and k to concept rows, `Ranker.nearest_concepts`.
+        """
+        if not self._read:
+            return
+        vectors = np.stack([vector for _, vector in self._read.values()])
+        found = search(vectors, self.n_candidates + 1)
+        for (string, (right, _)), rows in zip(self._read.items(), found, strict=True):
+            self._mined[string] = rows[(rows >= 0) & (rows != right)]
+
+    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
+        """Concept rows to tell the mentions from, each once, the right ones among them.
+
+        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
+        """
+        n_random = min(len(self._named), self.n_candidates * max(1, len(strings)))
+        mined = [self._mined[string] for string in strings if string in self._mined]
+        return np.unique(
+            np.concatenate([concepts, *mined, self._generator.choice(self._named, n_random)])
+        )
+
+
+def learn_to_read(
+    model: Any,
+    kb: KnowledgeBase,
+    sampler: ConceptSampler,
+    *,
+    docs: list[Doc],
+    spans: Sequence[Sequence[Span]],
+    strings: Sequence[str],
+    concepts: IntArray,
+    names: Sequence[str],
+    name_concepts: IntArray,
+    loss: str,
+) -> float:
+    """Gradients of both sides of a dual encoder: names apart from names, mentions from concepts.
+
+    model (DualEncoder): Its gradients grow.
+    spans, strings, concepts: Mentions of each document; the normalised string and the concept row
+        of all, one document after the other; -1: unknown, left out of the loss.
+    names (Sequence[str]), name_concepts (IntArray): Drawn by `NameSampler`.
+    loss (str): For the names, see `models.linker.name_loss`.
+    RETURNS (float): Sum of both losses.
+    """
+    candidates = sampler.draw(strings, concepts[concepts >= 0])
+    preferred = [normalize_name(kb.preferred_name(int(row))) for row in candidates]
+    texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *preferred]))}
+    of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
+    of_candidates = np.array([texts[text] for text in preferred], dtype=np.int64)
+    found, backprop_names = name_side(model).begin_update(list(texts))
+    vectors: Any = found
+    d_vectors: Any = model.ops.alloc2f(*vectors.shape)
+    total = 0.0
+    if names:  # they come first
+        total, d_names = name_loss(vectors[: len(names)], name_concepts, loss=loss)
+        d_vectors[: len(names)] += d_names
+    # Even without a mention: the pipe that the tokens come from waits for its gradient.
+    inputs = (docs, token_ranges(docs, spans), vectors[of_strings])
+    mentions, backprop_mentions = model.begin_update(inputs)
+    right = concepts[:, None] == candidates
+    value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
+    model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
+    model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
+    backprop_names(d_vectors)
+    sampler.remember(strings, concepts, model.ops.to_numpy(mentions))
+    return total + value

@@ -38,7 +38,7 @@ class Ranker:
     model (Model): Encoder of names; without a vocabulary it is left out of the evidence.
     memory (Memory): Training mentions.
     fusion (Fusion | None): Weighs the evidence; None: the weights of the package.
-    cfg (dict): The linker's settings: label_types, evidence, search_names, max_candidates.
+    cfg (dict): The linker's settings: label_types, evidence, search_names.
     make_index (Callable): From vectors to a `NameSearch`.
     make_spelling (Callable): From the knowledge base to a `SpellingSearch`.
     """
@@ -69,6 +69,8 @@ class Ranker:
     def encoder_changed(self) -> None:
         self._search: NameSearch | None = None
         self._recall: NameSearch | None = None
+        self._concepts: NDArray[np.floating] | None = None
+        self._concept_search: NameSearch | None = None
         self._fingerprint = ""
 
     @property
@@ -125,6 +127,35 @@ class Ranker:
             return self.make_index(self.encode([normalize_name(n) for n in self.kb.names]))
         return self.make_index(open_vectors(self.kb, fingerprint=self.fingerprint))
 
+    # With a dual encoder, mentions are compared with concepts.
+
+    @property
+    def concept_vectors(self) -> NDArray[np.floating]:
+        """Unit vectors of the preferred names. While training, zeros outside the pool, and of a
+        concept without names. Shape (n_concepts, dim)."""
+        if self._concepts is None:
+            n_names = np.diff(self.kb.concept_offsets)
+            named = np.flatnonzero(n_names)
+            first = self.kb.concept_names[self.kb.concept_offsets[named]].astype(np.int64)
+            if self.pool:
+                named, first = (a[np.isin(first, self.pool.rows)] for a in (named, first))
+            shape = (len(self.kb), self.model.get_dim("nO"))
+            vectors = np.zeros(shape, dtype=np.float16)
+            is_small = not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD
+            if self.pool or is_small:
+                names = [normalize_name(name) for name in self.kb.names.take(first)]
+                vectors[named] = self.encode(names)
+            else:
+                vectors[named] = open_vectors(self.kb, fingerprint=self.fingerprint)[first]
+            self._concepts = vectors
+        return self._concepts
+
+    def nearest_concepts(self, vectors: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Concept rows whose preferred names are nearest; -1 where there are fewer than k."""
+        if self._concept_search is None:
+            self._concept_search = self.make_index(self.concept_vectors)
+        return self._concept_search.search(vectors, k)[0]
+
     @cached_property
     def _prior(self) -> NDArray[np.float32]:
         return self.memory.prior(self.kb)
@@ -144,19 +175,20 @@ class Ranker:
             evidence=self.evidence,
         )
 
-    def allowed(self, candidates: Candidates, label: str) -> NDArray[np.bool_]:
-        """Candidates whose semantic types a mention of this label may link to. Shape (n,)."""
+    def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
+        """Concepts whose semantic types a mention of this label may link to. Shape (n,)."""
         types = self.cfg["label_types"].get(label)
         if types is None:
-            return np.ones(len(candidates.concept), dtype=bool)
-        return self.kb.type_mask(types)[candidates.concept]
+            return np.ones(len(concepts), dtype=bool)
+        return self.kb.type_mask(types)[concepts]
 
     def rank(
-        self, wanted: Sequence[tuple[str, str]]
+        self, wanted: Sequence[tuple[str, str]], *, top: int | None = None
     ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
 
         wanted (Sequence): Different pairs.
+        top (int | None): How many of each; None: as the linker keeps.
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
         ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
@@ -166,9 +198,9 @@ class Ranker:
         candidates = self.gather(queries)
         scores = (self.fusion or default_fusion()).scores(candidates.features)
         for label in {label for _, label in wanted}:
-            allowed = self.allowed(candidates, label)
+            allowed = self.allowed(candidates.concept, label)
             shares = share(np.where(allowed, scores, -np.inf), candidates.query)
-            rows = rank(candidates, shares, top=self.cfg["max_candidates"])
+            rows = rank(candidates, shares, top=top or self.cfg["max_candidates"])
             described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:

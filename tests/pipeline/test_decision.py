@@ -32,7 +32,8 @@ def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float =
         )
         for string in QUERY.strings()
     }
-    return decide(span(), QUERY, candidates, nil_threshold=nil_threshold)
+    whole = candidates[QUERY.whole, "Disease"]
+    return decide(span(), QUERY, whole, candidates, nil_threshold=nil_threshold)
 
 
 def ids(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> tuple:
