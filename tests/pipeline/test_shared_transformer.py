@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.api import Optimizer
 from tiny import blank, examples
 
 from spacy_bioel.errors import BioelError
@@ -45,17 +46,28 @@ def sharing_nlp(checkpoint: Path | str) -> Language:
     return nlp
 
 
+def step(
+    nlp: Language, texts: list[AnnotatedText], optimizer: Optimizer, frozen: Sequence[str] = ()
+) -> dict[str, float]:
+    """One update as `spacy train` does it. RETURNS (dict): Losses by pipe.
+
+    `nlp.update` with an optimizer would change a shared pipe before its listeners have learnt.
+    """
+    losses: dict[str, float] = {}
+    data = examples(nlp, texts)
+    nlp.update(data, sgd=False, losses=losses, exclude=frozen, annotates=frozen)
+    for name, pipe in nlp.pipeline:
+        if name not in frozen:
+            pipe.finish_update(optimizer)
+    return losses
+
+
 def learn(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
     """Losses of the updates."""
     data = examples(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
     optimizer.learn_rate = 0.02
-    seen = []
-    for _ in range(updates):
-        losses: dict[str, float] = {}
-        nlp.update(examples(nlp, texts), sgd=optimizer, losses=losses)
-        seen.append(losses["bioel_mentions"])
-    return seen
+    return [step(nlp, texts, optimizer)["bioel_mentions"] for _ in range(updates)]
 
 
 def mentions(doc: Doc) -> Mentions:
@@ -124,13 +136,8 @@ def test_a_frozen_transformer_is_not_changed(checkpoint: Path, texts: list[Annot
     optimizer = nlp.initialize(lambda: data)
     optimizer.learn_rate = 0.02
     before = embeddings(nlp)
-    seen = []
-    for _ in range(10):
-        # What `spacy train` does with frozen_components and annotating_components.
-        losses: dict[str, float] = {}
-        options: Any = {"exclude": ["tok2vec"], "annotates": ["tok2vec"]}
-        nlp.update(examples(nlp, texts), sgd=optimizer, losses=losses, **options)
-        seen.append(losses["bioel_mentions"])
+    losses = [step(nlp, texts, optimizer, frozen=["tok2vec"]) for _ in range(10)]
+    seen = [loss["bioel_mentions"] for loss in losses]
     assert np.array_equal(embeddings(nlp), before)
     assert seen[-1] < 0.9 * seen[0]
 
@@ -210,7 +217,7 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
     before = embeddings(shared)
     optimizer = shared.resume_training()
     optimizer.learn_rate = 0.02
-    losses = shared.update(examples(shared, texts), sgd=optimizer)
+    losses = step(shared, texts, optimizer)
     handle.remove()
     assert len(n_read) == 1
     assert losses["others"] > losses["bioel_mentions"] > 0
