@@ -43,6 +43,7 @@ PACKAGES: dict[str, list[str]] = {
     "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+    "models/document_transformer.py": ["srsly"],
     "models/checkpoint.py": ["transformers", "huggingface_hub"],
     "scoring": ["numpy"],
     "scoring/scorers.py": ["spacy"],

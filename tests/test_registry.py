@@ -17,10 +17,10 @@ NAMES = {
     "spacy_architectures": [
         "spacy-bioel.SpanEnumerator.v1",
         "spacy-bioel.ResCNN.v1",
-        "spacy-bioel.TransformerNames.v1",
-        "spacy-bioel.CrossEncoder.v1",
         "spacy-bioel.DualEncoder.v1",
         "spacy-bioel.Transformer.v1",
+        "spacy-bioel.TransformerNames.v1",
+        "spacy-bioel.CrossEncoder.v1",
     ],
     "spacy_readers": ["spacy-bioel.Corpus.v1"],
     "spacy_misc": [

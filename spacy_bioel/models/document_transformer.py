@@ -7,7 +7,6 @@ configuration, the word pieces and the weights: loading a pipeline never asks fo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from spacy_bioel.models.checkpoint import (
     special_pieces,
 )
 from spacy_bioel.models.torch_io import AveragingShim
+from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
@@ -63,7 +63,7 @@ def build_transformer_v1(
         raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return Model(
-        "document_transformer",
+        DOCUMENT_TRANSFORMER,
         _forward,
         init=_read_if_new,
         attrs={"path": path, "max_pieces": max_pieces, "overlap": overlap},
@@ -123,7 +123,7 @@ def _read_if_new(model: DocumentEncoder, X: Any = None, Y: Any = None) -> None:
     shim: Any = model.shims[0]
     if shim._model is not None:
         return
-    if model.attrs["path"] is None:
+    if not model.attrs["path"]:
         raise BioelError(Errors.B171)
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"]
@@ -208,11 +208,14 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
     """What a cut before each piece would cut, see `text.windows`."""
     borders = np.full(n_pieces, INSIDE)
-    begins = np.append(True, np.diff(token) > 0)[: len(token)]
+    # A piece that only ends in another token than it begins in cuts the first one.
+    begins = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     borders[piece[begins]] = TOKEN
     begins_sentence = np.zeros(len(doc), dtype=bool)
-    for number, (before, word) in enumerate(pairwise(doc), 1):
-        ends = before.text in (".", "!", "?") or "\n" in before.text
-        begins_sentence[number] = ends and not word.text[0].islower()
+    has_ended = False
+    for number, text in enumerate(token.text for token in doc):
+        begins_sentence[number] = has_ended and not text[0].islower()
+        ends = text in (".", "!", "?") or "\n" in text
+        has_ended = ends or (has_ended and text.isspace())
     borders[piece[begins][begins_sentence[token[begins]]]] = SENTENCE
     return borders.tolist()

@@ -10,8 +10,9 @@ from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
-from spacy_bioel.models.types import SpanBatch, SpanScores
+from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, SpanBatch, SpanScores
 
 # Bits of a lexicon mask, and "this is a short form that the document defines".
 SHORT_FORM = 64
@@ -38,7 +39,10 @@ def build_span_enumerator_v1(
     dropout (float): In training, on token vectors and hidden layer.
     RETURNS (Model[SpanBatch, SpanScores]): Its torch part exists once labels are known, see
         `add_span_scorer`.
+    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
+    if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
+        raise BioelError(Errors.B173)
     return Model(
         "span_enumerator",
         _forward,

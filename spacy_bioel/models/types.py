@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
+# Name of the layer that `spacy-bioel.Transformer.v1` makes.
+DOCUMENT_TRANSFORMER = "document_transformer"
+
 
 @dataclass(frozen=True)
 class SpanBatch:

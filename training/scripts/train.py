@@ -32,7 +32,7 @@ def main(
     output: Path,
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
-    transformer: Annotated[str, typer.Option(help="A folder or an id of the hub.")] = "",
+    transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     merged = merge_config(config, srsly.read_yaml(CORPORA)[corpus])
@@ -41,8 +41,8 @@ def main(
         "dev": f"corpus/{corpus}/dev.spacy",
         "kb": f"kb/{corpus}",
     }
-    if "transformer" in merged["paths"]:
-        merged["paths"]["transformer"] = find_transformer(transformer)
+    if name := transformer or merged["paths"].get("transformer"):
+        merged["paths"]["transformer"] = find_transformer(name)
     merged["system"]["seed"] = seed
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.

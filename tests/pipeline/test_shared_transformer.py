@@ -1,0 +1,246 @@
+"""A detector that listens to a transformer in the pipe `tok2vec`: learnt by heart and stored."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Optimizer
+from tiny import blank, examples
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.types import AnnotatedText
+
+pytest.importorskip("transformers")
+
+LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
+DETECTOR = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
+ODD_TEXTS = ["", "  \n ", "Headache", "🙂👩‍⚕️ cafe\u0301 🙂", "+", "\x07", "Nothing. " * 60]
+Mentions = list[tuple[int, int, str]]
+
+
+def transformer(checkpoint: Path | str) -> dict[str, Any]:
+    return {
+        "@architectures": "spacy-bioel.Transformer.v1",
+        "path": str(checkpoint),
+        "width": 32,
+        "max_pieces": 32,
+        "overlap": 8,
+        "learn_rate_scale": 0.03,
+    }
+
+
+def sharing_nlp(checkpoint: Path | str) -> Language:
+    nlp = blank()
+    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
+    nlp.add_pipe("bioel_mentions", config={"model": DETECTOR})
+    return nlp
+
+
+def step(
+    nlp: Language, texts: list[AnnotatedText], optimizer: Optimizer, frozen: Sequence[str] = ()
+) -> dict[str, float]:
+    """One update as `spacy train` does it. RETURNS (dict): Losses by pipe.
+
+    `nlp.update` with an optimizer would change a shared pipe before its listeners have learnt.
+    """
+    losses: dict[str, float] = {}
+    data = examples(nlp, texts)
+    nlp.update(data, sgd=False, losses=losses, exclude=frozen, annotates=frozen)
+    for name, pipe in nlp.pipeline:
+        if name not in frozen:
+            pipe.finish_update(optimizer)
+    return losses
+
+
+def learn(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
+    """Losses of the updates."""
+    data = examples(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    optimizer.learn_rate = 0.02
+    return [step(nlp, texts, optimizer)["bioel_mentions"] for _ in range(updates)]
+
+
+def mentions(doc: Doc) -> Mentions:
+    return [(span.start_char, span.end_char, span.label_) for span in doc.spans["bioel"]]
+
+
+def gold(text: AnnotatedText) -> Mentions:
+    return sorted((mention.start, mention.end, mention.label) for mention in text.mentions)
+
+
+def embeddings(nlp: Language) -> np.ndarray:
+    network = nlp.get_pipe("tok2vec").model.shims[0]._model
+    return network.backbone.embeddings.word_embeddings.weight.detach().numpy().copy()
+
+
+@pytest.fixture(scope="module")
+def run(
+    checkpoint: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[float]]:
+    """A trained pipeline whose checkpoint is gone, and the losses of its training."""
+    folder = tmp_path_factory.mktemp("shared")
+    shutil.copytree(checkpoint, folder / "bert")
+    # Without dropout, for so small a network learns little with it.
+    config = (folder / "bert" / "config.json").read_text()
+    (folder / "bert" / "config.json").write_text(config.replace('_prob": 0.1', '_prob": 0.0'))
+    spacy.util.fix_random_seed(0)
+    nlp = sharing_nlp(folder / "bert")
+    losses = learn(nlp, texts, updates=80)
+    nlp.to_disk(folder / "trained")
+    shutil.rmtree(folder / "bert")
+    return folder / "trained", losses
+
+
+@pytest.fixture
+def shared(run: tuple[Path, list[float]]) -> Language:
+    return spacy.load(run[0])
+
+
+@pytest.fixture
+def inputs(texts: list[AnnotatedText]) -> list[str]:
+    return [text.text for text in texts] + ODD_TEXTS
+
+
+def test_six_documents_by_heart(
+    shared: Language, run: tuple[Path, list[float]], texts: list[AnnotatedText]
+) -> None:
+    losses = run[1]
+    assert np.mean(losses[-5:]) < 0.1 * np.mean(losses[:5])
+    found = [sorted(mentions(shared(text.text))) for text in texts]
+    assert sum(map(len, found)) == 36
+    assert found == [gold(text) for text in texts]
+
+
+def test_training_reaches_the_transformer(shared: Language, checkpoint: Path) -> None:
+    from transformers import AutoModel
+
+    before = AutoModel.from_pretrained(checkpoint).embeddings.word_embeddings.weight
+    change = np.abs(embeddings(shared) - before.detach().numpy()).max(axis=1)
+    assert change[2] > 1e-2  # [CLS]
+    assert change[4] < 1e-3  # [MASK], which no text has: only its weights decay
+
+
+def test_a_frozen_transformer_is_not_changed(checkpoint: Path, texts: list[AnnotatedText]) -> None:
+    nlp = sharing_nlp(checkpoint)
+    data = examples(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    optimizer.learn_rate = 0.02
+    before = embeddings(nlp)
+    losses = [step(nlp, texts, optimizer, frozen=["tok2vec"]) for _ in range(10)]
+    seen = [loss["bioel_mentions"] for loss in losses]
+    assert np.array_equal(embeddings(nlp), before)
+    assert seen[-1] < 0.9 * seen[0]
+
+
+def test_disk_and_bytes(shared: Language, inputs: list[str], tmp_path: Path) -> None:
+    expected = [mentions(doc) for doc in shared.pipe(inputs)]
+    assert sum(map(len, expected)) > 30
+    shared.to_disk(tmp_path / "again")
+    again = spacy.load(tmp_path / "again")
+    copy = spacy.util.load_model_from_config(shared.config).from_bytes(shared.to_bytes())
+    for nlp in (again, copy):
+        docs = list(nlp.pipe(inputs))
+        assert [mentions(doc) for doc in docs] == expected
+        assert np.array_equal(embeddings(nlp), embeddings(shared))
+    assert copy.to_bytes() == shared.to_bytes()
+
+
+def test_nothing_saved_is_a_pickle(shared: Language, run: tuple[Path, list[float]]) -> None:
+    for name in ("tok2vec", "bioel_mentions"):
+        files = [path for path in (run[0] / name).rglob("*") if path.is_file()]
+        assert files
+        for data in (path.read_bytes() for path in files):
+            # The zip file of torch.save, and the word with which its pickles name tensors.
+            assert b"PK\x03\x04" not in data
+            assert b"_rebuild_tensor" not in data
+            assert not data.startswith(b"\x80\x04")
+    assert b"_rebuild_tensor" not in shared.to_bytes()
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method(request.param, force=True)
+    yield request.param
+    multiprocessing.set_start_method(before, force=True)
+
+
+def test_two_processes(shared: Language, inputs: list[str], start_method: str) -> None:
+    docs = list(shared.pipe(inputs, n_process=2, batch_size=4))
+    assert [mentions(doc) for doc in docs] == [mentions(doc) for doc in shared.pipe(inputs)]
+    assert [doc.text for doc in docs] == inputs
+
+
+def test_batches_change_nothing(shared: Language, inputs: list[str]) -> None:
+    alone = [mentions(shared(text)) for text in inputs]
+    assert [mentions(doc) for doc in shared.pipe(inputs, batch_size=5)] == alone
+    assert alone[len(inputs) - len(ODD_TEXTS)] == []
+
+
+def test_gold_in_the_input_changes_nothing(shared: Language, texts: list[AnnotatedText]) -> None:
+    for text in texts:
+        doc = shared.make_doc(text.text)
+        add_gold(doc, text)
+        assert len(doc.spans["bioel_gold"]) > 0
+        assert mentions(shared(doc)) == mentions(shared(text.text))
+
+
+def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]) -> None:
+    network = shared.get_pipe("tok2vec").model.shims[0]._model
+    n_tokens = []
+    handle = network.register_forward_pre_hook(lambda _, args: n_tokens.append(args[-1]))
+    docs = list(shared.pipe([text.text for text in texts], batch_size=2))
+    handle.remove()
+    lengths = [len(doc) for doc in docs]
+    assert n_tokens == [sum(lengths[i : i + 2]) for i in (0, 2, 4)]
+
+
+def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) -> None:
+    config = {"model": DETECTOR, "spans_key": "other"}
+    shared.add_pipe("bioel_mentions", name="others", config=config)
+    data = examples(shared, texts)
+    shared.get_pipe("others").initialize(lambda: data, nlp=shared)
+    assert len(shared.get_pipe("tok2vec").listeners) == 2
+    n_read = []
+    network = shared.get_pipe("tok2vec").model.shims[0]._model
+    handle = network.register_forward_pre_hook(lambda _, args: n_read.append(args[-1]))
+    before = embeddings(shared)
+    optimizer = shared.resume_training()
+    optimizer.learn_rate = 0.02
+    losses = step(shared, texts, optimizer)
+    handle.remove()
+    assert len(n_read) == 1
+    assert losses["others"] > losses["bioel_mentions"] > 0
+    assert np.abs(embeddings(shared) - before).max() > 0
+
+
+# Errors.
+
+
+def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
+    model = DETECTOR | {"tok2vec": transformer(checkpoint)}
+    found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
+    with pytest.raises(BioelError, match=found):
+        blank().add_pipe("bioel_mentions", config={"model": model})
+
+
+def test_predicting_before_training(checkpoint: Path) -> None:
+    nlp = sharing_nlp(checkpoint)
+    with pytest.raises(BioelError, match=r"\[B172\].*spacy.load"):
+        nlp("heart")
+
+
+def test_no_checkpoint(texts: list[AnnotatedText]) -> None:
+    nlp = sharing_nlp("")
+    with pytest.raises(BioelError, match=r"\[B171\]"):
+        nlp.initialize(lambda: examples(nlp, texts))

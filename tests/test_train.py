@@ -1,0 +1,146 @@
+"""`training/scripts/train.py`: configs that extend others, and where a transformer comes from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import srsly
+from spacy.util import load_config
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "training" / "configs"
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module train.py."""
+    from importlib import import_module
+
+    monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
+    return import_module("train")
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    """The last of three configs, each in its own folder."""
+    texts = {
+        "base/base.cfg": "[components]\n[components.bioel_linker]\na = 1\nb = 1\n[training]\n"
+        "seed = 0\nc = 1\nd = 1\ne = 1\n[training.optimizer]\n"
+        '@optimizers = "Adam.v1"\nbeta1 = 0.5',
+        "middle.cfg": '[extends]\npath = "base/base.cfg"\n[training]\nd = 2\ne = 2',
+        "last/last.cfg": '[extends]\npath = "../middle.cfg"\n[training]\ne = 3\n'
+        "f = ${training.c}\n[components]\n[components.bioel_linker]\nb = 3",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path / "last" / "last.cfg"
+
+
+def test_a_chain_from_the_weakest_on(script: Any, chain: Path) -> None:
+    found = script.load_chain(chain)
+    assert [config["training"].get("e") for config in found] == [1, 2, 3]
+    assert [config["training"].get("d") for config in found] == [1, 2, None]
+    assert all("extends" not in config for config in found)
+    (alone,) = script.load_chain(chain.parents[1] / "base" / "base.cfg")
+    assert alone["training"]["c"] == 1
+
+
+def test_the_corpus_is_stronger_than_the_base_only(script: Any, chain: Path) -> None:
+    settings = {"training.c": 9, "training.d": 9, "training.optimizer.beta1": 0.9}
+    corpus = {"settings": settings, "label_types": {"Disease": ["C"]}}
+    config = script.merge_config(chain, corpus)
+    training = config["training"]
+    assert (training["c"], training["d"], training["e"]) == (9, 2, 3)
+    assert training["f"] == "${training.c}"
+    assert config.interpolate()["training"]["f"] == 9
+    assert training["optimizer"] == {"@optimizers": "Adam.v1", "beta1": 0.9}
+    expected = {"a": 1, "b": 3, "label_types": {"Disease": ["C"]}}
+    assert config["components"]["bioel_linker"] == expected
+    assert "extends" not in config
+
+
+def test_a_config_that_extends_what_is_not_there(script: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.cfg").write_text('[extends]\npath = "no.cfg"')
+    with pytest.raises(OSError, match=r"no\.cfg"):
+        script.load_chain(tmp_path / "a.cfg")
+
+
+def test_the_config_of_the_shared_transformer(script: Any) -> None:
+    corpus = {"settings": {"training.max_steps": 1}, "label_types": {"Disease": ["C"]}}
+    config = script.merge_config(CONFIGS / "transformer.cfg", corpus)
+    assert config["nlp"]["pipeline"] == ["tok2vec", "bioel_mentions", "bioel_linker"]
+    model = config["components"]["bioel_mentions"]["model"]
+    # Another architecture takes nothing from that of the base.
+    assert model["tok2vec"] == {
+        "@architectures": "spacy.Tok2VecListener.v1",
+        "width": "${components.tok2vec.model.width}",
+        "upstream": "tok2vec",
+    }
+    assert (model["@architectures"], model["max_width"]) == ("spacy-bioel.SpanEnumerator.v1", 10)
+    assert config["training"]["max_steps"] == 800
+    assert config["paths"]["transformer"] is None
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CONFIGS.rglob("*.cfg")], ids=lambda path: path.stem
+)
+def test_every_config_extends_one_that_is_there(script: Any, path: Path) -> None:
+    assert all("extends" not in config for config in script.load_chain(path))
+
+
+def test_a_package_in_place_of_the_hub(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "PACKAGES", {MINILM: "held_by_a_package"})
+    monkeypatch.delitem(sys.modules, "held_by_a_package", raising=False)
+    assert script.find_transformer(MINILM) == MINILM  # not installed
+    (tmp_path / "held_by_a_package.py").write_text(
+        "from pathlib import Path\ndef get_model_path(): return Path('/where/it/is')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert script.find_transformer(MINILM) == "/where/it/is"
+    assert script.find_transformer("owner/other") == "owner/other"
+    assert script.find_transformer(str(tmp_path)) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "in_config", "expected"),
+    [
+        ("", "null", None),
+        ("", '"own/model"', "own/model"),
+        ("other/model", '"own/model"', "other/model"),
+        ("other/model", "null", "other/model"),
+    ],
+)
+def test_the_option_is_stronger_than_the_config(
+    script: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    in_config: str,
+    expected: str | None,
+) -> None:
+    trained = []
+    monkeypatch.setattr(script, "train", lambda path, *_, **__: trained.append(path))
+    monkeypatch.setattr(script.torch, "set_num_threads", lambda n: None)
+    srsly.write_yaml(
+        tmp_path / "corpora.yml", {"tiny": {"settings": {}, "label_types": {"A": ["C"]}}}
+    )
+    monkeypatch.setattr(script, "CORPORA", tmp_path / "corpora.yml")
+    base = CONFIGS / "transformer.cfg"
+    (tmp_path / "mine.cfg").write_text(
+        f'[extends]\npath = "{base}"\n[paths]\ntransformer = {in_config}\n'
+    )
+    script.main("tiny", tmp_path / "mine.cfg", tmp_path / "out", transformer=given, seed=7)
+    assert trained == [tmp_path / "out" / "config.cfg"]
+    config = load_config(trained[0], interpolate=True)
+    assert config["paths"]["transformer"] == expected
+    assert config["paths"]["train"] == "corpus/tiny/train.spacy"
+    assert config["components"]["tok2vec"]["model"]["path"] == expected
+    assert config["components"]["bioel_mentions"]["model"]["tok2vec"]["width"] == 384
+    assert config["system"]["seed"] == 7
