@@ -20,6 +20,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import SpanBatch, SpanScores
 from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.pipeline.decoding import ScoredSpan, agree, drop_overlaps
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -29,8 +30,6 @@ from spacy_bioel.pipeline.storage import (
 )
 from spacy_bioel.text.normalize import normalize_name
 
-# Start token, end token, label, probability.
-ScoredSpan = tuple[int, int, str, float]
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
 
@@ -140,7 +139,9 @@ class MentionDetector(StoredPipe):
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
             spans = [span for span in spans if span[3] >= self.threshold]
-            chosen.append(spans if self.cfg["allow_overlap"] else drop_overlaps(spans))
+            if not self.cfg["allow_overlap"]:
+                spans = drop_overlaps(spans, threshold=self.threshold)
+            chosen.append(spans)
         return chosen
 
     def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
@@ -294,40 +295,3 @@ def _unpickle(
     vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
 ) -> MentionDetector:
     return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
-
-
-def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
-    """Move each span's probability towards the highest of the same words in the document.
-
-    A document that clearly names a drug in one sentence names it in the others too.
-
-    weight (float): 0: not at all; 1: all the way.
-    """
-    if not weight:
-        return list(spans)
-    words = [normalize_name(doc[start:end].text) for start, end, *_ in spans]
-    highest: dict[tuple[str, str], float] = {}
-    for key, (_, _, label, p) in zip(words, spans, strict=True):
-        highest[key, label] = max(p, highest.get((key, label), 0.0))
-    return [
-        (start, end, label, p + weight * (highest[key, label] - p))
-        for key, (start, end, label, p) in zip(words, spans, strict=True)
-    ]
-
-
-def drop_overlaps(
-    mentions: Sequence[ScoredSpan],
-) -> list[ScoredSpan]:
-    """The non-overlapping mentions left when the best-scored one wins, then the next, and so on.
-
-    mentions (Sequence): (start, end, label, score) with half-open token ranges.
-    RETURNS (list): In order of their start; of equal scores the longer, then the earlier wins.
-    """
-    taken: set[int] = set()
-    chosen = []
-    for mention in sorted(mentions, key=lambda m: (-m[3], m[0] - m[1], m[0])):
-        tokens = range(mention[0], mention[1])
-        if taken.isdisjoint(tokens):
-            taken.update(tokens)
-            chosen.append(mention)
-    return sorted(chosen)
