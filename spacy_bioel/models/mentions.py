@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ def build_span_enumerator_v1(
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
-    hidden (int): Size of the hidden layer that scores a span.
+    hidden (int): Size of the hidden layer that scores a span; 0 for a linear score, equation 4 of
+        Bhowmik et al. (2021) as published: no hidden layer, no width, and lexicon matches of a
+        span reach its score through its tokens alone.
     context (int): Size of a bidirectional LSTM between tok2vec and scorer; 0 for none.
     dropout (float): In training, on token vectors and hidden layer.
     RETURNS (Model[SpanBatch, SpanScores]): Its torch part exists once labels are known, see
@@ -60,14 +63,17 @@ def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None =
     RAISES BioelError: [B040] without torch.
     """
     require_torch()
-    from spacy_bioel.nn.spans import SpanScorer
+    from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer
 
-    scorer = SpanScorer(
+    settings = dict(model.attrs["settings"])
+    hidden = settings.pop("hidden")
+    make = partial(SpanScorer, hidden=hidden) if hidden else LinearSpanScorer
+    scorer = make(
         width=width or model.get_ref("tok2vec").get_dim("nO"),
         n_labels=n_labels,
         max_width=model.attrs["max_width"],
         n_features=model.attrs["n_features"],
-        **model.attrs["settings"],
+        **settings,
     )
     wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
     model.layers.append(wrapper)
