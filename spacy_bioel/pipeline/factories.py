@@ -100,7 +100,7 @@ def make_mention_detector(
 ) -> MentionDetector:
     """Factory of `bioel_mentions`.
 
-    model (Model): See `spacy-bioel.SpanEnumerator.v1`.
+    model (Model): See `spacy-bioel.SpanEnumerator.v1` and `spacy-bioel.BioTagger.v1`.
     threshold (float): Probability above which a span is a mention; tune it on dev.
     consistency (float): From 0 to 1, how far the probability of a span moves towards that of the
         surest occurrence of the same words in the document; tune it on dev.
