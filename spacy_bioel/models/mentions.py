@@ -50,7 +50,7 @@ def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
     target = np.zeros(logits.shape, dtype="float32")
     target[start, end - start - 1, label] = 1.0
     possible = np.isfinite(logits)
-    p = 1 / (1 + np.exp(-np.where(possible, logits, 0.0)))
+    p = _sigmoid(logits)
     scale = 1.0 / max(1.0, target.sum())
     gradient = np.where(possible, (p - target) * scale, 0.0).astype("float32")
     likelihood = np.where(target > 0, p, 1 - p)[possible]
@@ -61,9 +61,14 @@ def _decode(
     logits: Logits, lengths: NDArray[np.int64], lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
     """Spans, overlapping ones too, by their probability alone."""
-    probabilities = (1 / (1 + np.exp(-logits))).astype("float32")
-    start, width, label = np.nonzero(probabilities >= lowest)
+    probabilities = _sigmoid(logits)
+    start, width, label = np.nonzero((probabilities >= lowest) & np.isfinite(logits))
     return np.stack([start, start + width + 1, label], axis=1), probabilities[start, width, label]
+
+
+def _sigmoid(logits: Logits) -> Logits:
+    # Linear scores of wide spans are far below where exp overflows.
+    return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
 _KIND = DetectorKind(make=_make, loss=_loss, decode=_decode)
