@@ -277,7 +277,7 @@ class Errors(metaclass=_Coded):
     B170 = "max_pieces = {max_pieces} is too short for overlap = {overlap}: a window needs at least 8 word pieces, and four times the overlap. Lower overlap or raise max_pieces."
     B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub."
     B172 = "The transformer of the pipe tok2vec is not there yet. Train the pipeline with `spacy train`, or load a trained one with spacy.load."
-    B173 = 'spacy-bioel.Transformer.v1 is in the model of spacy-bioel.SpanEnumerator.v1, which stores no checkpoint. Make it the model of a pipe of its own: factory tok2vec, named tok2vec, before bioel_mentions; and set tok2vec in the model of bioel_mentions to a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
+    B173 = 'spacy-bioel.Transformer.v1 is within the model {name}, which stores no checkpoint. Make it the model of a pipe of its own: factory tok2vec, named tok2vec, before bioel_mentions; and set tok2vec in the model of bioel_mentions to a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
     B174 = "The linker reads documents, but the pipe tok2vec has not been there. Keep it in the pipeline, before the linker; it must not be disabled."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
 

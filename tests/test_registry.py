@@ -16,6 +16,7 @@ NAMES = {
     "spacy_tokenizers": ["spacy-bioel.BioTokenizer.v1"],
     "spacy_architectures": [
         "spacy-bioel.SpanEnumerator.v1",
+        "spacy-bioel.BioTagger.v1",
         "spacy-bioel.ResCNN.v1",
         "spacy-bioel.DualEncoder.v1",
         "spacy-bioel.Transformer.v1",

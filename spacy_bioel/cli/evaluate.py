@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = ("mention", "end_to_end", "gold")
 _SUMMARY = ("f1", "accuracy@1")  # shown for each label; the other metrics only for all labels
+_JSON_ONLY = ("accuracy@1_normalised", "map_normalised")  # follow from others and the recall
 _NOTES = (
     "nil_gold", "nil_predicted", "missing_from_kb", "partly_missing_from_kb", "not_predicted",
     "nil_not_predicted", "widened", "tied",
@@ -56,8 +57,8 @@ def evaluate(
         typer.Option(
             metavar="NAME",
             help="May be repeated: mention, mention_unlabelled, end_to_end (or strict), "
-            "end_to_end_any, end_to_end_with_nil, partial_binary, partial_fractional, document, "
-            "gold, gold_any. Default: mention, end_to_end, gold.",
+            "end_to_end_any, end_to_end_with_nil, partial_binary (or partial), "
+            "partial_fractional, document, gold, gold_any. Default: mention, end_to_end, gold.",
         ),
     ] = None,
     format: Annotated[
@@ -71,7 +72,9 @@ def evaluate(
 
     "gold" and "gold_any" hand the linker the gold mentions. All others run the whole pipeline on
     the bare text. The denominator is always that of the corpus: mentions that the tokens or the
-    knowledge base cannot represent count as wrong. JSON has every metric for every label.
+    knowledge base cannot represent count as wrong. JSON has every metric for every label, and
+    accuracy and mean average precision over the mentions whose concept is a candidate
+    ("normalised"). Ranks are counted within the linker's `max_candidates`.
     """
     from spacy_bioel.corpus import read_texts
     from spacy_bioel.scoring.protocols import get_protocol
@@ -211,6 +214,8 @@ def _show(
     """
     table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
     for row in found:
+        if row.metric in _JSON_ONLY:
+            continue
         if not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled):
             interval = f"{row.low:.2f}-{row.high:.2f}"
             cells = (row.protocol, row.metric, f"{row.value:.2f}", interval, f"{row.n:,}")

@@ -1,25 +1,14 @@
-"""Mention detection: tok2vec (thinc) -> all spans scored (torch)."""
+"""Mention detection by spans: every span of up to L tokens is a yes/no question for each label."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from spacy.tokens import Doc
-from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from numpy.typing import NDArray
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.torch_io import require_torch, wrap_torch
-from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, SpanBatch, SpanScores
-
-# Bits of a lexicon mask, and "this is a short form that the document defines".
-SHORT_FORM = 64
-N_FEATURES = 65
-
-Tok2Vec = Model[list[Doc], list[Floats2d]]
-SpanEnumerator = Model[SpanBatch, SpanScores]
+from spacy_bioel.models.detector import DetectorKind, MentionModel, Tok2Vec, mention_model
+from spacy_bioel.models.types import Logits, TokenSpans
 
 
 def build_span_enumerator_v1(
@@ -29,94 +18,58 @@ def build_span_enumerator_v1(
     hidden: int = 128,
     context: int = 0,
     dropout: float = 0.2,
-) -> SpanEnumerator:
+) -> MentionModel:
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
-    hidden (int): Size of the hidden layer that scores a span.
+    hidden (int): Size of the hidden layer that scores a span; 0 for a linear score, equation 4 of
+        Bhowmik et al. (2021) as published: no hidden layer, no width, and lexicon matches of a
+        span reach its score through its tokens alone.
     context (int): Size of a bidirectional LSTM between tok2vec and scorer; 0 for none.
     dropout (float): In training, on token vectors and hidden layer.
-    RETURNS (Model[SpanBatch, SpanScores]): Its torch part exists once labels are known, see
-        `add_span_scorer`.
+    RETURNS (Model[MentionBatch, Logits]): Its torch part exists once labels are known, see
+        `add_scorer`.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
-    if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
-        raise BioelError(Errors.B173)
-    return Model(
-        "span_enumerator",
-        _forward,
-        init=None,
-        layers=[tok2vec],
-        attrs={
-            "max_width": max_width,
-            "n_features": N_FEATURES,
-            "settings": {"hidden": hidden, "context": context, "dropout": dropout},
-        },
-        dims={"nO": None},
-        refs={"tok2vec": tok2vec, "scorer": None},
-    )
+    settings = {"hidden": hidden, "context": context, "dropout": dropout}
+    return mention_model("span_enumerator", _KIND, tok2vec, max_width=max_width, settings=settings)
 
 
-def add_span_scorer(model: SpanEnumerator, *, n_labels: int, width: int | None = None) -> None:
-    """Give the model its torch part, once: the number of labels and the width are known now.
+def _make(*, hidden: int, **settings: Any) -> Any:
+    from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer
 
-    RAISES BioelError: [B040] without torch.
+    return SpanScorer(hidden=hidden, **settings) if hidden else LinearSpanScorer(**settings)
+
+
+def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
+    """Binary cross-entropy over all spans and labels, per gold mention of the batch.
+
+    logits (Logits): -inf where a span leaves its document. Shape (n_tokens, max_width, n_labels).
     """
-    require_torch()
-    from spacy_bioel.nn.spans import SpanScorer
-
-    scorer = SpanScorer(
-        width=width or model.get_ref("tok2vec").get_dim("nO"),
-        n_labels=n_labels,
-        max_width=model.attrs["max_width"],
-        n_features=model.attrs["n_features"],
-        **model.attrs["settings"],
-    )
-    wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
-    model.layers.append(wrapper)
-    model.set_ref("scorer", wrapper)
-    model.set_dim("nO", n_labels)
+    start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
+    target = np.zeros(logits.shape, dtype="float32")
+    target[start, end - start - 1, label] = 1.0
+    possible = np.isfinite(logits)
+    p = _sigmoid(logits)
+    scale = 1.0 / max(1.0, target.sum())
+    gradient = np.where(possible, (p - target) * scale, 0.0).astype("float32")
+    likelihood = np.where(target > 0, p, 1 - p)[possible]
+    return float(-np.log(np.maximum(likelihood, 1e-8)).sum() * scale), gradient
 
 
-def _forward(
-    model: SpanEnumerator, batch: SpanBatch, is_train: bool
-) -> tuple[Any, Callable[[Any], Any]]:
-    vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
-    lengths: Any = [len(doc) for doc in batch.docs]
-    # A tok2vec may return a row for an empty document; the concatenation must not have it.
-    flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
-    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
-    scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
-
-    def backprop(d_scores: Any) -> Any:
-        d_flat = backprop_scores(d_scores)
-        return backprop_vectors(model.ops.unflatten(d_flat, lengths))
-
-    return scores, backprop
+def _decode(
+    logits: Logits, lengths: NDArray[np.int64], lowest: float
+) -> tuple[TokenSpans, NDArray[np.float32]]:
+    """Spans, overlapping ones too, by their probability alone."""
+    probabilities = _sigmoid(logits)
+    start, width, label = np.nonzero((probabilities >= lowest) & np.isfinite(logits))
+    return np.stack([start, start + width + 1, label], axis=1), probabilities[start, width, label]
 
 
-def _to_torch(
-    wrapper: Model, inputs: tuple[Any, Any, Any, Any], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
-    import torch
-
-    flat, *features = inputs
-    tokens = xp2torch(flat, requires_grad=is_train)
-    args = (tokens, *(torch.from_numpy(array).to(tokens.device) for array in features))
-
-    def backprop(d_args: ArgsKwargs) -> Any:
-        return torch2xp(d_args.args[0])
-
-    return ArgsKwargs(args=args, kwargs={}), backprop
+def _sigmoid(logits: Logits) -> Logits:
+    # Linear scores of wide spans are far below where exp overflows.
+    return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
-def _from_torch(
-    wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
-) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
-    inputs, logits = inputs_outputs
-
-    def backprop(d_scores: Any) -> ArgsKwargs:
-        return ArgsKwargs(args=((logits,),), kwargs={"grad_tensors": (xp2torch(d_scores),)})
-
-    return logits.detach().cpu().numpy() if not is_train else torch2xp(logits), backprop
+_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode)

@@ -13,8 +13,8 @@ DOCUMENT_TRANSFORMER = "document_transformer"
 
 
 @dataclass(frozen=True)
-class SpanBatch:
-    """Documents with their lexicon matches: the input of the span enumerator.
+class MentionBatch:
+    """Documents with their lexicon matches: the input of a model that finds mentions.
 
     Token indices are into the concatenation of all documents.
 
@@ -28,5 +28,9 @@ class SpanBatch:
     words: NDArray[np.int64]
 
 
-# Logits of all spans of a batch, -inf outside a document. Shape (n_tokens, max_width, n_labels).
-SpanScores = NDArray[np.float32]
+# (start token, end token, label) of each span of a batch: half-open, tokens of all documents
+# concatenated, labels by their place in the list of labels. Shape (n_spans, 3).
+TokenSpans = NDArray[np.int64]
+
+# What a network says of the tokens of a batch. Shape (n_tokens, ...), the rest as the kind has it.
+Logits = NDArray[np.float32]

@@ -1,31 +1,83 @@
 """Scoring every span of a text: exhaustive enumeration up to L tokens, torch only.
 
-The scorer extends equation 4 of Bhowmik, Stratos and de Melo (2021), Fast and effective
-biomedical entity linking using a dual encoder, https://aclanthology.org/2021.louhi-1.4: start,
-end and (by prefix sums) content of a span, with its width and knowledge-base matches, meet in one
-hidden layer instead of being summed as single numbers.
+Equation 4 of Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
+using a dual encoder, https://aclanthology.org/2021.louhi-1.4, as published and in a larger form:
+start, end and (by prefix sums) content of a span, with its width and knowledge-base matches, meet
+in one hidden layer instead of being summed as single numbers.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from spacy_bioel.nn.tokens import TokenReader
 
 # Spans are scored for at most this many start tokens at once: bounds memory on long documents.
 _BLOCK = 4096
+# Nearly all spans are not mentions: scores start there.
+_START_BIAS = -4.0
 
 
-class SpanScorer(nn.Module):
+class LinearSpanScorer(TokenReader):
+    """Token vectors of a batch of documents -> one logit a span and label, without a hidden layer.
+
+    Equation 4 as published, one for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q over the tokens
+    q = i..j, with a bias. Lexicon matches reach it through the token vectors h alone.
+
+    width (int): Size of the token vectors.
+    n_labels (int): Labels; each is an independent yes/no.
+    max_width (int): L, the longest span in tokens.
+    context, n_features, dropout: See `TokenReader`.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_labels: int,
+        max_width: int,
+        context: int,
+        n_features: int,
+        dropout: float,
+    ) -> None:
+        super().__init__(
+            width=width,
+            max_width=max_width,
+            context=context,
+            n_features=n_features,
+            dropout=dropout,
+        )
+        self.n_labels = n_labels
+        self.start = nn.Linear(self.token_width, n_labels)
+        self.end = nn.Linear(self.token_width, n_labels, bias=False)
+        self.content = nn.Linear(self.token_width, n_labels, bias=False)
+        nn.init.constant_(self.start.bias, _START_BIAS)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Score all spans; arguments and logits are those of `SpanScorer.forward`."""
+        if not len(tokens):
+            return tokens.new_zeros(0, self.max_width, self.n_labels)
+        tokens = self.read(tokens, lengths, spans, words)
+        begin = torch.arange(len(tokens), device=tokens.device)[:, None]  # (n_tokens, 1)
+        widths = torch.arange(self.max_width, device=tokens.device)  # (max_width,)
+        end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
+        sums = _prefix_sums(self.content(tokens))
+        content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
+        logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
+        outside = begin + widths >= _document_ends(lengths)[:, None]
+        return logits.masked_fill(outside[..., None], -torch.inf)
+
+
+class SpanScorer(TokenReader):
     """Token vectors of a batch of documents -> one logit a span and label.
 
     width (int): Size of the token vectors.
     n_labels (int): Labels; each is an independent yes/no.
     max_width (int): L, the longest span in tokens.
     hidden (int): Size of the hidden layer of the span scorer.
-    context (int): Size of a bidirectional LSTM that reads tokens and matches before; 0: none.
-    n_features (int): Number of kinds of lexicon matches.
     dropout (float): On token vectors and on the hidden layer.
+    context, n_features: See `TokenReader`.
     """
 
     def __init__(
@@ -39,27 +91,22 @@ class SpanScorer(nn.Module):
         n_features: int,
         dropout: float,
     ) -> None:
-        super().__init__()
-        self.max_width = max_width
-        self.n_labels = n_labels
-        self.word_features = nn.Embedding(n_features, width)
-        # For the first, the last and the other tokens of a match.
-        self.token_features = nn.Embedding(3 * n_features, width)
-        self.span_features = nn.Embedding(n_features, hidden)
-        for features in (self.word_features, self.token_features, self.span_features):
-            nn.init.zeros_(features.weight)
-        self.context = (
-            nn.LSTM(width, context, bidirectional=True, batch_first=True) if context else None
+        super().__init__(
+            width=width,
+            max_width=max_width,
+            context=context,
+            n_features=n_features,
+            dropout=dropout,
         )
-        token_width = width + 2 * context
-        self.start = nn.Linear(token_width, hidden)
-        self.end = nn.Linear(token_width, hidden, bias=False)
-        self.content = nn.Linear(token_width, hidden, bias=False)
+        self.n_labels = n_labels
+        self.span_features = nn.Embedding(n_features, hidden)
+        nn.init.zeros_(self.span_features.weight)
+        self.start = nn.Linear(self.token_width, hidden)
+        self.end = nn.Linear(self.token_width, hidden, bias=False)
+        self.content = nn.Linear(self.token_width, hidden, bias=False)
         self.width = nn.Embedding(max_width, hidden)
         self.output = nn.Linear(hidden, n_labels)
-        # Nearly all spans are not mentions: start there.
-        nn.init.constant_(self.output.bias, -4.0)
-        self.dropout = nn.Dropout(dropout)
+        nn.init.constant_(self.output.bias, _START_BIAS)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.
@@ -73,40 +120,15 @@ class SpanScorer(nn.Module):
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
-        tokens = self._contextualize(tokens, lengths, spans, words)
+        tokens = self.read(tokens, lengths, spans, words)
         starts, ends = self.start(tokens), self.end(tokens)
-        # float64, since the sums run over the whole batch and are then subtracted.
-        sums = torch.cumsum(self.content(tokens).double(), dim=0)
-        sums = torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
-        doc_ends = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)
+        sums = _prefix_sums(self.content(tokens))
+        doc_ends = _document_ends(lengths)
         blocks = [
             self._score_block(first, starts, ends, sums, doc_ends, spans)
             for first in range(0, len(tokens), _BLOCK)
         ]
         return torch.cat(blocks)
-
-    def _contextualize(
-        self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor
-    ) -> Tensor:
-        """Add what the lexicon says of each token, then let an LSTM read each document."""
-        tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
-        start, width, feature = spans.unbind(1)
-        n_features = self.span_features.num_embeddings
-        tokens = tokens.index_add(0, start, self.token_features(feature))
-        tokens = tokens.index_add(0, start + width, self.token_features(feature + n_features))
-        inside = self.token_features(feature + 2 * n_features)
-        for offset in range(1, self.max_width - 1):
-            within = offset < width
-            tokens = tokens.index_add(0, (start + offset)[within], inside[within])
-        tokens = self.dropout(tokens)
-        if self.context is None:
-            return tokens
-        real = lengths[lengths > 0]
-        padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
-        packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.context(packed)[0], batch_first=True)
-        present = torch.arange(states.shape[1], device=real.device) < real[:, None]
-        return torch.cat([tokens, self.dropout(states[present])], dim=1)
 
     def _score_block(
         self,
@@ -134,3 +156,15 @@ class SpanScorer(nn.Module):
         logits = self.output(self.dropout(torch.relu(flat))).reshape(*end.shape, self.n_labels)
         outside = begin + widths >= doc_ends[first:last, None]
         return logits.masked_fill(outside[..., None], -torch.inf)
+
+
+def _prefix_sums(values: Tensor) -> Tensor:
+    """Sums of the first 0, 1, 2, ... rows, float64: they run over the whole batch and are then
+    subtracted. (n, d) -> (n + 1, d)."""
+    sums = torch.cumsum(values.double(), dim=0)
+    return torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
+
+
+def _document_ends(lengths: Tensor) -> Tensor:
+    """Of each token, where its document ends. (n_docs,) -> (n_tokens,)."""
+    return torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)

@@ -101,11 +101,12 @@ def make_mention_detector(
 ) -> MentionDetector:
     """Factory of `bioel_mentions`.
 
-    model (Model): See `spacy-bioel.SpanEnumerator.v1`.
+    model (Model): See `spacy-bioel.SpanEnumerator.v1` and `spacy-bioel.BioTagger.v1`.
     threshold (float): Probability above which a span is a mention; tune it on dev.
     consistency (float): From 0 to 1, how far the probability of a span moves towards that of the
         surest occurrence of the same words in the document; tune it on dev.
-    allow_overlap (bool): Keep overlapping and nested mentions; else the best-scored of them.
+    allow_overlap (bool): Keep overlapping and nested mentions; else the likeliest choice without
+        overlaps, see `pipeline.decoding`.
     set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
     spans_key, gold_key (str): Span groups of predictions and of gold mentions.
     """

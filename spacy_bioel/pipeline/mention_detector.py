@@ -1,4 +1,4 @@
-"""The pipe `bioel_mentions`: finds mentions by scoring every span of up to L tokens."""
+"""The pipe `bioel_mentions`: finds mentions with a model that scores spans or tags tokens."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
@@ -18,8 +18,9 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.types import SpanBatch, SpanScores
+from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.pipeline.decoding import ScoredSpan, agree, drop_overlaps
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -29,8 +30,6 @@ from spacy_bioel.pipeline.storage import (
 )
 from spacy_bioel.text.normalize import normalize_name
 
-# Start token, end token, label, probability.
-ScoredSpan = tuple[int, int, str, float]
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
 
@@ -44,7 +43,7 @@ class MentionDetector(StoredPipe):
     def __init__(
         self,
         vocab: Vocab,
-        model: Model[SpanBatch, SpanScores],
+        model: Model[MentionBatch, Logits],
         name: str = "bioel_mentions",
         *,
         threshold: float = 0.5,
@@ -114,7 +113,7 @@ class MentionDetector(StoredPipe):
         """
         from spacy_bioel.kb.lexicon import Lexicon
         from spacy_bioel.kb.store import open_kb
-        from spacy_bioel.models.mentions import add_span_scorer
+        from spacy_bioel.models.detector import add_scorer
 
         validate_get_examples(get_examples, "MentionDetector.initialize")
         for label in labels or self._gold_labels(get_examples()):
@@ -125,7 +124,7 @@ class MentionDetector(StoredPipe):
             self.lexicon = Lexicon.from_kb(open_kb(kb))
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)
-        add_span_scorer(self.model, n_labels=len(self.labels))
+        add_scorer(self.model, n_labels=len(self.labels))
 
     def _gold_labels(self, examples: Iterable[Example]) -> list[str]:
         key = self.cfg["gold_key"]
@@ -140,34 +139,34 @@ class MentionDetector(StoredPipe):
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
             spans = [span for span in spans if span[3] >= self.threshold]
-            chosen.append(spans if self.cfg["allow_overlap"] else drop_overlaps(spans))
+            if not self.cfg["allow_overlap"]:
+                spans = drop_overlaps(spans, threshold=self.threshold)
+            chosen.append(spans)
         return chosen
 
     def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
-        """Spans of each document that are not out of the question, by start and width."""
+        """Spans of each document that are not out of the question."""
+        from spacy_bioel.models.detector import find_spans
+
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
         if not any(len(doc) for doc in docs):
             return mentions
-        scores = self.model.predict(self._batch(docs))
-        probabilities = 1 / (1 + np.exp(-scores))
         lowest = min(self.threshold, _DOUBTFUL)
-        tokens, widths, labels = np.nonzero(probabilities >= lowest)
-        chosen = probabilities[tokens, widths, labels]
+        spans, probabilities = find_spans(self.model, self._batch(docs), lowest=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in docs])
-        owners = np.searchsorted(offsets, tokens, side="right") - 1
-        for owner, token, width, label, p in zip(
-            owners, tokens, widths, labels, chosen, strict=True
-        ):
-            start = int(token - offsets[owner])
-            mention = (start, start + int(width) + 1, self.labels[label], float(p))
-            mentions[owner].append(mention)
+        owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
+        places = (spans[:, :2] - offsets[owners, None]).tolist()
+        labels = [self.labels[label] for label in spans[:, 2]]
+        found = zip(owners, places, labels, probabilities.tolist(), strict=True)
+        for owner, (start, end), label, p in found:
+            mentions[owner].append((start, end, label, p))
         return mentions
 
     def _require_trained(self) -> None:
         if not self.labels:
             raise BioelError(Errors.B053.format(name=self.name))
 
-    def _batch(self, docs: list[Doc]) -> SpanBatch:
+    def _batch(self, docs: list[Doc]) -> MentionBatch:
         """What the lexicon says of each document, in one batch."""
         spans, words = [], []
         offset = 0
@@ -179,13 +178,13 @@ class MentionDetector(StoredPipe):
             token, bit = self.lexicon.match_words(tokens)
             words.append(np.stack([token + offset, bit], axis=1))
             offset += len(doc)
-        return SpanBatch(docs, np.concatenate(spans), np.concatenate(words))
+        return MentionBatch(docs, np.concatenate(spans), np.concatenate(words))
 
     def _short_forms(self, doc: Doc) -> tuple[NDArray, NDArray, NDArray]:
         """Matches of abbreviations that the document defines: those of their long forms."""
         from spacy_bioel.kb.keys import name_keys
         from spacy_bioel.kb.lexicon import unpack_bits
-        from spacy_bioel.models.mentions import SHORT_FORM
+        from spacy_bioel.models.detector import SHORT_FORM
 
         found = []
         for short, long in long_forms(doc).items():
@@ -232,31 +231,25 @@ class MentionDetector(StoredPipe):
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
-        """Binary cross-entropy over all spans and labels, per gold mention of the batch.
+        """The loss of the model's kind.
 
-        RETURNS (tuple[float, Floats3d]): Loss, and its gradient by the logits.
+        scores (Any): Logits of the examples' predicted documents.
+        RETURNS (tuple[float, Any]): Loss, and its gradient by the logits.
         """
-        ops = self.model.ops
-        logits = ops.to_numpy(scores)
-        gold = self._gold_targets(list(examples), logits.shape)
-        possible = np.isfinite(logits)
-        p = 1 / (1 + np.exp(-np.where(possible, logits, 0.0)))
-        scale = 1.0 / max(1.0, gold.sum())
-        d_logits = np.where(possible, (p - gold) * scale, 0.0).astype("float32")
-        likelihood = np.where(gold > 0, p, 1 - p)[possible]
-        loss = float(-np.log(np.maximum(likelihood, 1e-8)).sum() * scale)
-        return loss, ops.asarray(d_logits)  # type: ignore[arg-type]
+        from spacy_bioel.models.detector import mention_loss
 
-    def _gold_targets(self, examples: list[Example], shape: tuple[int, ...]) -> NDArray[np.float32]:
-        gold = np.zeros(shape, dtype="float32")
-        offset = 0
+        return mention_loss(self.model, scores, self._gold(examples))
+
+    def _gold(self, examples: Iterable[Example]) -> TokenSpans:
+        """Gold mentions on the tokens of all predicted documents, one after another."""
+        gold, offset = [], 0
         for example in examples:
             for span in gold_spans(example, key=self.cfg["gold_key"]):
-                width = span.end - span.start
-                if width <= shape[1] and span.label in self.labels:
-                    gold[offset + span.start, width - 1, self.labels.index(span.label)] = 1.0
+                if span.label in self.labels:
+                    label = self.labels.index(span.label)
+                    gold.append((offset + span.start, offset + span.end, label))
             offset += len(example.predicted)
-        return gold
+        return np.array(gold, dtype=np.int64).reshape(-1, 3)
 
     # Serialisation, see pipeline/storage.py.
 
@@ -274,7 +267,7 @@ class MentionDetector(StoredPipe):
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         from spacy_bioel.kb.lexicon import Lexicon
-        from spacy_bioel.models.mentions import add_span_scorer
+        from spacy_bioel.models.detector import add_scorer
         from spacy_bioel.models.weights import weights_from_bytes
 
         width = self.cfg.pop("width")
@@ -282,7 +275,7 @@ class MentionDetector(StoredPipe):
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
             if self.model.maybe_get_ref("scorer") is None:
-                add_span_scorer(self.model, n_labels=len(self.labels), width=width)
+                add_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 
     def __reduce__(self) -> tuple:
@@ -294,40 +287,3 @@ def _unpickle(
     vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
 ) -> MentionDetector:
     return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
-
-
-def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
-    """Move each span's probability towards the highest of the same words in the document.
-
-    A document that clearly names a drug in one sentence names it in the others too.
-
-    weight (float): 0: not at all; 1: all the way.
-    """
-    if not weight:
-        return list(spans)
-    words = [normalize_name(doc[start:end].text) for start, end, *_ in spans]
-    highest: dict[tuple[str, str], float] = {}
-    for key, (_, _, label, p) in zip(words, spans, strict=True):
-        highest[key, label] = max(p, highest.get((key, label), 0.0))
-    return [
-        (start, end, label, p + weight * (highest[key, label] - p))
-        for key, (start, end, label, p) in zip(words, spans, strict=True)
-    ]
-
-
-def drop_overlaps(
-    mentions: Sequence[ScoredSpan],
-) -> list[ScoredSpan]:
-    """The non-overlapping mentions left when the best-scored one wins, then the next, and so on.
-
-    mentions (Sequence): (start, end, label, score) with half-open token ranges.
-    RETURNS (list): In order of their start; of equal scores the longer, then the earlier wins.
-    """
-    taken: set[int] = set()
-    chosen = []
-    for mention in sorted(mentions, key=lambda m: (-m[3], m[0] - m[1], m[0])):
-        tokens = range(mention[0], mention[1])
-        if taken.isdisjoint(tokens):
-            taken.update(tokens)
-            chosen.append(mention)
-    return sorted(chosen)

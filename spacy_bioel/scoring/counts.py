@@ -1,16 +1,17 @@
 """What each protocol counts in one document: gold mentions against predicted links.
 
-Every function takes the gold mentions and the links of one document, with ids that are already
-canonical, sorted and unique (see `protocols.evaluate`), so that equal tuples are equal sets of ids.
-Wherever ids are compared, a composite is its set of ids.
+Protocols that give the mentions to the linker are in `given`. Every function takes the gold
+mentions and the links of one document, with ids that are already canonical, sorted and unique (see
+`protocols.evaluate`), so that equal tuples are equal sets of ids. Wherever ids are compared, a
+composite is its set of ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from spacy_bioel.scoring.measure import Counts
-from spacy_bioel.types import Candidate, Link, Mention
+from spacy_bioel.types import Link, Mention
 
 Golds = Sequence[Mention]
 Links = Sequence[Link]
@@ -112,118 +113,6 @@ def count_document_ids(gold: Golds, links: Links) -> Counts:
     gold_ids = {id_ for mention in gold for id_ in mention.ids}
     linked_ids = {id_ for link in links for id_ in link.ids}
     return _count_sets(gold_ids, linked_ids) | _nils(gold, links)
-
-
-def count_gold_strict(gold: Golds, links: Links) -> Counts:
-    """Linking of given mentions, where a composite is right only with exactly its ids.
-
-    accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
-    its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
-    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k
-    concepts (a composite of more than k ids may use as many places as it has ids). The
-    denominator is every gold mention that has an id, found in the knowledge base or not,
-    predicted or not.
-    """
-    return _count_given(gold, links, right=_equal, recalled=_all_among)
-
-
-def count_gold_any(gold: Golds, links: Links) -> Counts:
-    """Linking of given mentions, where one shared id makes a composite right.
-
-    The protocol of BioSyn, SapBERT and others. The denominator is that of `count_gold_strict`.
-    """
-    return _count_given(gold, links, right=_intersect, recalled=_any_among)
-
-
-def _count_given(
-    gold: Golds,
-    links: Links,
-    *,
-    right: Callable[[Ids, Ids], bool],
-    recalled: Callable[[Ids, tuple[Candidate, ...], int], bool],
-) -> Counts:
-    counts: Counts = dict.fromkeys(
-        (
-            "gold", "right", "right_decided", "recalled@1", "recalled@5", "tied", "right_at_best",
-            "right_at_worst", "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
-        ),
-        0,
-    )  # fmt: skip
-    for mention, link in pair_by_offsets(gold, links):
-        if not mention.ids:
-            counts["nil"] += 1
-            counts["right_nil"] += link is not None and not link.ids
-            counts["nil_not_predicted"] += link is None
-            continue
-        counts["gold"] += 1
-        if link is None:
-            counts["not_predicted"] += 1
-            continue
-        counts["right_decided"] += right(link.ids, mention.ids)
-        hit = right(link.ids or tuple(c.id for c in link.candidates[:1]), mention.ids)
-        tied = _tied_ids(link)
-        outcomes = [right((id_,), mention.ids) for id_ in tied] or [hit]
-        counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
-        counts["right"] += hit
-        counts["tied"] += bool(tied)
-        counts["right_at_best"] += any(outcomes)
-        counts["right_at_worst"] += all(outcomes)
-        counts["recalled@1"] += recalled(mention.ids, link.candidates, 1)
-        counts["recalled@5"] += recalled(mention.ids, link.candidates, 5)
-    return counts
-
-
-def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
-    """Find the link of each gold mention, where the linker was given the gold mentions.
-
-    First by equal offsets (and label, when several have these offsets). A mention that begins
-    or ends inside a token was widened to whole tokens: for it, the shortest link that covers it,
-    has its label and belongs to no other mention.
-
-    RETURNS (list[tuple[Mention, Link | None]]): In the order of `gold`; None: no link.
-    """
-    exact = {(x.start, x.end, x.label): x for x in reversed(links)}
-    by_span = {(x.start, x.end): x for x in reversed(links)}
-    gold_spans = {(m.start, m.end) for m in gold}
-    spare = sorted(
-        (x for x in links if (x.start, x.end) not in gold_spans),
-        key=lambda x: (x.end - x.start, x.start),
-    )
-    pairs: list[tuple[Mention, Link | None]] = []
-    for m in gold:
-        link = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
-        if link is None:
-            covering = (
-                x for x in spare if x.start <= m.start and m.end <= x.end and x.label == m.label
-            )
-            link = next(covering, None)
-        pairs.append((m, link))
-    return pairs
-
-
-def _tied_ids(link: Link) -> Ids:
-    """Ids that share the top score with the linked one; () when the choice was no toss-up."""
-    if len(link.ids) != 1 or not link.candidates:
-        return ()
-    best = max(candidate.score for candidate in link.candidates)
-    tied = tuple(c.id for c in link.candidates if c.score == best)
-    return tied if len(tied) > 1 and link.ids[0] in tied else ()
-
-
-def _equal(ids: Ids, gold: Ids) -> bool:
-    return ids == gold
-
-
-def _intersect(ids: Ids, gold: Ids) -> bool:
-    return not set(gold).isdisjoint(ids)
-
-
-def _all_among(gold: Ids, candidates: tuple[Candidate, ...], k: int) -> bool:
-    return set(gold) <= {c.id for c in candidates[: max(k, len(gold))]}
-
-
-def _any_among(gold: Ids, candidates: tuple[Candidate, ...], k: int) -> bool:
-    return _intersect(tuple(c.id for c in candidates[:k]), gold)
 
 
 def _count_sets(gold: set, predicted: set) -> Counts:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.scoring import counts
+from spacy_bioel.scoring import counts, given
 from spacy_bioel.scoring.measure import Counts, Measurement, Metric, measure
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -20,8 +20,12 @@ _F1 = {
 _ACCURACY = {
     "accuracy@1": Metric((("right", "gold"),), n="gold"),
     "accuracy@1_with_nil": Metric((("right_decided", "gold"),), n="gold"),
+    "accuracy@1_normalised": Metric((("right", "among_candidates"),), n="among_candidates"),
     "recall@1": Metric((("recalled@1", "gold"),), n="gold"),
     "recall@5": Metric((("recalled@5", "gold"),), n="gold"),
+    "recall@10": Metric((("recalled@10", "gold"),), n="gold"),
+    "map": Metric((("reciprocal_ranks", "gold"),), n="gold"),
+    "map_normalised": Metric((("reciprocal_ranks", "among_candidates"),), n="among_candidates"),
     "accuracy@1_tie_optimistic": Metric((("right_at_best", "gold"),), n="gold"),
     "accuracy@1_tie_pessimistic": Metric((("right_at_worst", "gold"),), n="gold"),
     "nil_accuracy": Metric((("right_nil", "nil"),), n="nil"),
@@ -32,7 +36,7 @@ _ACCURACY = {
 class Protocol:
     """A way to compare predictions with gold annotations.
 
-    count (Callable): Counts one document, see `counts`.
+    count (Callable): Counts one document, see `counts` and `given`.
     metrics (dict[str, Metric]): What is computed from the summed counts.
     given_mentions (bool): The linker is given the gold mentions; otherwise it sees only text.
     """
@@ -51,10 +55,10 @@ PROTOCOLS: dict[str, Protocol] = {
     "partial_binary": Protocol(counts.count_partial_binary, _F1),
     "partial_fractional": Protocol(counts.count_partial_fractional, _F1),
     "document": Protocol(counts.count_document_ids, _F1),
-    "gold": Protocol(counts.count_gold_strict, _ACCURACY, given_mentions=True),
-    "gold_any": Protocol(counts.count_gold_any, _ACCURACY, given_mentions=True),
+    "gold": Protocol(given.count_gold_strict, _ACCURACY, given_mentions=True),
+    "gold_any": Protocol(given.count_gold_any, _ACCURACY, given_mentions=True),
 }
-ALIASES = {"strict": "end_to_end"}
+ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
 
 def get_protocol(name: str) -> tuple[str, Protocol]:

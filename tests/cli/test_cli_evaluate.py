@@ -42,6 +42,7 @@ def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path
     assert rows["gold", "accuracy@1_with_nil", ""]["value"] == pytest.approx(80.0)
     assert rows["gold", "accuracy@1_with_nil", "Disease"]["value"] == pytest.approx(50.0)
     assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
+    assert rows["gold", "map_normalised", "Disease"]["value"] == 100.0
     assert gold["details"]["missing_from_kb"] == 0
     assert (gold["seed"], gold["model"]) == (5, str(model))
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
@@ -66,6 +67,8 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
     assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
     assert any(line.startswith("gold accuracy@1 100.00 ") for line in table)
+    assert any(line.startswith("gold map 100.00 ") for line in table)
+    assert not any("normalised" in line for line in table)
     # Names that are found in the text have no label; given mentions have.
     of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
     assert {line.split()[0] for line in of_labels} == {"gold"}

@@ -11,7 +11,8 @@ from spacy.ml.models.tok2vec import (
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.mentions import add_span_scorer, build_span_enumerator_v1
+from spacy_bioel.models.detector import add_scorer
+from spacy_bioel.models.mentions import build_span_enumerator_v1
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
 
@@ -20,7 +21,7 @@ def make_model(*, width: int = 8, n_labels: int = 2) -> Model:
     encode = MaxoutWindowEncoder(width=width, window_size=1, maxout_pieces=2, depth=1)
     model = build_span_enumerator_v1(build_Tok2Vec_model(embed, encode), max_width=3, hidden=4)
     model.get_ref("tok2vec").initialize()
-    add_span_scorer(model, n_labels=n_labels)
+    add_scorer(model, n_labels=n_labels)
     return model
 
 

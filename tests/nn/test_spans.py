@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from spacy_bioel.nn import spans as module
-from spacy_bioel.nn.spans import SpanScorer
+from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer
 
 MAX_WIDTH, N_LABELS, N_FEATURES = 4, 2, 5
 LENGTHS = torch.tensor([3, 0, 1, 6])
@@ -18,6 +19,8 @@ TOKENS = torch.randn(10, 7, generator=torch.Generator().manual_seed(0))
 SPANS = torch.tensor([[0, 2, 1], [0, 2, 4], [4, 3, 0], [9, 0, 2]])
 WORDS = torch.tensor([[1, 0], [1, 3], [8, 4]])
 NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)
+
+Make = Callable[..., SpanScorer | LinearSpanScorer]
 
 
 def make_scorer(*, context: int = 0) -> SpanScorer:
@@ -36,8 +39,23 @@ def make_scorer(*, context: int = 0) -> SpanScorer:
     return scorer.eval()
 
 
-def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
-    """Each span of each document by itself, its content averaged token by token."""
+def make_linear_scorer(*, context: int = 0) -> LinearSpanScorer:
+    torch.manual_seed(0)
+    scorer = LinearSpanScorer(
+        width=7,
+        n_labels=N_LABELS,
+        max_width=MAX_WIDTH,
+        context=context,
+        n_features=N_FEATURES,
+        dropout=0.2,
+    )
+    for features in (scorer.word_features, scorer.token_features):
+        torch.nn.init.normal_(features.weight)
+    return scorer.eval()
+
+
+def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tensor:
+    """Token vectors with what the lexicon says of them."""
     x = tokens.clone()
     for token, feature in WORDS.tolist():
         x[token] += scorer.word_features.weight[feature]
@@ -46,6 +64,12 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
         places += [(2, inside) for inside in range(start + 1, start + width)]
         for place, token in places:
             x[token] += scorer.token_features.weight[feature + place * N_FEATURES]
+    return x
+
+
+def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
+    """Each span of each document by itself, its content averaged token by token."""
+    x = with_matches(scorer, tokens)
     scores = torch.full((len(tokens), MAX_WIDTH, N_LABELS), -math.inf)
     ends = torch.repeat_interleave(LENGTHS.cumsum(0), LENGTHS).tolist()
     for start, doc_end in enumerate(ends):
@@ -60,6 +84,21 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
     return scores
 
 
+def equation_4(scorer: LinearSpanScorer, tokens: Tensor) -> Tensor:
+    """As published, span by span: w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
+    h = with_matches(scorer, tokens)
+    w_s, w_e, w_m = (part.weight for part in (scorer.start, scorer.end, scorer.content))
+    scores = torch.full((len(tokens), MAX_WIDTH, N_LABELS), -math.inf)
+    first = 0
+    for length in LENGTHS.tolist():
+        for i in range(first, first + length):
+            for j in range(i, min(i + MAX_WIDTH, first + length)):
+                content = sum(w_m @ h[q] for q in range(i, j + 1))
+                scores[i, j - i] = w_s @ h[i] + w_e @ h[j] + content + scorer.start.bias
+        first += length
+    return scores
+
+
 @pytest.mark.parametrize("block", [4096, 4, 1])
 def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
@@ -69,15 +108,46 @@ def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(scores, brute_force(scorer, TOKENS), atol=1e-5, rtol=1e-5)
 
 
-def test_spans_stay_in_their_document() -> None:
-    scores = make_scorer()(TOKENS, LENGTHS, SPANS, WORDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_linear_scores_are_equation_4(seed: int) -> None:
+    scorer = make_linear_scorer()
+    tokens = torch.randn(10, 7, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        scores = scorer(tokens, LENGTHS, SPANS, WORDS)
+        torch.testing.assert_close(scores, equation_4(scorer, tokens), atol=1e-5, rtol=1e-5)
+
+
+def test_the_published_span_scorer_is_three_vectors_and_a_bias() -> None:
+    # 768 * 3 weights and one bias; the published code has one for each of the three.
+    scorer = LinearSpanScorer(
+        width=768, n_labels=1, max_width=10, context=0, n_features=0, dropout=0.0
+    )
+    assert sum(p.numel() for p in scorer.parameters()) == 2305
+
+
+def test_linear_scores_by_hand() -> None:
+    scorer = LinearSpanScorer(width=1, n_labels=1, max_width=3, context=0, n_features=1, dropout=0)
+    for linear, weight in ((scorer.start, 1.0), (scorer.end, 10.0), (scorer.content, 100.0)):
+        torch.nn.init.constant_(linear.weight, weight)
+    tokens = torch.tensor([[1.0], [2.0], [3.0], [5.0]])
+    logits = scorer(tokens, torch.tensor([3, 1]), NO_SPANS, NO_WORDS)[..., 0] + 4  # the bias
+    # 1 + 10 + 100, 1 + 20 + 300, 1 + 30 + 600; 2 + 20 + 200, 2 + 30 + 500; ...
+    out = -math.inf
+    expected = [[111, 321, 631], [222, 532, out], [333, out, out], [555, out, out]]
+    assert logits.tolist() == expected
+
+
+@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+def test_spans_stay_in_their_document(make: Make) -> None:
+    scores = make()(TOKENS, LENGTHS, SPANS, WORDS)
     widths = torch.isfinite(scores).all(dim=2).sum(dim=1)
     assert widths.tolist() == [3, 2, 1, 1, 4, 4, 4, 3, 2, 1]
 
 
+@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
 @pytest.mark.parametrize("context", [0, 3])
-def test_a_document_scores_the_same_alone(context: int) -> None:
-    scorer = make_scorer(context=context)
+def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
+    scorer = make(context=context)
     with torch.no_grad():
         together = scorer(TOKENS, LENGTHS, NO_SPANS, NO_WORDS)
         for start, end in ((0, 3), (3, 4), (4, 10)):
@@ -86,14 +156,16 @@ def test_a_document_scores_the_same_alone(context: int) -> None:
             torch.testing.assert_close(alone, together[start:end], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
 @pytest.mark.parametrize("context", [0, 3])
-def test_no_tokens(context: int) -> None:
-    scores = make_scorer(context=context)(TOKENS[:0], torch.tensor([0]), NO_SPANS, NO_WORDS)
+def test_no_tokens(make: Make, context: int) -> None:
+    scores = make(context=context)(TOKENS[:0], torch.tensor([0]), NO_SPANS, NO_WORDS)
     assert scores.shape == (0, 4, 2)
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
-    scorer = make_scorer(context=2).double()
+@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+def test_the_gradient_is_that_of_finite_differences(make: Make) -> None:
+    scorer = make(context=2).double()
     tokens = TOKENS.double().requires_grad_()
 
     def finite_scores(x: Tensor) -> Tensor:

@@ -6,14 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import DETECTOR, LINKER, TOKENIZER, VOCABULARY, blank, examples, links, train
+from tiny import LINKER, VOCABULARY, blank, links, train
 
-from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

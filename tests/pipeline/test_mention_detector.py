@@ -13,7 +13,6 @@ from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
@@ -54,36 +53,6 @@ def test_a_label_that_comes_too_late() -> None:
     assert detector.add_label("Disease") == 0
     with pytest.raises(BioelError, match=r"\[B050\].*'Drug'.*Disease"):
         detector.add_label("Drug")
-
-
-@pytest.mark.parametrize(
-    ("mentions", "kept"),
-    [
-        ([], []),
-        ([(0, 2, "A", 0.6), (1, 3, "A", 0.9)], [(1, 3)]),
-        ([(0, 1, "A", 0.6), (1, 3, "A", 0.9)], [(0, 1), (1, 3)]),
-        ([(0, 1, "A", 0.8), (0, 3, "B", 0.8)], [(0, 3)]),  # equal: the longer
-        ([(1, 3, "A", 0.8), (0, 2, "B", 0.8)], [(0, 2)]),  # equal: the earlier
-        (
-            [(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)],
-            [(1, 4), (5, 6)],
-        ),
-    ],
-)
-def test_drop_overlaps(mentions: list, kept: list[tuple[int, int]]) -> None:
-    assert [(start, end) for start, end, *_ in drop_overlaps(mentions)] == kept
-
-
-@pytest.mark.parametrize(
-    ("weight", "expected"),
-    [(0.0, [0.9, 0.1, 0.2, 0.3]), (0.5, [0.9, 0.5, 0.2, 0.3]), (1.0, [0.9, 0.9, 0.2, 0.3])],
-)
-def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
-    doc = blank().make_doc("Aspirin, aspirin and morphine")
-    spans = [(0, 1, "Drug", 0.9), (2, 3, "Drug", 0.1), (2, 3, "Sign", 0.2), (4, 5, "Drug", 0.3)]
-    agreed = agree(doc, spans, weight=weight)
-    assert [p for *_, p in agreed] == pytest.approx(expected)
-    assert [span[:3] for span in agreed] == [span[:3] for span in spans]
 
 
 NESTED = ["Breast and ovarian cancer", "ovarian cancer"]

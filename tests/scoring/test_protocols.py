@@ -109,8 +109,125 @@ def test_recall_is_over_distinct_concepts() -> None:
     assert value(found, "recall@5").value == 100.0
 
 
-def test_alias_is_reported_by_its_proper_name() -> None:
-    assert {m.protocol for m in evaluate(TEXTS, LINKS, protocols=["strict"])} == {"end_to_end"}
+@pytest.mark.parametrize(
+    ("alias", "proper"), [("strict", "end_to_end"), ("partial", "partial_binary")]
+)
+def test_alias_is_reported_by_its_proper_name(alias: str, proper: str) -> None:
+    assert {m.protocol for m in evaluate(TEXTS, LINKS, protocols=[alias])} == {proper}
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "recall", "f1"),
+    [
+        # [1,10] and [2,2] against [1,3] and [8,10], inclusive as neleval has them, one id.
+        ("strict", 0.0, 0.0, 0.0),
+        ("partial", 50.0, 50.0, 50.0),  # [1,10] takes [1,3] and leaves [2,2] none
+        ("partial_fractional", 65.0, 100.0, 130 / 1.65),  # (3/10 + 1/1) / 2, (3/3 + 3/3) / 2
+    ],
+)
+def test_neleval_example(name: str, precision: float, recall: float, f1: float) -> None:
+    texts = [
+        AnnotatedText("1", "x" * 11, (Mention(1, 4, "D", ("A",)), Mention(8, 11, "D", ("A",))))
+    ]
+    links = [[Link(1, 11, "D", ("A",)), Link(2, 3, "D", ("A",))]]
+    found = evaluate(texts, links, protocols=[name])
+    values = [value(found, metric).value for metric in ("precision", "recall", "f1")]
+    assert values == pytest.approx([precision, recall, f1])
+
+
+def candidates(*ids: str) -> tuple[Candidate, ...]:
+    return tuple(Candidate(id_, 1 - i / 100) for i, id_ in enumerate(ids))
+
+
+RANKED = [
+    AnnotatedText(
+        "1",
+        "x" * 40,
+        (
+            Mention(0, 4, "D", ("A",)),
+            Mention(5, 9, "D", ("B",)),
+            Mention(10, 14, "D", ("C",)),
+            Mention(15, 19, "D", ("E", "F")),
+            Mention(20, 24, "D", ()),
+        ),
+    )
+]
+RANKED_LINKS = [
+    [
+        Link(0, 4, "D", ("A",), candidates("A", "X")),
+        Link(5, 9, "D", ("X",), candidates("X", *"123456", "B")),  # eighth
+        Link(10, 14, "D", ("X",), candidates("X", "Y")),
+        Link(15, 19, "D", ("E",), candidates("E", "X", "F")),
+        Link(20, 24, "D", ("A",), candidates("A")),
+    ]
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Ranks 1, 8, none and, for both ids with one other concept before the second, 2.
+        (
+            "gold",
+            {
+                "accuracy@1": 1 / 4,
+                "accuracy@1_normalised": 1 / 3,
+                "recall@1": 1 / 4,
+                "recall@5": 2 / 4,
+                "recall@10": 3 / 4,
+                "map": (1 + 1 / 8 + 1 / 2) / 4,
+                "map_normalised": (1 + 1 / 8 + 1 / 2) / 3,
+            },
+        ),
+        # One of the ids is enough: ranks 1, 8, none, 1.
+        (
+            "gold_any",
+            {
+                "accuracy@1": 2 / 4,
+                "accuracy@1_normalised": 2 / 3,
+                "recall@1": 2 / 4,
+                "recall@5": 2 / 4,
+                "recall@10": 3 / 4,
+                "map": (1 + 1 / 8 + 1) / 4,
+                "map_normalised": (1 + 1 / 8 + 1) / 3,
+            },
+        ),
+    ],
+)
+def test_ranks_of_given_mentions(name: str, expected: dict[str, float]) -> None:
+    found = evaluate(RANKED, RANKED_LINKS, protocols=[name], per_label=False)
+    values = {m.metric: m.value / 100 for m in found}
+    assert {metric: values[metric] for metric in expected} == pytest.approx(expected)
+    assert value(found, "map").n == 4 and value(found, "map_normalised").n == 3
+
+
+@pytest.mark.parametrize("name", ["gold", "gold_any"])
+@pytest.mark.parametrize("seed", range(5))
+def test_normalised_times_recall_is_unnormalised(name: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mentions, links = [], []
+    for i in range(60):
+        ids = tuple(map(str, rng.choice(5, size=rng.integers(1, 3), replace=False)))
+        ranking = tuple(map(str, rng.permutation(5)[: rng.integers(0, 6)]))
+        mentions.append(Mention(i, i + 1, "D", ids))
+        # Linked: nothing, the first candidate, or the first two as a composite.
+        links.append(Link(i, i + 1, "D", ranking[: rng.integers(0, 3)], candidates(*ranking)))
+    found = evaluate([AnnotatedText("1", "x" * 60, tuple(mentions))], [links], protocols=[name])
+    recall = value(found, "recall@10").value / 100  # no list is longer
+    assert 0.2 < recall < 1
+    for metric in ("accuracy@1", "map"):
+        normalised = value(found, f"{metric}_normalised")
+        assert normalised.value * recall == pytest.approx(value(found, metric).value)
+        assert 0 < value(found, metric).value < normalised.value <= 100
+        assert normalised.n == round(recall * 60)
+
+
+def test_nothing_is_normalised_by_no_mention() -> None:
+    links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
+    texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
+    found = {m.metric: m.value for m in evaluate(texts, links, protocols=["gold"], per_label=False)}
+    assert found["map"] == found["recall@10"] == 0.0
+    assert not {"map_normalised", "accuracy@1_normalised"} & found.keys()
 
 
 def test_bad_arguments() -> None:

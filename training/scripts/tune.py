@@ -16,10 +16,10 @@ from spacy.tokens import Doc
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
+from spacy_bioel.pipeline.decoding import agree, drop_overlaps
 from spacy_bioel.pipeline.development import gather_development
 from spacy_bioel.pipeline.fusion import default_fusion, fit_nearest
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.mention_detector import agree, drop_overlaps
 
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
 _CONSISTENCIES = (0.0, 0.25, 0.5, 0.75)
@@ -63,7 +63,7 @@ def tune_detector(nlp: Language, docs: list[Doc]) -> None:
             kept = [[span for span in spans if span[3] >= threshold] for spans in agreed]
             for allow_overlap in (True, False):
                 if not allow_overlap:
-                    kept = [drop_overlaps(spans) for spans in kept]
+                    kept = [drop_overlaps(spans, threshold=threshold) for spans in kept]
                 right = sum(len({s[:3] for s in k} & g) for k, g in zip(kept, gold, strict=True))
                 score = f1(right, sum(map(len, kept)), n_gold)
                 best = max(best, (score, threshold, consistency, allow_overlap))

@@ -1,0 +1,101 @@
+"""Mention detection by tags: each token begins a mention of a label, is inside of one, or neither.
+
+The variant that Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
+using a dual encoder, https://aclanthology.org/2021.louhi-1.4, compare their span scorer with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.models.detector import DetectorKind, MentionModel, Tok2Vec, mention_model
+from spacy_bioel.models.types import Logits, TokenSpans
+
+# Tags: 0 is O; then B of each label; then I of each label.
+
+
+def build_bio_tagger_v1(
+    tok2vec: Tok2Vec, *, max_width: int = 10, context: int = 0, dropout: float = 0.2
+) -> MentionModel:
+    """Registered as `spacy-bioel.BioTagger.v1`.
+
+    Fast, and for mentions of any length, but tags cannot express mentions that overlap: it learns
+    the longest of them (of equally long ones the first) and finds no others.
+
+    A mention is as sure as its least sure token: unlike the product of all its tokens that does
+    not fall with the length, so that one threshold suits all. Each token has its likeliest tag,
+    whatever the threshold: a low one adds few mentions.
+
+    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
+    max_width (int): The longest lexicon match in tokens.
+    context (int): Size of a bidirectional LSTM between tok2vec and tags; 0 for none.
+    dropout (float): In training, on token vectors.
+    RETURNS (Model[MentionBatch, Logits]): Its torch part exists once labels are known, see
+        `add_scorer`.
+    """
+    settings = {"context": context, "dropout": dropout}
+    return mention_model("bio_tagger", _KIND, tok2vec, max_width=max_width, settings=settings)
+
+
+def _make(*, n_labels: int, **settings: Any) -> Any:
+    from spacy_bioel.nn.tags import TagScorer
+
+    return TagScorer(n_tags=2 * n_labels + 1, **settings)
+
+
+def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
+    """Cross-entropy of the tags, mean over tokens.
+
+    logits (Logits): Shape (n_tokens, 2 * n_labels + 1).
+    """
+    n_tokens, n_tags = logits.shape
+    here = np.arange(n_tokens), _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
+    p = _softmax(logits)
+    loss = float(-np.log(np.maximum(p[here], 1e-8)).mean())
+    p[here] -= 1.0
+    return loss, p / n_tokens
+
+
+def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:
+    """The tag of each token; of mentions that overlap the longest, then the first. Shape
+    (n_tokens,)."""
+    tags = np.zeros(n_tokens, dtype=np.int64)
+    longest_first = sorted(gold.tolist(), key=lambda span: (span[0] - span[1], span))
+    for start, end, label in longest_first:
+        if not tags[start:end].any():
+            tags[start:end] = 1 + n_labels + label
+            tags[start] = 1 + label
+    return tags
+
+
+def _decode(
+    logits: Logits, lengths: NDArray[np.int64], lowest: float
+) -> tuple[TokenSpans, NDArray[np.float32]]:
+    """Mentions by the likeliest tag of each token. A B opens one, and so does an I after O, after
+    another label, or at the start of a document."""
+    n_labels = logits.shape[1] // 2
+    tags, sure = logits.argmax(axis=1), _softmax(logits).max(axis=1)
+    labels = np.where(tags > 0, (tags - 1) % n_labels, -1)
+    before = np.concatenate([[-1], labels[:-1]])
+    before[(np.cumsum(lengths) - lengths)[lengths > 0]] = -1
+    opens = (labels >= 0) & ((tags <= n_labels) | (labels != before))
+    # A mention ends where the next one opens, at the next O, or with the last token.
+    borders = np.append(np.flatnonzero(opens | (labels < 0)), len(tags))
+    start = np.flatnonzero(opens)
+    end = borders[np.searchsorted(borders, start, side="right")]
+    probabilities = np.array(
+        [sure[first:last].min() for first, last in zip(start, end, strict=True)], dtype=np.float32
+    )
+    kept = probabilities >= lowest
+    return np.stack([start, end, labels[start]], axis=1)[kept], probabilities[kept]
+
+
+def _softmax(logits: Logits) -> Logits:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode)

@@ -1,0 +1,158 @@
+"""Models that find mentions: tok2vec (thinc) -> logits (torch). What all architectures share.
+
+An architecture is a network over the tokens of a batch, and a `DetectorKind` that says how it is
+made, what it learns from and what its logits mean; see `models.mentions` and `models.bio_tagger`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+from thinc.api import Model, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats2d
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.torch_io import require_torch, wrap_torch
+from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
+
+# Bits of a lexicon mask, and "this is a short form that the document defines".
+SHORT_FORM = 64
+N_FEATURES = 65
+
+Tok2Vec = Model[list[Doc], list[Floats2d]]
+MentionModel = Model[MentionBatch, Logits]
+
+
+@dataclass(frozen=True)
+class DetectorKind:
+    """What an architecture does its own way; functions of a module, so that it can be pickled.
+
+    make (Callable): The torch module. Called with width (of token vectors), n_labels, max_width,
+        n_features and the settings of the architecture, by keyword. The module maps token vectors,
+        lengths, matches of spans and of words to logits, as `nn.spans.SpanScorer.forward` does.
+    loss (Callable): From logits and gold spans to the loss and its gradient by the logits.
+    decode (Callable): From logits, tokens of each document, shape (n_docs,), and a probability to
+        the spans of at least this probability, in order of their start, and their probabilities,
+        shape (n_spans,).
+    """
+
+    make: Callable[..., Any]
+    loss: Callable[[Logits, TokenSpans], tuple[float, Logits]]
+    decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
+
+
+def mention_model(
+    name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
+) -> MentionModel:
+    """A model without its torch part, which exists once labels are known: `add_scorer`.
+
+    max_width (int): The longest lexicon match in tokens.
+    settings (dict): Of the architecture.
+    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
+    """
+    if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
+        raise BioelError(Errors.B173.format(name=name))
+    return Model(
+        name,
+        _forward,
+        init=None,
+        layers=[tok2vec],
+        attrs={
+            "kind": kind,
+            "max_width": max_width,
+            "n_features": N_FEATURES,
+            "settings": settings,
+        },
+        dims={"nO": None},
+        refs={"tok2vec": tok2vec, "scorer": None},
+    )
+
+
+def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
+    """Give the model its torch part, once: the number of labels and the width are known now.
+
+    width (int | None): Of the token vectors; None: tok2vec knows it.
+    RAISES BioelError: [B040] without torch.
+    """
+    require_torch()
+    scorer = model.attrs["kind"].make(
+        width=width or model.get_ref("tok2vec").get_dim("nO"),
+        n_labels=n_labels,
+        max_width=model.attrs["max_width"],
+        n_features=model.attrs["n_features"],
+        **model.attrs["settings"],
+    )
+    wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    model.layers.append(wrapper)
+    model.set_ref("scorer", wrapper)
+    model.set_dim("nO", n_labels)
+
+
+def mention_loss(model: MentionModel, logits: Any, gold: TokenSpans) -> tuple[float, Any]:
+    """Loss of a batch, and its gradient by the logits, on their device.
+
+    gold (TokenSpans): Its gold mentions.
+    """
+    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold)
+    return loss, model.ops.asarray(gradient)
+
+
+def find_spans(
+    model: MentionModel, batch: MentionBatch, *, lowest: float
+) -> tuple[TokenSpans, NDArray[np.float32]]:
+    """Spans of a batch that are not out of the question, by document, then start.
+
+    batch (MentionBatch): With at least one token.
+    lowest (float): The probability that a span must have.
+    RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
+    """
+    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
+    return model.attrs["kind"].decode(model.predict(batch), lengths, lowest)
+
+
+def _forward(
+    model: MentionModel, batch: MentionBatch, is_train: bool
+) -> tuple[Any, Callable[[Any], Any]]:
+    vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
+    lengths: Any = [len(doc) for doc in batch.docs]
+    # A tok2vec may return a row for an empty document; the concatenation must not have it.
+    flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
+    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
+    scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
+
+    def backprop(d_scores: Any) -> Any:
+        d_flat = backprop_scores(d_scores)
+        return backprop_vectors(model.ops.unflatten(d_flat, lengths))
+
+    return scores, backprop
+
+
+def _to_torch(
+    wrapper: Model, inputs: tuple[Any, Any, Any, Any], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
+    import torch
+
+    flat, *features = inputs
+    tokens = xp2torch(flat, requires_grad=is_train)
+    args = (tokens, *(torch.from_numpy(array).to(tokens.device) for array in features))
+
+    def backprop(d_args: ArgsKwargs) -> Any:
+        return torch2xp(d_args.args[0])
+
+    return ArgsKwargs(args=args, kwargs={}), backprop
+
+
+def _from_torch(
+    wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
+) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
+    inputs, logits = inputs_outputs
+
+    def backprop(d_scores: Any) -> ArgsKwargs:
+        return ArgsKwargs(args=((logits,),), kwargs={"grad_tensors": (xp2torch(d_scores),)})
+
+    return logits.detach().cpu().numpy() if not is_train else torch2xp(logits), backprop

@@ -1,0 +1,65 @@
+"""What a mention detector reads of each token before it scores anything, torch only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+
+class TokenReader(nn.Module):
+    """Token vectors, lexicon matches and context: the common part of all mention detectors.
+
+    The matches start at zero, so that without a lexicon nothing is added to the vectors.
+
+    width (int): Size of the token vectors.
+    max_width (int): L, the longest lexicon match in tokens.
+    context (int): Size of a bidirectional LSTM that reads tokens and matches; 0: none.
+    n_features (int): Number of kinds of lexicon matches.
+    dropout (float): On token vectors.
+    """
+
+    def __init__(
+        self, *, width: int, max_width: int, context: int, n_features: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.max_width = max_width
+        self.n_features = n_features
+        self.word_features = nn.Embedding(n_features, width)
+        # For the first, the last and the other tokens of a match.
+        self.token_features = nn.Embedding(3 * n_features, width)
+        for features in (self.word_features, self.token_features):
+            nn.init.zeros_(features.weight)
+        self.context = (
+            nn.LSTM(width, context, bidirectional=True, batch_first=True) if context else None
+        )
+        self.token_width = width + 2 * context
+        self.dropout = nn.Dropout(dropout)
+
+    def read(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Add what the lexicon says of each token, then let an LSTM read each document.
+
+        tokens (Tensor): Token vectors of all documents, concatenated; at least one token.
+            Shape (n_tokens, width).
+        lengths (Tensor): Tokens of each document. Shape (n_docs,).
+        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
+        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
+        RETURNS (Tensor): Shape (n_tokens, width + 2 * context).
+        """
+        tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
+        start, width, feature = spans.unbind(1)
+        tokens = tokens.index_add(0, start, self.token_features(feature))
+        tokens = tokens.index_add(0, start + width, self.token_features(feature + self.n_features))
+        inside = self.token_features(feature + 2 * self.n_features)
+        for offset in range(1, self.max_width - 1):
+            within = offset < width
+            tokens = tokens.index_add(0, (start + offset)[within], inside[within])
+        tokens = self.dropout(tokens)
+        if self.context is None:
+            return tokens
+        real = lengths[lengths > 0]
+        padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
+        packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.context(packed)[0], batch_first=True)
+        present = torch.arange(states.shape[1], device=real.device) < real[:, None]
+        return torch.cat([tokens, self.dropout(states[present])], dim=1)

@@ -1,0 +1,146 @@
+"""What is counted in one document when the linker was given the gold mentions.
+
+Ids are canonical, sorted and unique, as in `counts`. Ranks are counted within the candidates of a
+link, which are as many as the linker's `max_candidates`: a concept that comes later is not found.
+
+For a composite, `count_gold_strict` needs all its ids and `count_gold_any` one of them. Its rank
+is one when the first candidates are the ids that are needed, and grows by one with each other
+candidate among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spacy_bioel.scoring.counts import Golds, Ids, Links
+from spacy_bioel.scoring.measure import Counts
+from spacy_bioel.types import Candidate, Link, Mention
+
+
+def count_gold_strict(gold: Golds, links: Links) -> Counts:
+    """Linking of given mentions, where a composite is right only with exactly its ids.
+
+    accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
+    its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
+    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k
+    candidates (a composite of more than k ids may use as many places as it has ids), map is the
+    mean of 1 / rank, 0 where they are not all candidates. The denominator is every gold mention
+    that has an id, found in the knowledge base or not, predicted or not.
+
+    accuracy@1_normalised and map_normalised have the same numerators over the mentions that
+    retrieval served: all gold ids are candidates, or were linked. The share of these mentions,
+    `among_candidates` of `gold`, times a normalised measure is the measure itself.
+    """
+    return _count_given(gold, links, right=_equal, needed=len)
+
+
+def count_gold_any(gold: Golds, links: Links) -> Counts:
+    """Linking of given mentions, where one shared id makes a composite right.
+
+    The protocol of BioSyn, SapBERT and others. The measures are those of `count_gold_strict`, with
+    the best-ranked gold id instead of all of them; so is the denominator.
+    """
+    return _count_given(gold, links, right=_intersect, needed=_one)
+
+
+def _count_given(
+    gold: Golds,
+    links: Links,
+    *,
+    right: Callable[[Ids, Ids], bool],
+    needed: Callable[[Ids], int],
+) -> Counts:
+    """Count one document.
+
+    right (Callable): Whether ids are right, from them and the gold ids.
+    needed (Callable): How many of the gold ids have to be found.
+    """
+    counts: Counts = dict.fromkeys(
+        (
+            "gold", "right", "right_decided", "recalled@1", "recalled@5", "recalled@10",
+            "reciprocal_ranks", "among_candidates", "tied", "right_at_best", "right_at_worst",
+            "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
+        ),
+        0,
+    )  # fmt: skip
+    for mention, link in pair_by_offsets(gold, links):
+        if not mention.ids:
+            counts["nil"] += 1
+            counts["right_nil"] += link is not None and not link.ids
+            counts["nil_not_predicted"] += link is None
+            continue
+        counts["gold"] += 1
+        if link is None:
+            counts["not_predicted"] += 1
+            continue
+        counts["right_decided"] += right(link.ids, mention.ids)
+        hit = right(link.ids or tuple(c.id for c in link.candidates[:1]), mention.ids)
+        tied = _tied_ids(link)
+        outcomes = [right((id_,), mention.ids) for id_ in tied] or [hit]
+        counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
+        counts["right"] += hit
+        counts["tied"] += bool(tied)
+        counts["right_at_best"] += any(outcomes)
+        counts["right_at_worst"] += all(outcomes)
+        n_needed = needed(mention.ids)
+        last = _place_of(n_needed, mention.ids, link.candidates)
+        for k in (1, 5, 10):
+            counts[f"recalled@{k}"] += 0 < last <= max(k, n_needed)
+        counts["reciprocal_ranks"] += 1 / (last - n_needed + 1) if last else 0.0
+        counts["among_candidates"] += hit or last > 0
+    return counts
+
+
+def _place_of(n: int, gold: Ids, candidates: tuple[Candidate, ...]) -> int:
+    """Place, from one, of the candidate that is the n-th with a gold id; 0: there is none."""
+    places = [i for i, candidate in enumerate(candidates, start=1) if candidate.id in gold]
+    return places[n - 1] if len(places) >= n else 0
+
+
+def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
+    """Find the link of each gold mention, where the linker was given the gold mentions.
+
+    First by equal offsets (and label, when several have these offsets). A mention that begins
+    or ends inside a token was widened to whole tokens: for it, the shortest link that covers it,
+    has its label and belongs to no other mention.
+
+    RETURNS (list[tuple[Mention, Link | None]]): In the order of `gold`; None: no link.
+    """
+    exact = {(x.start, x.end, x.label): x for x in reversed(links)}
+    by_span = {(x.start, x.end): x for x in reversed(links)}
+    gold_spans = {(m.start, m.end) for m in gold}
+    spare = sorted(
+        (x for x in links if (x.start, x.end) not in gold_spans),
+        key=lambda x: (x.end - x.start, x.start),
+    )
+    pairs: list[tuple[Mention, Link | None]] = []
+    for m in gold:
+        link = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
+        if link is None:
+            covering = (
+                x for x in spare if x.start <= m.start and m.end <= x.end and x.label == m.label
+            )
+            link = next(covering, None)
+        pairs.append((m, link))
+    return pairs
+
+
+def _tied_ids(link: Link) -> Ids:
+    """Ids that share the top score with the linked one; () when the choice was no toss-up."""
+    if len(link.ids) != 1 or not link.candidates:
+        return ()
+    best = max(candidate.score for candidate in link.candidates)
+    tied = tuple(c.id for c in link.candidates if c.score == best)
+    return tied if len(tied) > 1 and link.ids[0] in tied else ()
+
+
+def _equal(ids: Ids, gold: Ids) -> bool:
+    return ids == gold
+
+
+def _intersect(ids: Ids, gold: Ids) -> bool:
+    return not set(gold).isdisjoint(ids)
+
+
+def _one(ids: Ids) -> int:
+    return 1

@@ -1,0 +1,96 @@
+"""From spans with probabilities to mentions."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from math import log
+
+import pytest
+from tiny import blank
+
+from spacy_bioel.pipeline.decoding import ScoredSpan, agree, drop_overlaps
+
+
+@pytest.mark.parametrize(
+    ("mentions", "kept"),
+    [
+        ([], []),
+        ([(0, 2, "A", 0.6), (1, 3, "A", 0.9)], [(1, 3)]),
+        ([(0, 1, "A", 0.6), (1, 3, "A", 0.9)], [(0, 1), (1, 3)]),
+        ([(0, 1, "A", 0.8), (0, 3, "B", 0.8)], [(0, 3)]),  # equal: the longer
+        ([(1, 3, "A", 0.8), (0, 2, "B", 0.8)], [(0, 2)]),  # equal: the earlier
+        # Odds above those of 0.5: 7/3, 9, 4, 1. The first and third, 28/3, win over the second.
+        (
+            [(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)],
+            [(0, 2), (3, 5), (5, 6)],
+        ),
+        # 2 * 4 is less than 9.
+        (
+            [(0, 2, "A", 2 / 3), (1, 4, "A", 0.9), (3, 5, "A", 0.8), (5, 6, "A", 0.5)],
+            [(1, 4), (5, 6)],
+        ),
+        ([(0, 2, "A", 1.0), (1, 3, "A", 1.0), (2, 4, "A", 1.0)], [(0, 2), (2, 4)]),
+    ],
+)
+def test_drop_overlaps(mentions: list, kept: list[tuple[int, int]]) -> None:
+    for order in (mentions, mentions[::-1]):
+        assert [span[:2] for span in drop_overlaps(order, threshold=0.5)] == kept
+
+
+@pytest.mark.parametrize(("threshold", "kept"), [(0.5, [(0, 2), (3, 5)]), (0.7, [(1, 4)])])
+def test_weights_are_counted_from_the_threshold(threshold: float, kept: list) -> None:
+    # Odds 7/3, 9, 4. Over those of 0.7, which are 7/3, they are 1, 27/7 and 12/7.
+    mentions = [(0, 2, "A", 0.7), (1, 4, "A", 0.9), (3, 5, "A", 0.8)]
+    assert [span[:2] for span in drop_overlaps(mentions, threshold=threshold)] == kept
+
+
+def test_of_one_span_with_two_labels_the_likelier_is_kept_then_the_first() -> None:
+    assert drop_overlaps([(0, 2, "A", 0.7), (0, 2, "B", 0.8)], threshold=0.5) == [(0, 2, "B", 0.8)]
+    assert drop_overlaps([(0, 2, "B", 0.7), (0, 2, "A", 0.7)], threshold=0.5) == [(0, 2, "A", 0.7)]
+
+
+def brute_force(mentions: list[ScoredSpan], threshold: float) -> tuple[float, int]:
+    """Greatest sum of log-odds above the threshold of all subsets without overlaps, and the
+    most tokens among the subsets that have it."""
+    floor = log(threshold / (1 - threshold))
+    best = (0.0, 0)
+    for size in range(1, len(mentions) + 1):
+        for subset in combinations(mentions, size):
+            tokens = [token for start, end, *_ in subset for token in range(start, end)]
+            if len(tokens) == len(set(tokens)):
+                weight = sum(log(p / (1 - p)) - floor for *_, p in subset)
+                best = max(best, (round(weight, 6), len(tokens)))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_subset_is_better(seed: int) -> None:
+    rng = random.Random(seed)
+    threshold = rng.choice([0.1, 0.5, 0.8])
+    places = [(start, start + rng.randint(1, 4)) for start in rng.choices(range(8), k=9)]
+    # Few different probabilities, so that there are ties.
+    mentions = [(*place, rng.choice("AB"), rng.choice([0.8, 0.9, 0.95])) for place in places]
+    kept = drop_overlaps(mentions, threshold=threshold)
+    tokens = [token for start, end, *_ in kept for token in range(start, end)]
+    assert len(tokens) == len(set(tokens)) and set(kept) <= set(mentions)
+    assert kept == sorted(kept)
+    floor = log(threshold / (1 - threshold))
+    weight = sum(log(p / (1 - p)) - floor for *_, p in kept)
+    expected, n_tokens = brute_force(mentions, threshold)
+    assert weight == pytest.approx(expected, abs=1e-5)
+    assert len(tokens) == n_tokens
+    shuffled = rng.sample(mentions, len(mentions))
+    assert drop_overlaps(shuffled, threshold=threshold) == kept
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected"),
+    [(0.0, [0.9, 0.1, 0.2, 0.3]), (0.5, [0.9, 0.5, 0.2, 0.3]), (1.0, [0.9, 0.9, 0.2, 0.3])],
+)
+def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
+    doc = blank().make_doc("Aspirin, aspirin and morphine")
+    spans = [(0, 1, "Drug", 0.9), (2, 3, "Drug", 0.1), (2, 3, "Sign", 0.2), (4, 5, "Drug", 0.3)]
+    agreed = agree(doc, spans, weight=weight)
+    assert [p for *_, p in agreed] == pytest.approx(expected)
+    assert [span[:3] for span in agreed] == [span[:3] for span in spans]
