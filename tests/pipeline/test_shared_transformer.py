@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
-from thinc.api import Optimizer
-from tiny import blank, examples
+from tiny import LISTENER, blank, copy_without_dropout, examples, learn, step, transformer
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.gold import add_gold
@@ -22,21 +18,9 @@ from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 
-LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
 DETECTOR = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
 ODD_TEXTS = ["", "  \n ", "Headache", "🙂👩‍⚕️ cafe\u0301 🙂", "+", "\x07", "Nothing. " * 60]
 Mentions = list[tuple[int, int, str]]
-
-
-def transformer(checkpoint: Path | str) -> dict[str, Any]:
-    return {
-        "@architectures": "spacy-bioel.Transformer.v1",
-        "path": str(checkpoint),
-        "width": 32,
-        "max_pieces": 32,
-        "overlap": 8,
-        "learn_rate_scale": 0.03,
-    }
 
 
 def sharing_nlp(checkpoint: Path | str) -> Language:
@@ -44,30 +28,6 @@ def sharing_nlp(checkpoint: Path | str) -> Language:
     nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
     nlp.add_pipe("bioel_mentions", config={"model": DETECTOR})
     return nlp
-
-
-def step(
-    nlp: Language, texts: list[AnnotatedText], optimizer: Optimizer, frozen: Sequence[str] = ()
-) -> dict[str, float]:
-    """One update as `spacy train` does it. RETURNS (dict): Losses by pipe.
-
-    `nlp.update` with an optimizer would change a shared pipe before its listeners have learnt.
-    """
-    losses: dict[str, float] = {}
-    data = examples(nlp, texts)
-    nlp.update(data, sgd=False, losses=losses, exclude=frozen, annotates=frozen)
-    for name, pipe in nlp.pipeline:
-        if name not in frozen:
-            pipe.finish_update(optimizer)
-    return losses
-
-
-def learn(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
-    """Losses of the updates."""
-    data = examples(nlp, texts)
-    optimizer = nlp.initialize(lambda: data)
-    optimizer.learn_rate = 0.02
-    return [step(nlp, texts, optimizer)["bioel_mentions"] for _ in range(updates)]
 
 
 def mentions(doc: Doc) -> Mentions:
@@ -89,10 +49,7 @@ def run(
 ) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
-    shutil.copytree(checkpoint, folder / "bert")
-    # Without dropout, for so small a network learns little with it.
-    config = (folder / "bert" / "config.json").read_text()
-    (folder / "bert" / "config.json").write_text(config.replace('_prob": 0.1', '_prob": 0.0'))
+    copy_without_dropout(checkpoint, folder / "bert")
     spacy.util.fix_random_seed(0)
     nlp = sharing_nlp(folder / "bert")
     losses = learn(nlp, texts, updates=80)
@@ -165,14 +122,6 @@ def test_nothing_saved_is_a_pickle(shared: Language, run: tuple[Path, list[float
             assert b"_rebuild_tensor" not in data
             assert not data.startswith(b"\x80\x04")
     assert b"_rebuild_tensor" not in shared.to_bytes()
-
-
-@pytest.fixture(params=["fork", "spawn"])
-def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = multiprocessing.get_start_method()
-    multiprocessing.set_start_method(request.param, force=True)
-    yield request.param
-    multiprocessing.set_start_method(before, force=True)
 
 
 def test_two_processes(shared: Language, inputs: list[str], start_method: str) -> None:

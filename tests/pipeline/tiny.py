@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from thinc.api import Optimizer
 
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import add_gold
@@ -30,6 +32,8 @@ LINKER: dict[str, Any] = {
     "model": {"dim": 32, "blocks": 1, "filters": 8},
     "training": {"synonyms": 16, "negatives": 1, "refresh_every": 5},
 }
+# Of the fixture `checkpoint`.
+LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
 VOCABULARY = {"vocabulary": 300, "width": 32}
 
 
@@ -81,3 +85,46 @@ def links(doc: Doc, key: str = "bioel") -> list[tuple[str, str]]:
 
 def ents(doc: Doc) -> list[tuple[str, str]]:
     return [(ent.text, ent.kb_id_) for ent in doc.ents]
+
+
+def transformer(checkpoint: Path | str) -> dict[str, Any]:
+    return {
+        "@architectures": "spacy-bioel.Transformer.v1",
+        "path": str(checkpoint),
+        "width": 32,
+        "max_pieces": 32,
+        "overlap": 8,
+        "learn_rate_scale": 0.03,
+    }
+
+
+def step(
+    nlp: Language, texts: list[AnnotatedText], optimizer: Optimizer, frozen: Sequence[str] = ()
+) -> dict[str, float]:
+    """One update as `spacy train` does it. RETURNS (dict): Losses by pipe.
+
+    `nlp.update` with an optimizer would change a shared pipe before its listeners have learnt.
+    """
+    losses: dict[str, float] = {}
+    data = examples(nlp, texts)
+    nlp.update(data, sgd=False, losses=losses, exclude=frozen, annotates=frozen)
+    for name, pipe in nlp.pipeline:
+        if name not in frozen:
+            pipe.finish_update(optimizer)
+    return losses
+
+
+def learn(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
+    """Losses of the updates."""
+    data = examples(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    optimizer.learn_rate = 0.02
+    return [step(nlp, texts, optimizer)["bioel_mentions"] for _ in range(updates)]
+
+
+def copy_without_dropout(checkpoint: Path, folder: Path) -> None:
+    """So small a network learns little with dropout."""
+    shutil.copytree(checkpoint, folder)
+    config = (folder / "config.json").read_text(encoding="utf8")
+    config = config.replace('_prob": 0.1', '_prob": 0.0')
+    (folder / "config.json").write_text(config, encoding="utf8")
