@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.tokens import Doc
+from spacy.language import Language
+from spacy.pipeline import Tok2Vec
+from spacy.tokens import Doc, Span
+from spacy.util import minibatch
 
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 
@@ -76,3 +80,38 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
         for r, (_, _, gold) in zip(rows, mentions, strict=True)
     ]
     return Development(candidates.features, rows, right)
+
+
+def gather_reading(nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32) -> Development:
+    """What a linker that reads has to say about the gold mentions of documents.
+
+    nlp (Language): With pipes `tok2vec` and `bioel_linker`.
+    """
+    linker: Any = nlp.get_pipe("bioel_linker")
+    parts = []
+    for batch in minibatch(docs, size=batch_size):
+        golds = [list(doc.spans[GOLD_KEY]) for doc in batch]
+        bare = [nlp.make_doc(doc.text) for doc in batch]
+        for _, pipe in nlp.pipeline:
+            if isinstance(pipe, Tok2Vec):
+                bare = list(pipe.pipe(bare))
+        spans = [
+            [Span(doc, g.start, g.end, label=g.label) for g in gold]
+            for doc, gold in zip(bare, golds, strict=True)
+        ]
+        if not any(spans):
+            continue
+        queries = [linker.queries(of_doc) for of_doc in spans]
+        ranked = linker.rank(spans, queries)
+        reading = linker.read(bare, spans, queries, linker.given(spans, queries, ranked))
+        ids = [
+            {linker.kb.canonical(i) for i in split_ids(g.kb_id_)} for gold in golds for g in gold
+        ]
+        starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
+        rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
+        right = [
+            np.isin(reading.concept[r], linker.kb.find_all(sorted(gold)))
+            for r, gold in zip(rows, ids, strict=True)
+        ]
+        parts.append(Development(reading.features, rows, right))
+    return pool(parts)

@@ -174,15 +174,22 @@ class Linker(StoredLinker):
         ranked: list[Ranked],
     ) -> list[list[tuple[Candidate, ...]]]:
         """Of each mention of each document: those of its string, and those of what was read."""
-        given = [
-            [of_doc[query.whole, span.label_] for span, query in zip(*mentions, strict=True)]
-            for *mentions, of_doc in zip(spans, queries, ranked, strict=True)
-        ]
+        given = self.given(spans, queries, ranked)
         if not self.reads or not any(spans):
             return given
         reading = self.read(docs, spans, queries, given)
         found = iter(reading.rank(self.reading, top=self.cfg["max_candidates"]))
         return [[next(found) for _ in of_doc] for of_doc in given]
+
+    @staticmethod
+    def given(
+        spans: list[list[Span]], queries: list[list[Query]], ranked: list[Ranked]
+    ) -> list[list[tuple[Candidate, ...]]]:
+        """Candidates that the string of each mention of each document was given."""
+        return [
+            [of_doc[query.whole, span.label_] for span, query in zip(*mentions, strict=True)]
+            for *mentions, of_doc in zip(spans, queries, ranked, strict=True)
+        ]
 
     def read(
         self,

@@ -1,5 +1,6 @@
 """Choose, on the development documents, what training does not learn: the detector's threshold,
-the weights of the linker's evidence and its NIL threshold. Saves the pipeline with its KB.
+the weights of the linker's evidence and of what it reads, its NIL threshold. Saves the pipeline
+with its KB.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from spacy.tokens import Doc
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.pipeline.decoding import agree, drop_overlaps
-from spacy_bioel.pipeline.development import gather_development
-from spacy_bioel.pipeline.fusion import default_fusion, fit_nearest
+from spacy_bioel.pipeline.development import gather_development, gather_reading
+from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion, fit_nearest
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
@@ -33,6 +34,8 @@ def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
     docs = list(read_docs(dev, nlp.vocab))
     nlp.get_pipe("bioel_linker").set_kb(kb)
     tune_weights(nlp, docs)
+    if nlp.get_pipe("bioel_linker").reads:
+        tune_reading(nlp, docs)
     if "bioel_mentions" in nlp.pipe_names:  # a linker alone is for mentions that are given
         tune_detector(nlp, docs)
         tune_nil(nlp, docs)
@@ -79,6 +82,15 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
     fusion = fit_nearest(development, [default_fusion(), None])
     linker.set_fusion(fusion)
     _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(development))
+
+
+def tune_reading(nlp: Language, docs: list[Doc]) -> None:
+    """Weights of what a dual encoder read, beside what the strings of the mentions say."""
+    linker: Any = nlp.get_pipe("bioel_linker")
+    development = gather_reading(nlp, docs)
+    # Five numbers need no hidden layer.
+    linker.reading = fit_fusion(development, n_hidden=0, l2=0.001)
+    _LOGGER.info("weights of what was read fitted on %d mentions", len(development))
 
 
 def tune_nil(nlp: Language, docs: list[Doc]) -> None:
