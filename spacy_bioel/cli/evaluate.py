@@ -27,7 +27,6 @@ from spacy_bioel.types import AnnotatedText, Link
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
 
     from spacy_bioel.scoring.measure import Measurement
     from spacy_bioel.scoring.protocols import Protocol
@@ -158,6 +157,7 @@ def link_given(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> It
     """Links of the linker alone, which is shown the places and labels of the gold mentions."""
     from spacy_bioel.pipeline.annotate import get_links
     from spacy_bioel.pipeline.gold import with_gold_mentions
+    from spacy_bioel.pipeline.tokens import with_token_vectors
 
     key = linker.cfg["spans_key"]
     docs = (with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts)
@@ -165,21 +165,11 @@ def link_given(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> It
     linker.cfg["mentions"] = "spans"  # and not entities, or names of the knowledge base
     try:
         with progress_bar("Linking gold mentions", total=len(texts)) as advance:
-            for doc in linker.pipe(_read(nlp, docs), batch_size=_BATCH):
+            for doc in linker.pipe(with_token_vectors(nlp, docs), batch_size=_BATCH):
                 yield get_links(doc, spans_key=key)
                 advance(1)
     finally:
         linker.cfg["mentions"] = own_choice
-
-
-def _read(nlp: Language, docs: Iterable[Doc]) -> Iterable[Doc]:
-    """Documents after the pipes whose token vectors a linker may listen to."""
-    from spacy.pipeline import Tok2Vec
-
-    for _, pipe in nlp.pipeline:
-        if isinstance(pipe, Tok2Vec):
-            docs = pipe.pipe(docs, batch_size=_BATCH)
-    return docs
 
 
 def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[str, Any]:

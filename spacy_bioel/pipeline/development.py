@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
-from spacy.pipeline import Tok2Vec
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.tokens import with_token_vectors
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,7 @@ def gather_reading(nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32) 
     parts = []
     for batch in minibatch(docs, size=batch_size):
         golds = [list(doc.spans[GOLD_KEY]) for doc in batch]
-        bare = [nlp.make_doc(doc.text) for doc in batch]
-        for _, pipe in nlp.pipeline:
-            if isinstance(pipe, Tok2Vec):
-                bare = list(pipe.pipe(bare))
+        bare = list(with_token_vectors(nlp, (nlp.make_doc(doc.text) for doc in batch)))
         spans = [
             [Span(doc, g.start, g.end, label=g.label) for g in gold]
             for doc, gold in zip(bare, golds, strict=True)

@@ -41,8 +41,9 @@ def main(
         "dev": f"corpus/{corpus}/dev.spacy",
         "kb": f"kb/{corpus}",
     }
-    if name := transformer or merged["paths"].get("transformer"):
-        merged["paths"]["transformer"] = find_transformer(name)
+    paths = merged["paths"]
+    if "transformer" in paths and (name := transformer or paths["transformer"]):
+        paths["transformer"] = find_transformer(name)
     merged["system"]["seed"] = seed
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.

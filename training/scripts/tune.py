@@ -21,6 +21,7 @@ from spacy_bioel.pipeline.decoding import agree, drop_overlaps
 from spacy_bioel.pipeline.development import gather_development, gather_reading
 from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion, fit_nearest
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.tokens import with_token_vectors
 
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
 _CONSISTENCIES = (0.0, 0.25, 0.5, 0.75)
@@ -51,7 +52,7 @@ def tune_detector(nlp: Language, docs: list[Doc]) -> None:
     """Threshold, consistency and overlap with the best strict mention F1."""
     detector: Any = nlp.get_pipe("bioel_mentions")
     detector.cfg.update(threshold=_LOWEST, consistency=0.0, allow_overlap=True)
-    bare = [nlp.make_doc(doc.text) for doc in docs]
+    bare = list(with_token_vectors(nlp, (nlp.make_doc(doc.text) for doc in docs)))
     found = [
         spans
         for start in range(0, len(bare), 32)
