@@ -19,6 +19,7 @@ NAMES = {
         "spacy-bioel.BioTagger.v1",
         "spacy-bioel.ResCNN.v1",
         "spacy-bioel.DualEncoder.v1",
+        "spacy-bioel.Reranker.v1",
         "spacy-bioel.Transformer.v1",
         "spacy-bioel.TransformerNames.v1",
         "spacy-bioel.CrossEncoder.v1",

@@ -11,18 +11,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.linker import NameEncoder, Parts
+from spacy_bioel.models.reading import ReadingKind, add_reading, reading_model
 from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
+from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
 IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_PART = "mentions.safetensors"
+_PART, _TOK2VEC = "mentions.safetensors", "tok2vec.msgpack"
+# Tokens on each side of a mention that is read by itself.
+_CONTEXT = 64
 
 
 def build_dual_encoder_v1(
@@ -31,50 +36,38 @@ def build_dual_encoder_v1(
     *,
     pooling: str = "ends",
     from_words: bool = True,
+    collective: bool = True,
 ) -> DualEncoder:
     """Registered as `spacy-bioel.DualEncoder.v1`; see `nn.dual_encoder` for the paper.
 
-    tok2vec (Model): A listener to the pipe that reads the documents.
+    tok2vec (Model): A listener to the pipe that reads the documents; or, when mentions are read
+        one by one, a model of its own.
     names (NameEncoder): Encodes names of concepts, e.g. `spacy-bioel.TransformerNames.v1` as in the
         paper, or the small `spacy-bioel.ResCNN.v1`.
     pooling (str): "ends" or "mean" of the mention's tokens.
     from_words (bool): Start from the vector of the mention's own words; else, as in the paper, a
         mention is only what was read in the document.
-    RAISES BioelError: [B175] on an unknown pooling.
+    collective (bool): Read a document once for all of its mentions. Else each mention is read by
+        itself, with `_CONTEXT` tokens before and after it: the variant that the paper compares to.
+    RAISES BioelError: [B175] on an unknown pooling, [B177] when a listener, which has what was read
+        of whole documents, should read mentions one by one.
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(Errors.B175.format(pooling=pooling))
-    return Model(
-        "dual_encoder",
-        _forward,
-        layers=[tok2vec, names],
-        attrs={"settings": {"pooling": pooling, "from_words": from_words}},
-        refs={"tok2vec": tok2vec, "names": names, "mentions": None},
+    if not collective and is_listener(tok2vec):
+        raise BioelError(Errors.B177)
+    kind = ReadingKind(add=_add_tower, parts=_tower_parts, load=_load_tower)
+    settings = {"pooling": pooling, "from_words": from_words}
+    layers: dict[str, Model] = {"tok2vec": tok2vec, "names": names}
+    return reading_model(
+        "dual_encoder", kind, _forward, layers, settings=settings, collective=collective
     )
 
 
-def is_dual(model: Model) -> bool:
-    """Whether a model of a linker reads documents too."""
-    return model.name == "dual_encoder"
-
-
-def name_side(model: Model) -> NameEncoder:
-    """The encoder of names of a linker's model, which may be all there is of it."""
-    return model.get_ref("names") if is_dual(model) else model
-
-
-def has_mention_tower(model: Model) -> bool:
-    return is_dual(model) and model.maybe_get_ref("mentions") is not None
-
-
-def add_mention_tower(model: DualEncoder) -> None:
-    """Give the model its mention side, once: the size of the names' vectors is known now.
-
-    RAISES BioelError: [B040] without torch.
-    """
-    if model.maybe_get_ref("mentions") is not None:
-        return
+def _add_tower(model: DualEncoder) -> None:
+    """The mention side; the size of the names' vectors is known now."""
     require_torch()
+    model.get_ref("tok2vec").initialize()
     from spacy_bioel.nn.dual_encoder import MentionTower
 
     tower = MentionTower(
@@ -84,7 +77,7 @@ def add_mention_tower(model: DualEncoder) -> None:
     )
     wrapper = wrap_torch(tower, convert_inputs=_to_torch, convert_outputs=output_from_torch)
     model.layers.append(wrapper)
-    model.set_ref("mentions", wrapper)
+    model.set_ref("network", wrapper)
 
 
 def encode_mentions(
@@ -121,33 +114,53 @@ def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tupl
     return float(value.detach()), torch2xp(d_left), torch2xp(d_other)
 
 
-def mention_parts(model: Model) -> Parts:
-    """The mention side as bytes by file name; nothing where there is none."""
-    from spacy_bioel.models.weights import weights_to_bytes
-
-    if not has_mention_tower(model):
-        return {}
-    return {_PART: lambda: weights_to_bytes(model.get_ref("mentions"))}
+def _tower_parts(model: DualEncoder) -> Parts:
+    tok2vec = model.get_ref("tok2vec")
+    own = {} if is_listener(tok2vec) else {_TOK2VEC: tok2vec.to_bytes}
+    return {_PART: lambda: weights_to_bytes(model.get_ref("network"))} | own
 
 
-def load_mention_tower(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Take back what `mention_parts` gave; the names' side is there already."""
-    from spacy_bioel.models.weights import weights_from_bytes
-
+def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
     if _PART in parts:
-        add_mention_tower(model)
-        weights_from_bytes(model.get_ref("mentions"), parts[_PART])
+        add_reading(model)
+        weights_from_bytes(model.get_ref("network"), parts[_PART])
+    if _TOK2VEC in parts:
+        model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
+
+
+def is_listener(tok2vec: Model) -> bool:
+    """Whether a model takes its token vectors from a pipe of the pipeline."""
+    return isinstance(tok2vec, Tok2VecListener)
+
+
+def one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
+    """A document for each mention, of the words around it.
+
+    spans (IntArray): Counted over all documents, here and in what is returned. Shape
+        (n_mentions, 2).
+    """
+    offsets = np.cumsum([0, *(len(doc) for doc in docs)])
+    owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
+    alone, places, n_tokens = [], [], 0
+    for owner, (start, end) in zip(owners, spans - offsets[owners, None], strict=True):
+        first = max(0, int(start) - _CONTEXT)
+        alone.append(docs[owner][first : int(end) + _CONTEXT].as_doc())
+        places.append((n_tokens + start - first, n_tokens + end - first))
+        n_tokens += len(alone[-1])
+    return alone, np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
 def _forward(
     model: DualEncoder, inputs: tuple[list[Doc], IntArray, Any], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], Any]]:
     docs, spans, words = inputs
+    if not model.attrs["collective"]:
+        docs, spans = one_by_one(docs, spans)
     lengths: Any = [len(doc) for doc in docs]
     tokens, backprop_tokens = model.get_ref("tok2vec")(docs, is_train)
     # A tok2vec may return a row for an empty document; the concatenation must not have it.
     flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
-    vectors, backprop = model.get_ref("mentions")((flat, spans, words), is_train)
+    vectors, backprop = model.get_ref("network")((flat, spans, words), is_train)
 
     def backprop_mentions(d_vectors: Floats2d) -> Any:
         """RETURNS (Floats2d): Gradient by `words`."""

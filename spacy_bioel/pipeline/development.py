@@ -14,6 +14,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.mentions import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.tokens import with_token_vectors
 
 
@@ -98,9 +99,9 @@ def gather_reading(nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32) 
         ]
         if not any(spans):
             continue
-        queries = [linker.queries(of_doc) for of_doc in spans]
-        ranked = linker.rank(spans, queries)
-        reading = linker.read(bare, spans, queries, linker.given(spans, queries, ranked))
+        mentions = Mentions(bare, spans, [linker.queries(of_doc) for of_doc in spans])
+        ranked = rank_mentions(linker.ranker, mentions, coherence=linker.cfg["coherence"])
+        reading = linker.read(mentions, given_candidates(mentions, ranked))
         ids = [
             {linker.kb.canonical(i) for i in split_ids(g.kb_id_)} for gold in golds for g in gold
         ]

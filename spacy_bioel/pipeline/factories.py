@@ -65,6 +65,7 @@ LINKER_TRAINING = {
     "synonyms": 128,
     "negatives": 2,
     "candidates": 10,
+    "mentions": 24,
     "refresh_every": 200,
     "pool_names": 50000,
     "loss": "multi_similarity",
@@ -178,7 +179,8 @@ def make_linker(
 ) -> Linker:
     """Factory of `bioel_linker`.
 
-    model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`.
+    model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`, or one that reads mentions in
+        their documents too: `spacy-bioel.DualEncoder.v1`, `spacy-bioel.Reranker.v1`.
     kb (str): Folder of a knowledge base, opened at first use.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base.
     spelling (Callable): Makes the search by spelling from the knowledge base.
@@ -199,8 +201,9 @@ def make_linker(
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
-        loss ("multi_similarity", "info_nce" or "marginal"), seed; candidates (of each kind, for
-        each mention of a dual encoder); see `pipeline.linker_training`.
+        loss ("multi_similarity", "info_nce" or "marginal"), seed; candidates (that a mention which
+        is read is told from; for a dual encoder, of each kind) and mentions (of an update that a
+        cross-encoder reads); see `pipeline.linker_training`.
     """
     settings: dict[str, Any] = {
         "kb": kb,
@@ -222,7 +225,7 @@ def make_linker(
         raise BioelError(Errors.B054.format(mentions=mentions))
     if unknown := set(evidence) - set(LINKER_EVIDENCE):
         raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
-    # A dual encoder may do without: it reads the mentions.
+    # A dual encoder finds candidates by reading.
     if model.name != "dual_encoder" and not any(settings["evidence"].values()):
         raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
     if coherence < 0:

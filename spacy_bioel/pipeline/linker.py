@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import register_extensions, set_links
-from spacy_bioel.pipeline.decision import Query, Ranked, agree_in_document, decide, mention_queries
-from spacy_bioel.pipeline.gold import GoldSpan, gold_spans, mention_spans
+from spacy_bioel.pipeline.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.gold import mention_spans
 from spacy_bioel.pipeline.linker_storage import StoredLinker
-from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate, Link
 
 
@@ -36,7 +34,7 @@ class Linker(StoredLinker):
         settings: dict[str, Any],
         scorer: Callable | None = None,
     ) -> None:
-        from spacy_bioel.models.dual_encoder import name_side
+        from spacy_bioel.models.reading import name_side
         from spacy_bioel.pipeline.memory import Memory
 
         register_extensions()
@@ -50,14 +48,12 @@ class Linker(StoredLinker):
         self.memory = Memory()
         # Weights fitted on development documents; None: those that come with the package.
         self.fusion: Any = None
-        # The same for what a dual encoder reads.
+        # The same for what is read in documents.
         self.reading: Any = None
         self._index = index
         self._spelling = spelling
         self._ranker: Any = None
-        self._sampler: Any = None
-        self._contrast: Any = None
-        self._updates = 0
+        self._training: Any = None
 
     # Knowledge base and encoder.
 
@@ -101,7 +97,7 @@ class Linker(StoredLinker):
         opened = open_kb(kb)
         # The cache folder of this machine means nothing elsewhere.
         self.cfg["kb"] = "" if is_starter(opened) else str(opened.path or "")
-        self._sampler = None
+        self._training = None
         self._ranker = Ranker(
             opened,
             self.encoder,
@@ -123,10 +119,10 @@ class Linker(StoredLinker):
 
     @property
     def reads(self) -> bool:
-        """Whether mentions are read in their documents, by a dual encoder."""
-        from spacy_bioel.models.dual_encoder import has_mention_tower
+        """Whether mentions are read in their documents."""
+        from spacy_bioel.models.reading import reads
 
-        return has_mention_tower(self.model)
+        return reads(self.model)
 
     @property
     def fingerprint(self) -> str:
@@ -152,87 +148,49 @@ class Linker(StoredLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
-        docs = list(docs)
-        spans = [self._mentions(doc) for doc in docs]
-        queries = [self.queries(mentions) for mentions in spans]
-        ranked = self.rank(spans, queries)
-        candidates = self.candidates(docs, spans, queries, ranked)
+        from spacy_bioel.pipeline.mentions import given_candidates, rank_mentions
+
+        mentions = self.mentions(docs)
+        ranked = rank_mentions(self.ranker, mentions, coherence=self.cfg["coherence"])
+        candidates = given_candidates(mentions, ranked)
+        if self.reads and candidates:
+            reading = self.read(mentions, candidates)
+            candidates = reading.rank(self.reading, top=self.cfg["max_candidates"])
+        found = iter(candidates)
         threshold = self.cfg["nil_threshold"]
         return [
             [
-                decide(span, query, found, of_doc, nil_threshold=threshold)
-                for span, query, found in zip(*mentions, strict=True)
+                decide(span, query, next(found), of_doc, nil_threshold=threshold)
+                for span, query in zip(spans, queries, strict=True)
             ]
-            for *mentions, of_doc in zip(spans, queries, candidates, ranked, strict=True)
+            for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
         ]
 
-    def candidates(
-        self,
-        docs: list[Doc],
-        spans: list[list[Span]],
-        queries: list[list[Query]],
-        ranked: list[Ranked],
-    ) -> list[list[tuple[Candidate, ...]]]:
-        """Of each mention of each document: those of its string, and those of what was read."""
-        given = self.given(spans, queries, ranked)
-        if not self.reads or not any(spans):
-            return given
-        reading = self.read(docs, spans, queries, given)
-        found = iter(reading.rank(self.reading, top=self.cfg["max_candidates"]))
-        return [[next(found) for _ in of_doc] for of_doc in given]
+    def mentions(self, docs: Iterable[Doc]) -> Any:
+        """What is to be linked, a `pipeline.mentions.Mentions`."""
+        from spacy_bioel.pipeline.mentions import Mentions
 
-    @staticmethod
-    def given(
-        spans: list[list[Span]], queries: list[list[Query]], ranked: list[Ranked]
-    ) -> list[list[tuple[Candidate, ...]]]:
-        """Candidates that the string of each mention of each document was given."""
-        return [
-            [of_doc[query.whole, span.label_] for span, query in zip(*mentions, strict=True)]
-            for *mentions, of_doc in zip(spans, queries, ranked, strict=True)
-        ]
+        docs = list(docs)
+        spans = [self._find_mentions(doc) for doc in docs]
+        return Mentions(docs, spans, [self.queries(of_doc) for of_doc in spans])
 
-    def read(
-        self,
-        docs: list[Doc],
-        spans: list[list[Span]],
-        queries: list[list[Query]],
-        given: list[list[tuple[Candidate, ...]]],
-    ) -> Any:
-        """What is to be weighed of all mentions, one document after the other; a `Reading`."""
-        from spacy_bioel.pipeline.reading import read_candidates, read_mentions
+    def read(self, mentions: Any, given: Sequence[tuple[Candidate, ...]]) -> Any:
+        """What is to be weighed of all mentions, a `pipeline.reading.Reading`.
 
-        strings = [query.whole for of_doc in queries for query in of_doc]
-        vectors = read_mentions(self.model, self.ranker, docs, spans, strings)
-        labels = [span.label_ for of_doc in spans for span in of_doc]
-        return read_candidates(
-            self.ranker,
-            vectors,
-            labels,
-            [found for of_doc in given for found in of_doc],
-            k=self.cfg["search_names"],
+        mentions (Mentions): At least one.
+        given (Sequence): Candidates that the string of each was given.
+        """
+        if self.model.name == "reranker":
+            from spacy_bioel.pipeline.reranking import read_pairs
+
+            return read_pairs(self.model, self.kb, mentions, given)
+        from spacy_bioel.pipeline.collective import read_collectively
+
+        return read_collectively(
+            self.model, self.ranker, mentions, given, k=self.cfg["search_names"]
         )
 
-    def rank(self, spans: list[list[Span]], queries: list[list[Query]]) -> list[Ranked]:
-        """For each document, the candidates of its strings, see `decision.Ranked`."""
-        wanted = {
-            (string, span.label_)
-            for pair in zip(spans, queries, strict=True)
-            for span, query in zip(*pair, strict=True)
-            for string in query.strings()
-        }
-        ranked = self.ranker.rank(sorted(wanted)) if wanted else {}
-        return [self._agreed(*pair, ranked) for pair in zip(spans, queries, strict=True)]
-
-    def _agreed(self, spans: list[Span], queries: list[Query], ranked: Ranked) -> Ranked:
-        """Candidates of the strings of one document."""
-        pairs = {(q.whole, span.label_): None for span, q in zip(spans, queries, strict=True)}
-        if self.cfg["coherence"] and len(pairs) > 1:
-            agreed = agree_in_document(pairs, ranked, weight=self.cfg["coherence"])
-            seen: Any = ranked
-            return ChainMap(agreed, seen)
-        return ranked
-
-    def _mentions(self, doc: Doc) -> list[Span]:
+    def _find_mentions(self, doc: Doc) -> list[Span]:
         if self.cfg["mentions"] == "kb":
             from spacy_bioel.pipeline.dictionary import longest_names
 
@@ -282,9 +240,10 @@ class Linker(StoredLinker):
             that is a transformer: its checkpoint, unless its own settings name one.
         vocabulary, width (int): Word pieces and size of embeddings made from the names.
         """
-        from spacy_bioel.models.dual_encoder import add_mention_tower, is_dual
         from spacy_bioel.models.encoder_storage import read_encoder
         from spacy_bioel.models.linker import EncoderSource, add_encoder
+        from spacy_bioel.models.reading import add_reading
+        from spacy_bioel.pipeline.linker_training import make_training
         from spacy_bioel.pipeline.memory import Memory
         from spacy_bioel.pipeline.starter import ENCODER
 
@@ -300,46 +259,15 @@ class Linker(StoredLinker):
                 self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
             )
             add_encoder(self.encoder, source)
-        if is_dual(self.model):
-            self.model.get_ref("tok2vec").initialize()
-            add_mention_tower(self.model)
-        self._start_training()
+        add_reading(self.model)
+        self._training = make_training(self)
 
     def remember(self, examples: Iterable[Example]) -> None:
         """Count the training mentions, as written and with abbreviations written out."""
-        for example in examples:
-            for strings, concept_id in self._gold_mentions(example):
-                for string in strings:
-                    self.memory.add(string, self.kb.canonical(concept_id))
+        from spacy_bioel.pipeline.linker_training import training_strings
 
-    def _gold_mentions(self, example: Example) -> list[tuple[set[str], str]]:
-        """Strings and id of the gold mentions that have one id."""
-        gold = self._single_gold(example)
-        spans = [example.predicted[g.start : g.end] for g in gold]
-        return [
-            ({normalize_name(span.text), query.whole} - {""}, g.ids[0])
-            for span, query, g in zip(spans, self.queries(spans), gold, strict=True)
-        ]
-
-    def _single_gold(self, example: Example) -> list[GoldSpan]:
-        return [g for g in gold_spans(example, key=self.cfg["gold_key"]) if len(g.ids) == 1]
-
-    def _start_training(self) -> None:
-        from spacy_bioel.pipeline.linker_training import ConceptSampler, NamePool, NameSampler
-
-        settings = self.cfg["training"]
-        self.ranker.pool = NamePool(self.kb, self.memory, size=settings["pool_names"])
-        self._sampler = NameSampler(
-            self.kb,
-            self.memory,
-            n_synonyms=settings["synonyms"],
-            n_negatives=settings["negatives"],
-            seed=settings["seed"],
-        )
-        self._contrast = ConceptSampler(
-            self.kb, n_candidates=settings["candidates"], seed=settings["seed"]
-        )
-        self._updates = 0
+        for string, concept_id in training_strings(self, list(examples)):
+            self.memory.add(string, self.kb.canonical(concept_id))
 
     def update(
         self,
@@ -349,73 +277,23 @@ class Linker(StoredLinker):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
+        from spacy_bioel.pipeline.linker_training import make_training
+
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         validate_examples(examples, "Linker.update")
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
-        if self._sampler is None:
-            self._start_training()
-        if self._updates and self._updates % self.cfg["training"]["refresh_every"] == 0:
-            self._sampler.mine(self.ranker.encode, self.ranker.refreshed_pool())
-            self._contrast.mine(self.ranker.nearest_concepts)
-        self._updates += 1
+        if self._training is None:
+            self._training = make_training(self)
         set_dropout_rate(self.model, drop)
-        batch = self._sampler.draw(self._training_mentions(examples))
-        if self.reads:
-            losses[self.name] += self._learn_to_read(examples, *batch)
-        elif batch[0]:
-            losses[self.name] += self._learn_names(*batch)
-        else:
-            return losses
-        if sgd is not None:
-            self.finish_update(sgd)
-        self.ranker.encoder_changed()
+        loss = self._training.update(examples)
+        if loss is not None:
+            losses[self.name] += loss
+            if sgd is not None:
+                self.finish_update(sgd)
         return losses
-
-    def _learn_names(self, names: list[str], concepts: Any) -> float:
-        from spacy_bioel.models.linker import name_loss
-
-        vectors, backprop = self.encoder.begin_update(names)
-        loss, d_vectors = name_loss(vectors, concepts, loss=self.cfg["training"]["loss"])
-        backprop(d_vectors)
-        return loss
-
-    def _learn_to_read(self, examples: list[Example], names: list[str], concepts: Any) -> float:
-        """One update of both sides of a dual encoder, by the loss of names and that of mentions."""
-        from spacy_bioel.pipeline.linker_training import learn_to_read
-
-        docs = [example.predicted for example in examples]
-        gold = [self._single_gold(example) for example in examples]
-        spans = [
-            [doc[g.start : g.end] for g in found] for doc, found in zip(docs, gold, strict=True)
-        ]
-        strings = [query.whole for of_doc in spans for query in self.queries(of_doc)]
-        rows = self.kb.find_all([g.ids[0] for found in gold for g in found])
-        return learn_to_read(
-            self.model,
-            self.kb,
-            self._contrast,
-            docs=docs,
-            spans=spans,
-            strings=strings,
-            concepts=rows,
-            names=names,
-            name_concepts=concepts,
-            loss=self.cfg["training"]["loss"],
-        )
-
-    def _training_mentions(self, examples: Sequence[Example]) -> list[tuple[str, int]]:
-        """Strings and concept rows of the gold mentions that the knowledge base knows."""
-        gold = [
-            (string, concept_id)
-            for example in examples
-            for strings, concept_id in self._gold_mentions(example)
-            for string in sorted(strings)
-        ]
-        rows = self.kb.find_all([concept_id for _, concept_id in gold])
-        return [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""

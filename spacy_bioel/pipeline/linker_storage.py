@@ -26,7 +26,7 @@ class StoredLinker(StoredPipe):
     reading: Any
     kb: Any
     _ranker: Any
-    _sampler: Any
+    _training: Any
 
     def set_kb(self, kb: Any) -> None:
         """See `Linker.set_kb`."""
@@ -41,8 +41,8 @@ class StoredLinker(StoredPipe):
         return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
 
     def parts(self) -> Parts:
-        from spacy_bioel.models.dual_encoder import mention_parts
         from spacy_bioel.models.encoder_storage import encoder_parts
+        from spacy_bioel.models.reading import reading_parts
         from spacy_bioel.pipeline.reading import READ_FEATURES
 
         memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
@@ -58,12 +58,12 @@ class StoredLinker(StoredPipe):
                 else {}
             )
             | encoder_parts(self.encoder)
-            | mention_parts(self.model)
+            | reading_parts(self.model)
         )
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        from spacy_bioel.models.dual_encoder import load_mention_tower
         from spacy_bioel.models.encoder_storage import load_encoder
+        from spacy_bioel.models.reading import load_reading
         from spacy_bioel.pipeline.fusion import Fusion
         from spacy_bioel.pipeline.memory import Memory
         from spacy_bioel.pipeline.reading import READ_FEATURES
@@ -74,8 +74,8 @@ class StoredLinker(StoredPipe):
         reading = srsly.json_loads(parts.get("reading.json", b"null"))
         self.reading = Fusion.from_json(reading, READ_FEATURES) if reading else None
         load_encoder(self.encoder, parts)
-        load_mention_tower(self.model, parts)
-        self._ranker = self._sampler = None
+        load_reading(self.model, parts)
+        self._ranker = self._training = None
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""

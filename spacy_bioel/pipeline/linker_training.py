@@ -1,213 +1,184 @@
-"""What the linker trains on: mentions, synonyms from the knowledge base, and mined negatives."""
+"""What the linker learns from, and how: a class for each kind of model, see `make_training`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.tokens import Doc, Span
+from spacy.training import Example
 
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.dual_encoder import collective_loss, name_side
+from spacy_bioel.models.cross_encoder import pairs_loss
+from spacy_bioel.models.dual_encoder import collective_loss
 from spacy_bioel.models.linker import name_loss
-from spacy_bioel.pipeline.evidence import NameSearch
-from spacy_bioel.pipeline.memory import Memory
-from spacy_bioel.pipeline.reading import token_ranges
+from spacy_bioel.pipeline.gold import gold_spans
+from spacy_bioel.pipeline.mentions import Mentions, given_candidates, rank_mentions
+from spacy_bioel.pipeline.reranking import make_pairs
+from spacy_bioel.pipeline.sampling import ConceptSampler, NamePool, NameSampler
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-_MINED = 10  # confusable names remembered for each training string
 
 
-class NamePool:
-    """The part of a knowledge base that training encodes again and again.
-
-    Encoding all names at every refresh would cost more than the training itself. The pool has all
-    names of the concepts of the training corpus, then those of the concepts with the most names,
-    which are the most mentioned ones too. It is where negatives are mined, and what the
-    development documents are linked against while training; `bioel kb encode` then encodes all.
-
-    rows (IntArray): Name rows in the pool. Shape (n_pool,).
-    """
-
-    def __init__(self, kb: KnowledgeBase, memory: Memory, *, size: int) -> None:
-        gold = {concept_id for counts in memory.counts.values() for concept_id in counts}
-        gold_rows = kb.find_all(sorted(gold))
-        n_names = np.diff(kb.concept_offsets)
-        order = np.argsort(-n_names, kind="stable")
-        wanted = np.unique(np.concatenate([gold_rows[gold_rows >= 0], order]), return_index=True)
-        by_need = wanted[0][np.argsort(wanted[1], kind="stable")]
-        n_fitting = int(np.searchsorted(np.cumsum(n_names[by_need]), size, side="right"))
-        chosen = by_need[: max(1, n_fitting)]
-        entries = np.zeros(len(kb), dtype=bool)
-        entries[chosen] = True
-        self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
-        self.names = [normalize_name(name) for name in kb.names.take(self.rows)]
-        self._search: NameSearch | None = None
-
-    def refresh(self, encode: Encode, make_index: Callable[[NDArray], NameSearch]) -> None:
-        """Encode all names of the pool with the encoder as it is now."""
-        self._search = make_index(encode(self.names))
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
-        """Like `ExactIndex.search`, with rows of the knowledge base."""
-        assert self._search is not None
-        found, scores = self._search.search(queries, k)
-        return np.where(found >= 0, self.rows[found], -1), scores
+def gold_mentions(linker: Any, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
+    """Those with one id, and the id of each."""
+    docs = [example.predicted for example in examples]
+    gold = [
+        [g for g in gold_spans(example, key=linker.cfg["gold_key"]) if len(g.ids) == 1]
+        for example in examples
+    ]
+    spans = [[doc[g.start : g.end] for g in found] for doc, found in zip(docs, gold, strict=True)]
+    ids = [g.ids[0] for found in gold for g in found]
+    return Mentions(docs, spans, [linker.queries(of_doc) for of_doc in spans]), ids
 
 
-class NameSampler:
-    """Draws training names; deterministic for a seed.
-
-    n_synonyms (int): Pairs of synonyms drawn from the whole knowledge base for each update.
-    n_negatives (int): Confusable names drawn for each mention.
-    """
-
-    def __init__(
-        self, kb: KnowledgeBase, memory: Memory, *, n_synonyms: int, n_negatives: int, seed: int
-    ) -> None:
-        self.kb = kb
-        self.memory = memory
-        self.n_synonyms = n_synonyms
-        self.n_negatives = n_negatives
-        self._generator = np.random.default_rng(seed)
-        self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
-        self._mined: dict[str, IntArray] = {}
-
-    def mine(self, encode: Encode, search: NameSearch) -> None:
-        """Find, for each training string, the names of other concepts that are nearest to it."""
-        names = sorted(self.memory.counts)
-        rows, _ = search.search(encode(names), 2 * _MINED)
-        right = [set(self.kb.find_all(list(self.memory.counts[name])).tolist()) for name in names]
-        for name, candidates, gold in zip(names, rows, right, strict=True):
-            indptr, concepts, _ = self.kb.concepts_of_names(candidates)
-            wrong = [
-                row
-                for i, row in enumerate(candidates)
-                if row >= 0 and gold.isdisjoint(concepts[indptr[i] : indptr[i + 1]].tolist())
-            ]
-            self._mined[name] = np.array(wrong[:_MINED], dtype=np.int64)
-
-    def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:
-        """Strings and their concepts for one update.
-
-        mentions (Sequence): Normalised mention and concept row of each.
-        RETURNS (tuple): Strings, each once, and the concept row of each, shape (n,). A string
-            that is a name of two concepts stays with the first: pulling it both ways and apart
-            from itself would teach nothing.
-        """
-        drawn: dict[str, int] = {}
-        for mention, concept in dict.fromkeys(mentions):
-            drawn.setdefault(mention, concept)
-            self._add_name(drawn, concept)
-            negatives = self._mined.get(mention)
-            if negatives is not None and len(negatives):
-                for row in self._generator.choice(negatives, self.n_negatives):
-                    _, concepts, _ = self.kb.concepts_of_names(np.array([row]))
-                    drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concepts[0]))
-        if len(self._with_synonyms):
-            for concept in self._generator.choice(self._with_synonyms, self.n_synonyms):
-                names = self.kb.names_of(int(concept))
-                for row in self._generator.choice(names, 2, replace=False):
-                    drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concept))
-        return list(drawn), np.fromiter(drawn.values(), dtype=np.int64, count=len(drawn))
-
-    def _add_name(self, drawn: dict[str, int], concept: int) -> None:
-        row = int(self._generator.choice(self.kb.names_of(concept)))
-        drawn.setdefault(normalize_name(self.kb.name(row)), concept)
+def training_strings(linker: Any, examples: Sequence[Example]) -> list[tuple[str, str]]:
+    """Strings of the gold mentions, as written and with abbreviations written out, and ids."""
+    mentions, ids = gold_mentions(linker, examples)
+    spans = (span for of_doc in mentions.spans for span in of_doc)
+    return [
+        (string, concept_id)
+        for span, whole, concept_id in zip(spans, mentions.strings, ids, strict=True)
+        for string in sorted({normalize_name(span.text), whole} - {""})
+    ]
 
 
-class ConceptSampler:
-    """Draws the concepts that mentions are told from in a dual encoder; deterministic for a seed.
+def make_training(linker: Any) -> NameTraining:
+    """Begin to train a linker (pipeline.linker.Linker) whose encoder of names is there."""
+    kinds = {"dual_encoder": CollectiveTraining, "reranker": PairTraining}
+    return kinds.get(linker.model.name, NameTraining)(linker)
 
-    Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
-    Stratos and de Melo (2021).
 
-    n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
-    """
+class NameTraining:
+    """Trains an encoder of names: those of one concept together, those of others apart."""
 
-    def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
-        self.n_candidates = n_candidates
-        self._generator = np.random.default_rng(seed)
-        self._named = np.flatnonzero(np.diff(kb.concept_offsets))
-        self._read: dict[str, tuple[int, NDArray[np.float32]]] = {}
-        self._mined: dict[str, IntArray] = {}
+    def __init__(self, linker: Any) -> None:
+        settings = linker.cfg["training"]
+        self.linker = linker
+        self.settings = settings
+        self.ranker = linker.ranker
+        self.kb = linker.kb
+        self.ranker.pool = NamePool(self.kb, linker.memory, size=settings["pool_names"])
+        self._sampler = NameSampler(
+            self.kb,
+            linker.memory,
+            n_synonyms=settings["synonyms"],
+            n_negatives=settings["negatives"],
+            seed=settings["seed"],
+        )
+        self._updates = 0
 
-    def remember(
-        self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
-    ) -> None:
-        """Keep the vectors of mentions as they were last read, to mine with."""
-        for string, concept, vector in zip(strings, concepts.tolist(), vectors, strict=True):
-            self._read[string] = concept, vector
+    def update(self, examples: Sequence[Example]) -> float | None:
+        """Add the gradients of one update. RETURNS (float | None): Its loss; None: no gradient."""
+        if self._updates and self._updates % self.settings["refresh_every"] == 0:
+            self.mine()
+        self._updates += 1
+        loss = self.learn(examples)
+        self.ranker.encoder_changed()
+        return loss
 
-    def mine(self, search: Callable[[NDArray[np.float32], int], IntArray]) -> None:
-        """Find the concepts nearest to the mentions that were read, the right one aside.
+    def mine(self) -> None:
+        """Look for new negatives with the model as it is now."""
+        self._sampler.mine(self.ranker.encode, self.ranker.refreshed_pool())
 
-        search (Callable): From vectors and k to concept rows, `Ranker.nearest_concepts`.
-        """
-        if not self._read:
-            return
-        vectors = np.stack([vector for _, vector in self._read.values()])
-        found = search(vectors, self.n_candidates + 1)
-        for (string, (right, _)), rows in zip(self._read.items(), found, strict=True):
-            self._mined[string] = rows[(rows >= 0) & (rows != right)]
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        names, concepts = self.draw(examples)
+        if not names:
+            return None
+        vectors, backprop = self.linker.encoder.begin_update(names)
+        loss, d_vectors = name_loss(vectors, concepts, loss=self.settings["loss"])
+        backprop(d_vectors)
+        return loss
 
-    def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
-        """Concept rows to tell the mentions from, each once, the right ones among them.
+    def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
+        """Names, and their concept rows, around the gold mentions that the KB knows."""
+        gold = training_strings(self.linker, examples)
+        rows = self.kb.find_all([concept_id for _, concept_id in gold])
+        known = [(s, int(row)) for (s, _), row in zip(gold, rows, strict=True) if row >= 0]
+        return self._sampler.draw(known)
 
-        strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
-        """
-        n_random = min(len(self._named), self.n_candidates * max(1, len(strings)))
-        mined = [self._mined[string] for string in strings if string in self._mined]
-        return np.unique(
-            np.concatenate([concepts, *mined, self._generator.choice(self._named, n_random)])
+
+class CollectiveTraining(NameTraining):
+    """Trains both sides of a dual encoder: names as above, and mentions towards their concepts."""
+
+    def __init__(self, linker: Any) -> None:
+        super().__init__(linker)
+        self._contrast = ConceptSampler(
+            self.kb, n_candidates=self.settings["candidates"], seed=self.settings["seed"]
         )
 
+    def mine(self) -> None:
+        super().mine()
+        self._contrast.mine(self.ranker.nearest_concepts)
 
-def learn_to_read(
-    model: Any,
-    kb: KnowledgeBase,
-    sampler: ConceptSampler,
-    *,
-    docs: list[Doc],
-    spans: Sequence[Sequence[Span]],
-    strings: Sequence[str],
-    concepts: IntArray,
-    names: Sequence[str],
-    name_concepts: IntArray,
-    loss: str,
-) -> float:
-    """Gradients of both sides of a dual encoder: names apart from names, mentions from concepts.
+    def learn(self, examples: Sequence[Example]) -> float:
+        model = self.linker.model
+        names, name_concepts = self.draw(examples)
+        gold, ids = gold_mentions(self.linker, examples)
+        strings, concepts = gold.strings, self.kb.find_all(ids)
+        candidates = self._contrast.draw(strings, concepts[concepts >= 0])
+        preferred = [normalize_name(self.kb.preferred_name(int(row))) for row in candidates]
+        texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *preferred]))}
+        of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
+        of_candidates = np.array([texts[text] for text in preferred], dtype=np.int64)
+        found, backprop_names = self.linker.encoder.begin_update(list(texts))
+        vectors: Any = found
+        d_vectors: Any = model.ops.alloc2f(*vectors.shape)
+        total = 0.0
+        if names:  # they come first
+            total, d_names = name_loss(
+                vectors[: len(names)], name_concepts, loss=self.settings["loss"]
+            )
+            d_vectors[: len(names)] += d_names
+        # Even without a mention: the pipe that the tokens come from waits for its gradient.
+        inputs = (gold.docs, gold.token_ranges(), vectors[of_strings])
+        mentions, backprop_mentions = model.begin_update(inputs)
+        right = concepts[:, None] == candidates
+        value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
+        model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
+        model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
+        backprop_names(d_vectors)
+        self._contrast.remember(strings, concepts, model.ops.to_numpy(mentions))
+        return total + value
 
-    model (DualEncoder): Its gradients grow.
-    spans, strings, concepts: Mentions of each document; the normalised string and the concept row
-        of all, one document after the other; -1: unknown, left out of the loss.
-    names (Sequence[str]), name_concepts (IntArray): Drawn by `NameSampler`.
-    loss (str): For the names, see `models.linker.name_loss`.
-    RETURNS (float): Sum of both losses.
+
+class PairTraining(NameTraining):
+    """Trains a cross-encoder to tell the right candidate from others that the string is given.
+
+    A few mentions of each update, `training.mentions`, with `training.candidates` each: reading
+    all pairs would take hours. The encoder of names stays as it is.
     """
-    candidates = sampler.draw(strings, concepts[concepts >= 0])
-    preferred = [normalize_name(kb.preferred_name(int(row))) for row in candidates]
-    texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *preferred]))}
-    of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
-    of_candidates = np.array([texts[text] for text in preferred], dtype=np.int64)
-    found, backprop_names = name_side(model).begin_update(list(texts))
-    vectors: Any = found
-    d_vectors: Any = model.ops.alloc2f(*vectors.shape)
-    total = 0.0
-    if names:  # they come first
-        total, d_names = name_loss(vectors[: len(names)], name_concepts, loss=loss)
-        d_vectors[: len(names)] += d_names
-    # Even without a mention: the pipe that the tokens come from waits for its gradient.
-    inputs = (docs, token_ranges(docs, spans), vectors[of_strings])
-    mentions, backprop_mentions = model.begin_update(inputs)
-    right = concepts[:, None] == candidates
-    value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
-    model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
-    model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
-    backprop_names(d_vectors)
-    sampler.remember(strings, concepts, model.ops.to_numpy(mentions))
-    return total + value
+
+    def __init__(self, linker: Any) -> None:
+        super().__init__(linker)
+        self._generator = np.random.default_rng(self.settings["seed"])
+
+    def update(self, examples: Sequence[Example]) -> float | None:
+        return self.learn(examples)
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        gold, ids = gold_mentions(self.linker, examples)
+        rows = self.kb.find_all(ids)
+        ranked = rank_mentions(self.ranker, gold, coherence=0.0)
+        given = given_candidates(gold, ranked)
+        known = np.flatnonzero(rows >= 0)
+        n = min(len(known), self.settings["mentions"])
+        chosen = np.sort(self._generator.choice(known, n, replace=False))
+        owners, concepts = [], []
+        for number in chosen.tolist():
+            found = self.kb.find_all([c.id for c in given[number]])
+            wrong = found[found != rows[number]][: self.settings["candidates"] - 1]
+            owners += [number] * (1 + len(wrong))
+            concepts += [int(rows[number]), *wrong.tolist()]
+        if not owners:
+            return None
+        owner, concept = np.array(owners, dtype=np.int64), np.array(concepts, dtype=np.int64)
+        flat = [span for of_doc in gold.spans for span in of_doc]
+        model = self.linker.model.get_ref("pairs")
+        spans = [flat[number] for number in owners]
+        pairs = make_pairs(self.kb, spans, concept, context=model.attrs["max_pieces"])
+        logits, backprop = model.begin_update(pairs)
+        loss, d_logits = pairs_loss(logits, owner, concept == rows[owner])
+        backprop(d_logits)
+        return loss

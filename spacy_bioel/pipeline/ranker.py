@@ -62,7 +62,7 @@ class Ranker:
         self.make_index = make_index
         self.spelling = make_spelling(kb)
         self.evidence = {name for name, used in cfg["evidence"].items() if used}
-        # While training, a `NamePool` that stands for the knowledge base; see linker_training.
+        # While training, a `NamePool` that stands for the knowledge base; see sampling.
         self.pool: Any = None
         self.encoder_changed()
 

@@ -1,37 +1,31 @@
 """The stage that reads: from the candidates of a string to those of a mention in its document.
 
-Strings are ranked once, however often they occur (`pipeline.ranker`). With a dual encoder, each
-mention then has a vector of its own, which is compared with the preferred names of all concepts;
-what it says and what the string said are weighed together.
+Strings are ranked once, however often they occur (`pipeline.ranker`). What each mention then says
+in its document, by `pipeline.collective` or `pipeline.reranking`, and what its string said are
+weighed together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.tokens import Doc, Span
-from thinc.api import Model
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.pipeline.fusion import Fusion, share
-from spacy_bioel.pipeline.ranker import Ranker
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
 # Columns of what is weighed.
 #   string: log-odds against NIL that the string was given; the lowest where it was not
 #   found: whether the string was given it
-#   cosine: of the mention's vector and the concept's preferred name
-#   read: log of the share of the concept among the candidates by these cosines
-#   nearest: no other candidate has a higher one
-READ_FEATURES = ("string", "found", "cosine", "read", "nearest")
+#   score: of mention and concept, by what was read
+#   read: log of the share of the concept among the candidates by these scores
+#   highest: no other candidate has a higher one
+READ_FEATURES = ("string", "found", "score", "read", "highest")
 _LOWEST = 1e-4  # scores are rounded to this
 READ = "context"
 
@@ -45,37 +39,6 @@ def default_reading() -> Fusion:
     return Fusion(
         np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -float(np.log(_LOWEST))
     )
-
-
-def read_mentions(
-    model: Model,
-    ranker: Ranker,
-    docs: Sequence[Doc],
-    spans: Sequence[Sequence[Span]],
-    strings: Sequence[str],
-) -> NDArray[np.float32]:
-    """Unit vectors of all mentions of a batch of documents, read in one pass.
-
-    strings (Sequence[str]): Normalised, of all mentions, one document after the other.
-    RETURNS (NDArray[float32]): Shape (n_mentions, dim).
-    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
-    """
-    if any(len(doc) and not doc.tensor.size for doc in docs):
-        raise BioelError(Errors.B174)
-    different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
-    words = ranker.encode(list(different))[[different[string] for string in strings]]
-    return encode_mentions(model, docs, token_ranges(docs, spans), words)
-
-
-def token_ranges(docs: Sequence[Doc], spans: Sequence[Sequence[Any]]) -> IntArray:
-    """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
-    offsets = np.cumsum([0, *(len(doc) for doc in docs)]).tolist()
-    pairs = [
-        (offset + span.start, offset + span.end)
-        for offset, of_doc in zip(offsets, spans, strict=False)
-        for span in of_doc
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -115,46 +78,41 @@ class Reading:
         return [tuple(found) for found in ranked]
 
 
-def read_candidates(
-    ranker: Ranker,
-    vectors: NDArray[np.float32],
-    labels: Sequence[str],
+def weigh(
+    kb: KnowledgeBase,
     given: Sequence[Sequence[Candidate]],
+    mention: IntArray,
+    concept: IntArray,
+    score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     *,
-    k: int,
+    temperature: float,
 ) -> Reading:
-    """What there is to weigh for a batch of mentions.
+    """The pairs of mentions and the candidates that they were given, and further ones.
 
-    vectors (NDArray[float32]): Of the mentions. Shape (n_mentions, dim).
-    labels (Sequence[str]): Of the mentions: what they may be linked to.
-    given (Sequence): Candidates that the string of each mention was given.
-    k (int): Concepts nearest to a mention that are weighed besides.
+    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
+    score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
+        of shape (n,), to shape (n,).
+    temperature (float): What scores are divided by to become log-odds.
     """
-    kb = ranker.kb
     owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
     of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])
-    nearest = ranker.nearest_concepts(vectors, k)
-    read = np.flatnonzero(nearest.ravel() >= 0)
-    owner_read, concept_read = read // k, nearest.ravel()[read]
-    allowed = {label: ranker.allowed(concept_read, label) for label in dict.fromkeys(labels)}
-    may = np.array([allowed[labels[o]][i] for i, o in enumerate(owner_read.tolist())], dtype=bool)
-    of_vector = (owner_read * len(kb) + concept_read)[may]
-    keys, place = np.unique(np.concatenate([of_string, of_vector]), return_inverse=True)
+    keys, place = np.unique(
+        np.concatenate([of_string, mention * len(kb) + concept]), return_inverse=True
+    )
     mention, concept = keys // len(kb), keys % len(kb)
     features = np.zeros((len(keys), len(READ_FEATURES)), dtype=np.float32)
-    score = np.array([c.score for found in given for c in found], dtype=np.float64)
-    nil = 1 - np.bincount(owner, score, len(given))
-    odds = np.maximum(score, _LOWEST) / np.maximum(nil[owner], _LOWEST)
+    probability = np.array([c.score for found in given for c in found], dtype=np.float64)
+    nil = 1 - np.bincount(owner, probability, len(given))
+    odds = np.maximum(probability, _LOWEST) / np.maximum(nil[owner], _LOWEST)
     features[:, 0] = np.log(_LOWEST)
     features[place[: len(of_string)], 0] = np.log(odds)
     features[place[: len(of_string)], 1] = 1.0
-    concept_vectors = ranker.concept_vectors[concept].astype(np.float32)
-    cosine = np.einsum("nd,nd->n", vectors[mention], concept_vectors)
+    scores = score(mention, concept)
     highest = np.full(len(given), -np.inf)
-    np.maximum.at(highest, mention, cosine)
-    weight = np.exp((cosine - highest[mention]) / TEMPERATURE)
+    np.maximum.at(highest, mention, scores)
+    weight = np.exp((scores - highest[mention]) / temperature)
     total = np.bincount(mention, weight, len(given))
-    features[:, 2] = cosine
+    features[:, 2] = scores
     features[:, 3] = np.log(np.maximum(weight / total[mention], _LOWEST))
-    features[:, 4] = cosine >= highest[mention] - 1e-5
+    features[:, 4] = scores >= highest[mention] - 1e-5
     return Reading(kb, given, mention, concept, features)

@@ -2,90 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
-from spacy_bioel.kb.index import ExactIndex
-from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.encoder_storage import write_encoder
-from spacy_bioel.pipeline.linker_training import NamePool, NameSampler
-from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.types import AnnotatedText, Mention
-
-MEMORY = {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
-# Names of both, with the homonym "cold".
-GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
-
-
-def sampler(kb: KnowledgeBase, *, n_synonyms: int = 0, n_negatives: int = 0) -> NameSampler:
-    return NameSampler(kb, Memory(MEMORY), n_synonyms=n_synonyms, n_negatives=n_negatives, seed=0)
-
-
-def by_letters(names) -> np.ndarray:
-    """An "encoder": how often each letter occurs."""
-    counts = np.array([[name.count(chr(97 + i)) for i in range(26)] for name in names], "f")
-    return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9)
-
-
-@pytest.mark.parametrize(("size", "n_names"), [(1, 2), (4, 4), (6, 4), (7, 7), (1000, 75)])
-def test_the_pool_has_the_names_of_gold_concepts_first(
-    kb: KnowledgeBase, size: int, n_names: int
-) -> None:
-    pool = NamePool(kb, Memory(MEMORY), size=size)
-    assert len(pool.names) == len(pool.rows) == n_names
-    assert size < 4 or set(GOLD_NAMES) <= set(pool.names)
-
-
-def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> None:
-    pool = NamePool(kb, Memory(MEMORY), size=4)
-    pool.refresh(by_letters, ExactIndex)
-    rows, cosines = pool.search(by_letters(["heart attack"]), 5)
-    assert kb.name(int(rows[0, 0])) == "heart attack"
-    assert cosines[0, 0] == pytest.approx(1.0, abs=1e-2)
-    assert rows[0, 4] == -1
-
-
-def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -> None:
-    infarction, cold = (int(row) for row in kb.find_all(["MESH:D009203", "MESH:D003139"]))
-    names, concepts = sampler(kb).draw([("mi", infarction), ("mi", infarction), ("chill", cold)])
-    assert names[0] == "mi" and names[2] == "chill"
-    assert names[1] in ("heart attack", "myocardial infarction")
-    assert names[3] in ("cold", "common cold")
-    assert concepts.tolist() == [infarction, infarction, cold, cold]
-
-
-def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb, n_synonyms=8).draw([])
-    assert len(set(names)) == len(names) >= 8
-    for name, concept in zip(names, concepts, strict=True):
-        row = kb.lookup_names([name])
-        assert concept in kb.concepts_of_names(row)[1]
-
-
-def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
-    first, second = (sampler(kb, n_synonyms=5) for _ in range(2))
-    for _ in range(3):
-        assert first.draw([])[0] == second.draw([])[0]
-
-
-def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
-    drawer = sampler(kb, n_negatives=3)
-    pool = NamePool(kb, drawer.memory, size=1000)
-    pool.refresh(by_letters, ExactIndex)
-    drawer.mine(by_letters, pool)
-    infarction = kb.find("MESH:D009203")
-    names, concepts = drawer.draw([("heart attack", infarction)])
-    own = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
-    assert set(own) <= {"heart attack", "myocardial infarction"}
-    assert 1 <= len(names) - len(own) <= 3
-
-
-def test_nothing_to_draw(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb).draw([])
-    assert names == [] and concepts.shape == (0,)
 
 
 def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:

@@ -1,0 +1,58 @@
+"""Reading with a dual encoder: each mention has a vector, which is compared with all concepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from thinc.api import Model
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions, is_listener
+from spacy_bioel.pipeline.mentions import Mentions
+from spacy_bioel.pipeline.ranker import Ranker
+from spacy_bioel.pipeline.reading import Reading, weigh
+from spacy_bioel.types import Candidate
+
+
+def read_mentions(model: Model, ranker: Ranker, mentions: Mentions) -> NDArray[np.float32]:
+    """Unit vectors of all mentions of a batch of documents. Shape (n_mentions, dim).
+
+    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
+    """
+    unread = (len(doc) and not doc.tensor.size for doc in mentions.docs)
+    if is_listener(model.get_ref("tok2vec")) and any(unread):
+        raise BioelError(Errors.B174)
+    strings = mentions.strings
+    different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
+    words = ranker.encode(list(different))[[different[string] for string in strings]]
+    return encode_mentions(model, mentions.docs, mentions.token_ranges(), words)
+
+
+def read_collectively(
+    model: Model,
+    ranker: Ranker,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+    *,
+    k: int,
+) -> Reading:
+    """What there is to weigh, see `pipeline.reading`.
+
+    given (Sequence): Candidates that the string of each mention was given.
+    k (int): Concepts nearest to a mention that are weighed besides.
+    """
+    vectors = read_mentions(model, ranker, mentions)
+    nearest = ranker.nearest_concepts(vectors, k).ravel()
+    found = np.flatnonzero(nearest >= 0)
+    owner, concept = found // k, nearest[found]
+    labels = mentions.labels
+    allowed = {label: ranker.allowed(concept, label) for label in dict.fromkeys(labels)}
+    may = np.array([allowed[labels[o]][i] for i, o in enumerate(owner.tolist())], dtype=bool)
+
+    def cosine(mention: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.floating]:
+        names = ranker.concept_vectors[concept].astype(np.float32)
+        return np.einsum("nd,nd->n", vectors[mention], names)
+
+    return weigh(ranker.kb, given, owner[may], concept[may], cosine, temperature=TEMPERATURE)

@@ -1,0 +1,114 @@
+"""`bioel_linker` with a cross-encoder, which reads each candidate with the mention in context."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import LINKER, VOCABULARY, blank, copy_without_dropout, examples, links, train
+
+from spacy_bioel.cli.evaluate import link_given
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.types import AnnotatedText
+
+pytest.importorskip("transformers")
+
+
+def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
+    nlp = blank()
+    pairs = {
+        "@architectures": "spacy-bioel.CrossEncoder.v1",
+        "path": str(checkpoint),
+        "max_pieces": 32,
+        "learn_rate_scale": 0.1,
+    }
+    names = {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"]
+    model = {"@architectures": "spacy-bioel.Reranker.v1", "names": names, "pairs": pairs}
+    training = LINKER["training"] | {"candidates": 4, "mentions": 8}
+    config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
+    nlp.add_pipe("bioel_linker", config=config | settings)
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    return nlp
+
+
+@pytest.fixture(scope="module")
+def saved(
+    kb_folder: Path,
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Trained from a checkpoint that is gone when the pipeline is loaded."""
+    folder = tmp_path_factory.mktemp("reranker")
+    copy_without_dropout(checkpoint, folder / "bert")
+    spacy.util.fix_random_seed(0)
+    nlp = reranking_nlp(kb_folder, folder / "bert", coherence=0.0)
+    train(nlp, texts, updates=40)
+    nlp.to_disk(folder / "trained")
+    shutil.rmtree(folder / "bert")
+    return folder / "trained"
+
+
+@pytest.fixture
+def reranker(saved: Path) -> Language:
+    return spacy.load(saved)
+
+
+def given(nlp: Language, texts: list[AnnotatedText]) -> list:
+    return [with_gold_mentions(nlp.make_doc(text.text), text) for text in texts]
+
+
+def test_learns_by_heart(reranker: Language, texts: list[AnnotatedText]) -> None:
+    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
+    docs = list(reranker.pipe(given(reranker, texts)))
+    assert len(gold - {link for doc in docs for link in links(doc)}) <= 2
+    spans = [span for doc in docs for span in doc.spans["bioel"] if len(span._.cuis) == 1]
+    assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
+
+
+def test_same_links_from_bytes_and_in_any_batch(
+    reranker: Language, texts: list[AnnotatedText]
+) -> None:
+    alone = [get_links(reranker(doc)) for doc in given(reranker, texts)]
+    assert alone[0][0].candidates
+    in_batches = reranker.pipe(given(reranker, texts), batch_size=4)
+    assert [get_links(doc) for doc in in_batches] == alone
+    again = spacy.util.load_model_from_config(reranker.config).from_bytes(reranker.to_bytes())
+    assert [get_links(doc) for doc in again.pipe(given(again, texts))] == alone
+    assert [get_links(reranker(text)) for text in ("", "  ")] == [[], []]
+
+
+def test_two_processes(reranker: Language, texts: list[AnnotatedText], start_method: str) -> None:
+    docs = reranker.pipe(given(reranker, texts), n_process=2, batch_size=2)
+    found = [get_links(doc) for doc in docs]
+    assert found == [get_links(doc) for doc in reranker.pipe(given(reranker, texts))]
+
+
+def test_the_encoder_of_names_is_left_as_it_is(
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]
+) -> None:
+    nlp = reranking_nlp(kb_folder, checkpoint)
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    linker = nlp.get_pipe("bioel_linker")
+    before = linker.ranker.encode(["renal failure"]).tolist()
+    losses = nlp.update(examples(nlp, texts), sgd=optimizer)
+    assert losses["bioel_linker"] > 0.1
+    assert linker.ranker.encode(["renal failure"]).tolist() == before
+
+
+def test_an_update_without_gold(kb_folder: Path, checkpoint: Path) -> None:
+    nlp = reranking_nlp(kb_folder, checkpoint)
+    texts = [AnnotatedText("1", "Nothing here.", ())]
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    assert nlp.update(examples(nlp, texts), sgd=optimizer)["bioel_linker"] == 0.0
+
+
+def test_mentions_given_as_text(reranker: Language, texts: list[AnnotatedText]) -> None:
+    found = list(link_given(reranker, reranker.get_pipe("bioel_linker"), texts))
+    single = [link for of_doc in found for link in of_doc if len(link.ids) == 1]
+    assert {c.evidence.rpartition("+")[2] for x in single for c in x.candidates} == {"context"}
