@@ -60,7 +60,14 @@ max_tokens = 25
 """
 )["model"]
 
-LINKER_EVIDENCE = {"exact": True, "memory": True, "sparse": True, "dense": True, "prior": True}
+LINKER_EVIDENCE = {
+    "exact": True,
+    "memory": True,
+    "sparse": True,
+    "dense": True,
+    "prior": True,
+    "context": True,
+}
 LINKER_TRAINING = {
     "synonyms": 128,
     "negatives": 2,
@@ -194,7 +201,8 @@ def make_linker(
     max_candidates (int): Candidates kept for a mention.
     evidence (dict): Which evidence to use: "exact" (names and spelling variants), "memory"
         (training mentions), "sparse" (search by spelling), "dense" (search by the encoder),
-        "prior" (how often a concept was mentioned in training).
+        "prior" (how often a concept was mentioned in training), "context" (what a model that may
+        do so reads in the document).
     abbreviations (bool): Write short forms out that the document defines.
     coherence (float): How far a mention is drawn to what the other mentions of its document are;
         0: not at all.
@@ -225,8 +233,9 @@ def make_linker(
         raise BioelError(Errors.B054.format(mentions=mentions))
     if unknown := set(evidence) - set(LINKER_EVIDENCE):
         raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
-    # A dual encoder finds candidates by reading.
-    if model.name != "dual_encoder" and not any(settings["evidence"].values()):
+    # Reading finds candidates with a dual encoder only.
+    finds = {name for name, used in settings["evidence"].items() if used}
+    if not (finds if model.name == "dual_encoder" else finds - {"context"}):
         raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
     if coherence < 0:
         raise BioelError(Errors.B065.format(coherence=coherence))

@@ -122,7 +122,7 @@ class Linker(StoredLinker):
         """Whether mentions are read in their documents."""
         from spacy_bioel.models.reading import reads
 
-        return reads(self.model)
+        return reads(self.model) and self.cfg["evidence"].get("context", True)
 
     @property
     def fingerprint(self) -> str:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
@@ -23,6 +24,7 @@ from tiny import (
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.collective import read_mentions
 from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.types import AnnotatedText
 
@@ -107,11 +109,19 @@ def test_given_mentions_are_read_too(dual: Language, texts: list[AnnotatedText])
 
 def test_reading_alone(dual: Language, texts: list[AnnotatedText]) -> None:
     linker = dual.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False)
+    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
     linker.cfg["nil_threshold"] = 0.0
     linker.set_kb(linker.kb)
     doc = dual(texts[0].text)
     assert {c.evidence for span in doc.spans["bioel"] for c in span._.candidates} == {"context"}
+
+
+def test_not_reading(dual: Language, texts: list[AnnotatedText]) -> None:
+    dual.get_pipe("bioel_linker").cfg["evidence"]["context"] = False
+    docs = dual.pipe(text.text for text in texts)
+    found = {c.evidence for doc in docs for span in doc.spans["bioel"] for c in span._.candidates}
+    assert {"dense", "exact+memory+dense"} < found
+    assert not any("context" in evidence for evidence in found)
 
 
 def test_documents_that_were_not_read(dual: Language) -> None:
@@ -119,6 +129,41 @@ def test_documents_that_were_not_read(dual: Language) -> None:
     doc.spans["bioel"] = [doc.char_span(0, 3, label="Disease")]
     with pytest.raises(BioelError, match=r"\[B174\]"):
         dual.get_pipe("bioel_linker")(doc)
+
+
+def test_mentions_read_one_by_one(
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
+) -> None:
+    """Each alone in its words, by a transformer of the linker's own, which is saved with it."""
+    nlp = dual_nlp(
+        kb_folder,
+        checkpoint,
+        model={"collective": False, "tok2vec": transformer(checkpoint)},
+    )
+    losses = learn(nlp, texts, updates=25, name="bioel_linker")
+    assert losses[-1] < losses[0] / 2
+    nlp.to_disk(tmp_path / "trained")
+    again = spacy.load(tmp_path / "trained")
+    long = texts[0].text + " Nothing more is known." * 40
+    inputs = [texts[1].text, long, ""]
+    docs = [nlp.make_doc(text) for text in inputs]
+    for doc in docs[:2]:
+        doc.spans["bioel"] = [doc[2:4], doc[len(doc) // 2 : len(doc) // 2 + 1]]
+    linker, copy = (pipe.get_pipe("bioel_linker") for pipe in (nlp, again))
+    found = read_mentions(linker.model, linker.ranker, linker.mentions(docs))
+    assert found.shape == (4, 32)
+    stored = read_mentions(copy.model, copy.ranker, copy.mentions(docs))
+    assert np.abs(stored - found).max() < 1e-5
+    # What lies beyond the words around a mention says nothing about it.
+    doc = nlp.make_doc(texts[0].text + " Nothing more is known." * 39)
+    doc.spans["bioel"] = [doc[2:4]]
+    shorter = read_mentions(linker.model, linker.ranker, linker.mentions([doc]))
+    assert np.abs(shorter - found[2]).max() < 1e-5
+
+
+def test_a_listener_cannot_read_one_by_one(kb_folder: Path, checkpoint: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B177\]"):
+        dual_nlp(kb_folder, checkpoint, model={"collective": False})
 
 
 def test_unknown_pooling(kb_folder: Path, checkpoint: Path) -> None:

@@ -114,12 +114,14 @@ def step(
     return losses
 
 
-def learn(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
-    """Losses of the updates."""
+def learn(
+    nlp: Language, texts: list[AnnotatedText], *, updates: int, name: str = "bioel_mentions"
+) -> list[float]:
+    """Losses of a pipe in the updates."""
     data = examples(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
     optimizer.learn_rate = 0.02
-    return [step(nlp, texts, optimizer)["bioel_mentions"] for _ in range(updates)]
+    return [step(nlp, texts, optimizer)[name] for _ in range(updates)]
 
 
 def copy_without_dropout(checkpoint: Path, folder: Path) -> None:

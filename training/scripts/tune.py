@@ -33,12 +33,16 @@ def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     nlp = spacy.load(model)
     docs = list(read_docs(dev, nlp.vocab))
-    nlp.get_pipe("bioel_linker").set_kb(kb)
-    tune_weights(nlp, docs)
-    if nlp.get_pipe("bioel_linker").reads:
-        tune_reading(nlp, docs)
-    if "bioel_mentions" in nlp.pipe_names:  # a linker alone is for mentions that are given
+    # Either pipe may be alone: to find mentions only, or to link those that are given.
+    links, finds = (name in nlp.pipe_names for name in ("bioel_linker", "bioel_mentions"))
+    if links:
+        nlp.get_pipe("bioel_linker").set_kb(kb)
+        tune_weights(nlp, docs)
+        if nlp.get_pipe("bioel_linker").reads:
+            tune_reading(nlp, docs)
+    if finds:
         tune_detector(nlp, docs)
+    if links and finds:
         tune_nil(nlp, docs)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
@@ -86,7 +90,7 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
 
 
 def tune_reading(nlp: Language, docs: list[Doc]) -> None:
-    """Weights of what a dual encoder read, beside what the strings of the mentions say."""
+    """Weights of what was read, beside what the strings of the mentions say."""
     linker: Any = nlp.get_pipe("bioel_linker")
     development = gather_reading(nlp, docs)
     # Five numbers need no hidden layer.
