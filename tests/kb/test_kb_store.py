@@ -17,7 +17,7 @@ from spacy_bioel.types import Concept
 
 def test_concepts(kb):
     assert (len(kb), kb.n_names) == (4, 6)
-    assert kb.concept_id(2) == "X:3"
+    assert kb.ids[2] == "X:3"
     assert kb.ids_of([3, 0, 3]) == ["X:4", "X:1", "X:4"]
     assert kb.ids_of([]) == []
     assert [kb.find(id) for id in ("X:1", "X:4", "X:8", "X:9", "")] == [0, 3, 2, -1, -1]
