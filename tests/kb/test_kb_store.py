@@ -46,7 +46,7 @@ def test_names(kb):
 
 @pytest.mark.parametrize("row", [-1, 4])
 def test_no_row_stands_for_another(kb, row):
-    for call in (kb.concept_id, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
+    for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
         with pytest.raises(IndexError):
             call(row)
     with pytest.raises(IndexError):
