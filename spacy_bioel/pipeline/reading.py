@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from thinc.api import Model
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.pipeline.fusion import Fusion, share
 from spacy_bioel.pipeline.ranker import Ranker
+from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -60,8 +60,7 @@ def read_mentions(
     RETURNS (NDArray[float32]): Shape (n_mentions, dim).
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
-    if any(len(doc) and not doc.tensor.size for doc in docs):
-        raise BioelError(Errors.B174)
+    require_token_vectors(model, docs)
     different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     words = ranker.encode(list(different))[[different[string] for string in strings]]
     return encode_mentions(model, docs, token_ranges(docs, spans), words)

@@ -174,6 +174,16 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
 # Errors.
 
 
+def test_documents_that_were_not_read(shared: Language) -> None:
+    detector = shared.get_pipe("bioel_mentions")
+    refused = r"\[B174\] The model span_enumerator listens to the pipe tok2vec"
+    with pytest.raises(BioelError, match=refused):
+        detector(shared.make_doc("Headache"))
+    with shared.select_pipes(disable="tok2vec"), pytest.raises(BioelError, match=refused):
+        shared("Headache")
+    assert detector.predict([shared.make_doc("")]) == [[]]
+
+
 def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
     model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
     found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
