@@ -30,7 +30,7 @@ from benchmarks.record import add, measurement
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_docs, read_texts, text_to_doc
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.development import gather_development, gold_queries, pool
+from spacy_bioel.pipeline.development import gather_development, pool
 from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES
 from spacy_bioel.pipeline.fusion import Fusion, fit_fusion
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
@@ -231,15 +231,14 @@ def cross_fitted(
 ) -> list[list[Link]]:
     """Links of each document, the weights fitted on documents of the other folds."""
     fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
+    folds = [np.flatnonzero(fold == number).tolist() for number in range(FOLDS)]
     docs = gold_docs(nlp, texts)
-    development = gather_development(linker, docs)
-    owner = np.repeat(fold, [len(gold_queries(linker, doc)) for doc in docs])
+    parts = [gather_development(linker, [docs[i] for i in held_out]) for held_out in folds]
     links: list[list[Link]] = [[] for _ in texts]
-    for number in range(FOLDS):
-        others = np.flatnonzero(owner != number)
-        fitting = np.random.default_rng(seed).permutation(others)[:MOST_FITTED]
-        linker.set_fusion(fit_fusion(development.take(fitting), prior=prior))
-        held_out = np.flatnonzero(fold == number).tolist()
+    for number, held_out in enumerate(folds):
+        others = pool(parts[:number] + parts[number + 1 :])
+        fitting = np.random.default_rng(seed).permutation(len(others))[:MOST_FITTED]
+        linker.set_fusion(fit_fusion(others.take(fitting), prior=prior))
         found = link_given(nlp, linker, [texts[i] for i in held_out])
         for i, doc_links in zip(held_out, found, strict=True):
             links[i] = doc_links

@@ -114,8 +114,10 @@ def _linking_line(rows: list[Row], systems: Iterable[str]) -> list[str]:
         cells.append(shown if found else MISSING)
     n = sum({row.get("fold"): row["n"] for row in rows if row.get("fold") in folds}.values())
     many = f", {len(folds)} folds" if len(folds) > 1 else ""
-    corpus = f"{_CORPORA.get(first['corpus'], first['corpus'])} {first['split']}{many}"
-    return [corpus, _PROTOCOLS.get(first["protocol"], first["protocol"]), f"{n:,}", *cells]
+    corpus: str = first["corpus"]
+    protocol: str = first["protocol"]
+    measured_on = f"{_CORPORA.get(corpus, corpus)} {first['split']}{many}"
+    return [measured_on, _PROTOCOLS.get(protocol, protocol), f"{n:,}", *cells]
 
 
 def _cell(rows: list[Row], *, is_floor: bool) -> str:

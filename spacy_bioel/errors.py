@@ -278,7 +278,7 @@ class Errors(metaclass=_Coded):
     B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub."
     B172 = "The transformer of the pipe tok2vec is not there yet. Train the pipeline with `spacy train`, or load a trained one with spacy.load."
     B173 = 'spacy-bioel.Transformer.v1 is within the model {name}, which stores no checkpoint. Make it the model of a pipe of its own: factory tok2vec, named tok2vec, before bioel_mentions; and set tok2vec in the model of bioel_mentions to a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
-    B174 = "The linker reads documents, but the pipe tok2vec has not been there. Keep it in the pipeline, before the linker; it must not be disabled."
+    B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
 

@@ -171,9 +171,6 @@ class KnowledgeBase:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def concept_id(self, row: int) -> str:
-        return self.ids[row]
-
     def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
         """Ids of many concepts. rows: shape (n,)."""
         return self.ids.take(rows)

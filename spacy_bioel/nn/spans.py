@@ -8,6 +8,8 @@ in one hidden layer instead of being summed as single numbers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -25,29 +27,12 @@ class LinearSpanScorer(TokenReader):
     Equation 4 as published, one for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q over the tokens
     q = i..j, with a bias. Lexicon matches reach it through the token vectors h alone.
 
-    width (int): Size of the token vectors.
     n_labels (int): Labels; each is an independent yes/no.
-    max_width (int): L, the longest span in tokens.
-    context, n_features, dropout: See `TokenReader`.
+    settings: See `TokenReader`; max_width is L, the longest span in tokens.
     """
 
-    def __init__(
-        self,
-        *,
-        width: int,
-        n_labels: int,
-        max_width: int,
-        context: int,
-        n_features: int,
-        dropout: float,
-    ) -> None:
-        super().__init__(
-            width=width,
-            max_width=max_width,
-            context=context,
-            n_features=n_features,
-            dropout=dropout,
-        )
+    def __init__(self, *, n_labels: int, **settings: Any) -> None:
+        super().__init__(**settings)
         self.n_labels = n_labels
         self.start = nn.Linear(self.token_width, n_labels)
         self.end = nn.Linear(self.token_width, n_labels, bias=False)
@@ -72,39 +57,20 @@ class LinearSpanScorer(TokenReader):
 class SpanScorer(TokenReader):
     """Token vectors of a batch of documents -> one logit a span and label.
 
-    width (int): Size of the token vectors.
     n_labels (int): Labels; each is an independent yes/no.
-    max_width (int): L, the longest span in tokens.
-    hidden (int): Size of the hidden layer of the span scorer.
-    dropout (float): On token vectors and on the hidden layer.
-    context, n_features: See `TokenReader`.
+    hidden (int): Size of the hidden layer of the span scorer; it has the dropout of the tokens.
+    settings: See `TokenReader`; max_width is L, the longest span in tokens.
     """
 
-    def __init__(
-        self,
-        *,
-        width: int,
-        n_labels: int,
-        max_width: int,
-        hidden: int,
-        context: int,
-        n_features: int,
-        dropout: float,
-    ) -> None:
-        super().__init__(
-            width=width,
-            max_width=max_width,
-            context=context,
-            n_features=n_features,
-            dropout=dropout,
-        )
+    def __init__(self, *, n_labels: int, hidden: int, **settings: Any) -> None:
+        super().__init__(**settings)
         self.n_labels = n_labels
-        self.span_features = nn.Embedding(n_features, hidden)
+        self.span_features = nn.Embedding(self.n_features, hidden)
         nn.init.zeros_(self.span_features.weight)
         self.start = nn.Linear(self.token_width, hidden)
         self.end = nn.Linear(self.token_width, hidden, bias=False)
         self.content = nn.Linear(self.token_width, hidden, bias=False)
-        self.width = nn.Embedding(max_width, hidden)
+        self.width = nn.Embedding(self.max_width, hidden)
         self.output = nn.Linear(hidden, n_labels)
         nn.init.constant_(self.output.bias, _START_BIAS)
 

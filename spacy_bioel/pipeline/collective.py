@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions, is_listener
+from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.pipeline.mentions import Mentions
 from spacy_bioel.pipeline.ranker import Ranker
 from spacy_bioel.pipeline.reading import Reading, weigh
+from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.types import Candidate
 
 
@@ -21,9 +21,7 @@ def read_mentions(model: Model, ranker: Ranker, mentions: Mentions) -> NDArray[n
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
-    unread = (len(doc) and not doc.tensor.size for doc in mentions.docs)
-    if is_listener(model.get_ref("tok2vec")) and any(unread):
-        raise BioelError(Errors.B174)
+    require_token_vectors(model, mentions.docs)
     strings = mentions.strings
     different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     words = ranker.encode(list(different))[[different[string] for string in strings]]

@@ -48,15 +48,8 @@ class StoredLinker(StoredPipe):
         memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
         reading = self.reading and self.reading.to_json(READ_FEATURES)
         return (
-            {
-                "memory.json": lambda: srsly.json_dumps(memory).encode("utf8"),
-                "fusion.json": lambda: srsly.json_dumps(fusion).encode("utf8"),
-            }
-            | (
-                {"reading.json": lambda: srsly.json_dumps(reading).encode("utf8")}
-                if reading
-                else {}
-            )
+            {"memory.json": lambda: _to_json(memory), "fusion.json": lambda: _to_json(fusion)}
+            | ({"reading.json": lambda: _to_json(reading)} if reading else {})
             | encoder_parts(self.encoder)
             | reading_parts(self.model)
         )

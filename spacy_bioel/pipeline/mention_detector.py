@@ -28,6 +28,7 @@ from spacy_bioel.pipeline.storage import (
     arrays_from_bytes,
     arrays_to_bytes,
 )
+from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
@@ -132,9 +133,13 @@ class MentionDetector(StoredPipe):
         return sorted({span.label_ for group in groups for span in group})
 
     def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
-        """Mentions of each document as (start token, end token, label, probability)."""
+        """Mentions of each document as (start token, end token, label, probability).
+
+        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
+        """
         docs = list(docs)
         self._require_trained()
+        require_token_vectors(self.model, docs)
         chosen = []
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])

@@ -50,14 +50,6 @@ def test_malformed_concept_row(write, row):
         list(read_concept_file(write(f"10||1|4||Disease||a||D1\n{row}\n")))
 
 
-def test_phrase_table_without_header(write):
-    path = write('10\tDizziness\tmy head spins\n20\tAnorexia\t"not eating\n')
-    assert list(read_phrase_table(path, prefix="SNOMED")) == [
-        AnnotatedText("names.txt:1", "my head spins", (Mention(0, 13, "", ("SNOMED:10",)),)),
-        AnnotatedText("names.txt:2", '"not eating', (Mention(0, 11, "", ("SNOMED:20",)),)),
-    ]
-
-
 def test_phrase_table_in_latin_1(write):
     path = write("10\tSjögren's syndrome\tsörgren\n", encoding="latin-1")
     (text,) = read_phrase_table(path, encoding="latin-1")
@@ -71,12 +63,28 @@ COMETA = (
     '0\tdizzy\t10\t11\t"so ""dizzy""\ntoday"\n'
     "1\thungry\t20\t21\tplain\n"
 )
+COMETA_WITH_COMMAS = (
+    "ID,Term,General SNOMED Label,General SNOMED ID,Example\n"
+    '0,"woozy, very",Dizziness,10,"so woozy,\nvery"\n'
+)
 
 
-def test_cometa_header_is_recognised(write):
-    assert list(read_phrase_table(write(COMETA))) == [
-        AnnotatedText("names.txt:3", "dizzy", (Mention(0, 5, "", ("10",)),)),
-        AnnotatedText("names.txt:4", "hungry", (Mention(0, 6, "", ("20",)),)),
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        # Without a header.
+        (
+            '10\tDizziness\tmy head spins\n20\tAnorexia\t"not eating\n',
+            [("1", "my head spins", 13, "S:10"), ("2", '"not eating', 11, "S:20")],
+        ),
+        (COMETA, [("3", "dizzy", 5, "S:10"), ("4", "hungry", 6, "S:20")]),
+        (COMETA_WITH_COMMAS, [("3", "woozy, very", 11, "S:10")]),
+    ],
+)
+def test_phrase_table(write, content, expected):
+    assert list(read_phrase_table(write(content), prefix="S")) == [
+        AnnotatedText(f"names.txt:{line}", phrase, (Mention(0, end, "", (id_,)),))
+        for line, phrase, end, id_ in expected
     ]
 
 
@@ -88,45 +96,67 @@ def test_columns_by_name_and_number(write):
         list(read_phrase_table(path, id_column="SNOMED", phrase_column="Term"))
 
 
-def test_malformed_phrase_rows(write):
-    with pytest.raises(BioelError, match="B118.*line 2"):
-        list(read_phrase_table(write("10\tDizziness\tspins\n20\tAnorexia\n")))
-    with pytest.raises(BioelError, match="B118.*line 1"):
-        list(read_phrase_table(write("10\tDizziness\t \n")))
-    with pytest.raises(BioelError, match="B126"):
-        list(read_phrase_table(write(COMETA.replace('today"', "today"))))
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("10\tDizziness\tspins\n20\tAnorexia\n", "B118.*line 2"),
+        ("10\tDizziness\t \n", "B118.*line 1"),
+        (COMETA.replace('today"', "today"), "B126"),
+    ],
+)
+def test_malformed_phrase_rows(write, content, found):
+    with pytest.raises(BioelError, match=found):
+        list(read_phrase_table(write(content)))
 
 
-def test_medic(write):
-    path = write("C567755|613097||Tooth Agenesis, Selective, 6|STHAG6\n1||Gunther&apos;s Disease\n")
-    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
-        Concept("MESH:C567755", ("Tooth Agenesis, Selective, 6", "STHAG6")),
-        Concept("OMIM:613097", (), replaced_by="MESH:C567755"),
-        Concept("MESH:1", ("Gunther's Disease",)),
-    ]
+# Lines of MEDIC, and the concepts that they hold.
+DICTIONARIES = {
+    "an OMIM number beside the id, and entities": (
+        "C567755|613097||Tooth Agenesis, Selective, 6|STHAG6\n1||Gunther&apos;s Disease\n",
+        [
+            Concept("MESH:C567755", ("Tooth Agenesis, Selective, 6", "STHAG6")),
+            Concept("OMIM:613097", (), replaced_by="MESH:C567755"),
+            Concept("MESH:1", ("Gunther's Disease",)),
+        ],
+    ),
+    "an OMIM number before the id": (
+        "114480|D001943||Breast Neoplasms|Breast Cancer\n100100|D2||a\nD2||b\n",
+        [
+            Concept("MESH:D001943", ("Breast Neoplasms", "Breast Cancer")),
+            Concept("OMIM:114480", (), replaced_by="MESH:D001943"),
+            # D2 is a concept of its own here.
+            Concept("OMIM:100100", ("a",)),
+            Concept("MESH:D2", ("a",)),
+            Concept("MESH:D2", ("b",)),
+        ],
+    ),
+    "a name of two concepts, one led by OMIM": (
+        "100001|D1||a\n100001|D1|D2||hpp\nD2||b\n",
+        [
+            Concept("MESH:D1", ("a",)),
+            Concept("OMIM:100001", (), replaced_by="MESH:D1"),
+            Concept("MESH:D1", ("hpp",)),
+            Concept("MESH:D2", ("hpp",)),
+            Concept("MESH:D2", ("b",)),
+        ],
+    ),
+    "a name of two concepts is no alias": (
+        "D1|100001||a\nD1|100001|D2|100002||hpp\nD2|100002||b\n",
+        [
+            Concept("MESH:D1", ("a",)),
+            Concept("OMIM:100001", (), replaced_by="MESH:D1"),
+            Concept("MESH:D1", ("hpp",)),
+            Concept("MESH:D2", ("hpp",)),
+            Concept("OMIM:100002", (), replaced_by="MESH:D2"),
+            Concept("MESH:D2", ("b",)),
+        ],
+    ),
+}
 
 
-def test_medic_that_leads_with_an_omim_number(write):
-    path = write("114480|D001943||Breast Neoplasms|Breast Cancer\n100100|D2||a\nD2||b\n")
-    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
-        Concept("MESH:D001943", ("Breast Neoplasms", "Breast Cancer")),
-        Concept("OMIM:114480", (), replaced_by="MESH:D001943"),
-        # D2 is a concept of its own here.
-        Concept("OMIM:100100", ("a",)),
-        Concept("MESH:D2", ("a",)),
-        Concept("MESH:D2", ("b",)),
-    ]
-
-
-def test_a_name_of_two_concepts_one_led_by_omim(write):
-    path = write("100001|D1||a\n100001|D1|D2||hpp\nD2||b\n")
-    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
-        Concept("MESH:D1", ("a",)),
-        Concept("OMIM:100001", (), replaced_by="MESH:D1"),
-        Concept("MESH:D1", ("hpp",)),
-        Concept("MESH:D2", ("hpp",)),
-        Concept("MESH:D2", ("b",)),
-    ]
+@pytest.mark.parametrize(("content", "concepts"), DICTIONARIES.values(), ids=[*DICTIONARIES])
+def test_medic(write, content, concepts):
+    assert list(read_biosyn_dictionary(write(content), prefix="MESH")) == concepts
 
 
 def test_dictionary_lines_merge_only_side_by_side(write):
@@ -138,32 +168,10 @@ def test_dictionary_lines_merge_only_side_by_side(write):
     ]
 
 
-def test_a_name_of_two_concepts_is_no_alias(write):
-    path = write("D1|100001||a\nD1|100001|D2|100002||hpp\nD2|100002||b\n")
-    assert list(read_biosyn_dictionary(path, prefix="MESH")) == [
-        Concept("MESH:D1", ("a",)),
-        Concept("OMIM:100001", (), replaced_by="MESH:D1"),
-        Concept("MESH:D1", ("hpp",)),
-        Concept("MESH:D2", ("hpp",)),
-        Concept("OMIM:100002", (), replaced_by="MESH:D2"),
-        Concept("MESH:D2", ("b",)),
-    ]
-
-
 @pytest.mark.parametrize("row", ["D1|b", "||b", "D1||", "D1||||"])
 def test_malformed_dictionary_row(write, row):
     with pytest.raises(BioelError, match="B116.*line 2"):
         list(read_biosyn_dictionary(write(f"D1||a\n{row}\n")))
-
-
-def test_cometa_separated_by_commas(write):
-    path = write(
-        "ID,Term,General SNOMED Label,General SNOMED ID,Example\n"
-        '0,"woozy, very",Dizziness,10,"so woozy,\nvery"\n'
-    )
-    assert list(read_phrase_table(path, prefix="SNOMED")) == [
-        AnnotatedText("names.txt:3", "woozy, very", (Mention(0, 11, "", ("SNOMED:10",)),))
-    ]
 
 
 def test_name_lists(write):

@@ -17,7 +17,7 @@ from spacy_bioel.types import Concept
 
 def test_concepts(kb):
     assert (len(kb), kb.n_names) == (4, 6)
-    assert kb.concept_id(2) == "X:3"
+    assert kb.ids[2] == "X:3"
     assert kb.ids_of([3, 0, 3]) == ["X:4", "X:1", "X:4"]
     assert kb.ids_of([]) == []
     assert [kb.find(id) for id in ("X:1", "X:4", "X:8", "X:9", "")] == [0, 3, 2, -1, -1]
@@ -46,7 +46,7 @@ def test_names(kb):
 
 @pytest.mark.parametrize("row", [-1, 4])
 def test_no_row_stands_for_another(kb, row):
-    for call in (kb.concept_id, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
+    for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
         with pytest.raises(IndexError):
             call(row)
     with pytest.raises(IndexError):

@@ -44,12 +44,6 @@ def make_model(path: Path | str | None, **settings: Any) -> Model:
     return model
 
 
-@pytest.fixture
-def copy(checkpoint: Path, tmp_path: Path) -> Path:
-    """The checkpoint, to be changed."""
-    return shutil.copytree(checkpoint, tmp_path / "copy")
-
-
 def change_tokenizer(folder: Path, **changes: Any) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_text("utf8"))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer | changes), encoding="utf8")

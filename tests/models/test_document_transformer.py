@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import spacy
 from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
+from tiny_models import LETTERS, make_transformer
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from spacy_bioel.models.document_transformer import _borders, align, build_transformer_v1
+from spacy_bioel.models.document_transformer import _borders, align
 
 pytest.importorskip("transformers")
-LETTERS = "the heart attack was not a renal failure"
-
-
-def make_model(path: Path | str | None, **settings: Any) -> Any:
-    path = None if path is None else str(path)
-    settings = {"width": 32, "max_pieces": 32, "overlap": 8} | settings
-    return build_transformer_v1(path=path, **settings)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> Any:
-    model = make_model(checkpoint)
-    model.initialize()
-    return model
-
-
-@pytest.fixture(scope="module")
-def nlp() -> Language:
-    return spacy.blank("en")
-
-
-@pytest.fixture
-def copy(checkpoint: Path, tmp_path: Path) -> Path:
-    """The checkpoint, to be changed."""
-    return shutil.copytree(checkpoint, tmp_path / "copy")
 
 
 def tokens_and_pieces(doc: Doc, tokenizer: Tokenizer) -> list[tuple[str, str]]:
@@ -63,8 +37,10 @@ def states(checkpoint: Path, ids: list[int]) -> NDArray[np.float32]:
 # Vectors.
 
 
-def test_a_token_is_the_mean_of_its_pieces(model: Any, nlp: Language, checkpoint: Path) -> None:
-    vectors = model.predict([nlp("heart attacks")])[0]
+def test_a_token_is_the_mean_of_its_pieces(
+    transformer: Any, nlp: Language, checkpoint: Path
+) -> None:
+    vectors = transformer.predict([nlp("heart attacks")])[0]
     # [CLS] heart attack ##s [SEP]
     expected = states(checkpoint, [2, 42, 43, 46, 3])
     assert vectors.shape == (2, 32) and vectors.dtype == np.float32
@@ -72,32 +48,32 @@ def test_a_token_is_the_mean_of_its_pieces(model: Any, nlp: Language, checkpoint
     assert np.abs(vectors[1] - (expected[2] + expected[3]) / 2).max() < 1e-5
 
 
-def test_vectors_do_not_depend_on_the_batch(model: Any, nlp: Language) -> None:
+def test_vectors_do_not_depend_on_the_batch(transformer: Any, nlp: Language) -> None:
     texts = ["", LETTERS, " \n\t ", "heart", f"{LETTERS}. " * 9, "", "renal failure, acute", "\x07"]
     docs = [nlp.make_doc(text) for text in texts]
-    together = model.predict(docs)
+    together = transformer.predict(docs)
     assert [len(vectors) for vectors in together] == [len(doc) for doc in docs]
     for doc, vectors in zip(docs, together, strict=True):
-        (alone,) = model.predict([doc])
+        (alone,) = transformer.predict([doc])
         assert alone.shape == vectors.shape == (len(doc), 32)
         assert np.abs(alone - vectors).max(initial=0.0) < 1e-5
     assert not together[2].any()
     assert together[3].any()
-    backwards = model.predict(docs[::-1])[::-1]
+    backwards = transformer.predict(docs[::-1])[::-1]
     for one, other in zip(together, backwards, strict=True):
         assert np.abs(one - other).max(initial=0.0) < 1e-5
 
 
-def test_nothing_but_empty_documents(model: Any, nlp: Language) -> None:
-    vectors = model.predict([nlp(""), nlp("  "), nlp("")])
+def test_nothing_but_empty_documents(transformer: Any, nlp: Language) -> None:
+    vectors = transformer.predict([nlp(""), nlp("  "), nlp("")])
     assert [part.shape for part in vectors] == [(0, 32), (1, 32), (0, 32)]
     assert not vectors[1].any()
-    _, backprop = model.begin_update([nlp(""), nlp("  ")])
+    _, backprop = transformer.begin_update([nlp(""), nlp("  ")])
     assert backprop([np.zeros((0, 32), "f"), np.ones((1, 32), "f")]) == []
 
 
 def test_a_long_document_is_what_its_windows_are(checkpoint: Path, nlp: Language) -> None:
-    model = make_model(checkpoint, max_pieces=10, overlap=2)
+    model = make_transformer(checkpoint, max_pieces=10, overlap=2)
     model.initialize()
     words = [*"abcdefghijklmnopqrst"]
     vectors = model.predict([Doc(nlp.vocab, words=words)])[0]
@@ -109,39 +85,39 @@ def test_a_long_document_is_what_its_windows_are(checkpoint: Path, nlp: Language
         assert np.abs(vectors[first:last] - expected).max() < 1e-5
 
 
-def test_cuts_do_not_change_what_lies_beyond_the_overlap(model: Any, nlp: Language) -> None:
+def test_cuts_do_not_change_what_lies_beyond_the_overlap(transformer: Any, nlp: Language) -> None:
     words = [*("abcdefgh" * 40)]
-    whole = model.predict([Doc(nlp.vocab, words=words)])[0]
+    whole = transformer.predict([Doc(nlp.vocab, words=words)])[0]
     # The first window has 30 pieces, and the next begins at 22 and is used from 26.
-    first = model.predict([Doc(nlp.vocab, words=words[:30])])[0]
+    first = transformer.predict([Doc(nlp.vocab, words=words[:30])])[0]
     assert np.abs(whole[:26] - first[:26]).max() < 1e-5
     assert np.abs(whole[26:30] - first[26:30]).max() > 1e-3
     # A change of the last word does not reach further than its own window.
-    changed = model.predict([Doc(nlp.vocab, words=[*words[:-1], "z"])])[0]
+    changed = transformer.predict([Doc(nlp.vocab, words=[*words[:-1], "z"])])[0]
     assert np.abs(whole[:-30] - changed[:-30]).max() < 1e-5
     assert np.abs(whole[-1] - changed[-1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("n", [2_500, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_very_long_documents_are_read_to_their_end(model: Any, nlp: Language, n: int) -> None:
+def test_very_long_documents_are_read_to_their_end(transformer: Any, nlp: Language, n: int) -> None:
     words = ["heart", "renal", "failure", "of", "x"] * (n // 5)
-    (vectors,) = model.predict([Doc(nlp.vocab, words=words)])
+    (vectors,) = transformer.predict([Doc(nlp.vocab, words=words)])
     assert vectors.shape == (n, 32)
     assert vectors.any(axis=1).all()
-    other = model.predict([Doc(nlp.vocab, words=[*words[:-1], "heart"])])[0]
+    other = transformer.predict([Doc(nlp.vocab, words=[*words[:-1], "heart"])])[0]
     changed = np.abs(other - vectors).max(axis=1) > 1e-3
     assert changed[-1] and not changed[: n - 30].any()
 
 
 def test_limits_stored_with_the_word_pieces_do_not_count(copy: Path, nlp: Language) -> None:
     words = [*"abcdefghij"]
-    expected_model = make_model(copy)
+    expected_model = make_transformer(copy)
     expected_model.initialize()
     tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
     tokenizer.enable_truncation(4)
     tokenizer.enable_padding(length=20)
     tokenizer.save(str(copy / "tokenizer.json"))
-    model = make_model(copy)
+    model = make_transformer(copy)
     model.initialize()
     docs = [Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=["a"])]
     for found, expected in zip(model.predict(docs), expected_model.predict(docs), strict=True):
@@ -193,7 +169,7 @@ def test_pieces_across_words(copy: Path, nlp: Language) -> None:
         ("renal", "renal"),
     ]
     grow_embeddings(copy, config["vocab_size"] + 1)
-    model = make_model(copy)
+    model = make_transformer(copy)
     model.initialize()
     vectors = model.predict([doc])[0]
     assert np.array_equal(vectors[0], vectors[1]) and vectors[0].any()
@@ -208,9 +184,9 @@ def grow_embeddings(folder: Path, n: int) -> None:
     backbone.save_pretrained(folder)
 
 
-def test_tokens_without_pieces_are_zero(model: Any, nlp: Language) -> None:
+def test_tokens_without_pieces_are_zero(transformer: Any, nlp: Language) -> None:
     doc = Doc(nlp.vocab, words=["a", "\n", "b", "\x07", " ", "\u200b", "ζ"], spaces=[False] * 7)
-    vectors = model.predict([doc])[0]
+    vectors = transformer.predict([doc])[0]
     assert vectors.any(axis=1).tolist() == [True, False, True, False, False, False, True]
 
 
@@ -237,7 +213,7 @@ def test_what_a_cut_would_cut(
 
 
 def test_windows_begin_at_sentences(checkpoint: Path, nlp: Language) -> None:
-    model = make_model(checkpoint, max_pieces=10, overlap=0)
+    model = make_transformer(checkpoint, max_pieces=10, overlap=0)
     model.initialize()
     one, other = ["A", "b", "c", "d", "e", "."], ["F", "g", "h", "."]
     vectors = model.predict([Doc(nlp.vocab, words=one + other)])[0]

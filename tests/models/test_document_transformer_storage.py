@@ -10,49 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-import spacy
 from spacy.language import Language
 from thinc.api import SGD
+from tiny_models import LETTERS, make_transformer
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.document_transformer import build_transformer_v1
 
 pytest.importorskip("transformers")
-LETTERS = "the heart attack was not a renal failure"
-
-
-def make_model(path: Path | str | None, **settings: Any) -> Any:
-    path = None if path is None else str(path)
-    settings = {"width": 32, "max_pieces": 32, "overlap": 8} | settings
-    return build_transformer_v1(path=path, **settings)
-
-
-@pytest.fixture(scope="module")
-def model(checkpoint: Path) -> Any:
-    model = make_model(checkpoint)
-    model.initialize()
-    return model
-
-
-@pytest.fixture(scope="module")
-def nlp() -> Language:
-    return spacy.blank("en")
-
-
-@pytest.fixture
-def copy(checkpoint: Path, tmp_path: Path) -> Path:
-    """The checkpoint, to be changed."""
-    return shutil.copytree(checkpoint, tmp_path / "copy")
 
 
 def test_stored_without_pickle_and_read_without_checkpoint(copy: Path, nlp: Language) -> None:
-    model = make_model(copy, learn_rate_scale=0.5)
+    model = make_transformer(copy, learn_rate_scale=0.5)
     model.initialize()
     docs = [nlp.make_doc(LETTERS), nlp.make_doc("heart " * 50)]
     before = model.predict(docs)
     data = model.to_bytes()
     shutil.rmtree(copy)
-    again = make_model(copy, learn_rate_scale=0.5).from_bytes(data)
+    again = make_transformer(copy, learn_rate_scale=0.5).from_bytes(data)
     for one, other in zip(before, again.predict(docs), strict=True):
         assert np.array_equal(one, other)
     assert again.to_bytes() == data
@@ -61,11 +36,11 @@ def test_stored_without_pickle_and_read_without_checkpoint(copy: Path, nlp: Lang
     assert np.array_equal(again.predict(docs)[0], before[0])
 
 
-def test_the_form_in_which_it_is_stored(model: Any) -> None:
+def test_the_form_in_which_it_is_stored(transformer: Any) -> None:
     import srsly
     from safetensors.numpy import load
 
-    data = model.shims[0].to_bytes()
+    data = transformer.shims[0].to_bytes()
     parts = srsly.msgpack_loads(data)
     assert sorted(parts) == ["cfg", "config", "tokenizer", "weights"]
     assert json.loads(parts["config"])["hidden_size"] == 32
@@ -78,24 +53,24 @@ def test_the_form_in_which_it_is_stored(model: Any) -> None:
 
 
 def test_an_untrained_model_is_stored_as_such() -> None:
-    empty = make_model(None)
+    empty = make_transformer(None)
     assert empty.shims[0].to_bytes() == b""
-    assert make_model(None).from_bytes(empty.to_bytes()).shims[0]._model is None
+    assert make_transformer(None).from_bytes(empty.to_bytes()).shims[0]._model is None
 
 
-def test_weights_that_do_not_fit(model: Any) -> None:
+def test_weights_that_do_not_fit(transformer: Any) -> None:
     import srsly
     from safetensors.numpy import load, save
 
-    parts = srsly.msgpack_loads(model.shims[0].to_bytes())
+    parts = srsly.msgpack_loads(transformer.shims[0].to_bytes())
     tensors = load(parts["weights"])
     del tensors["backbone.embeddings.word_embeddings.weight"]
     data = srsly.msgpack_dumps(parts | {"weights": save(tensors)})
     with pytest.raises(BioelError, match=r"(?s)\[B041\].*word_embeddings"):
-        make_model(None).shims[0].from_bytes(data)
+        make_transformer(None).shims[0].from_bytes(data)
     data = srsly.msgpack_dumps(parts | {"weights": parts["weights"][:100]})
     with pytest.raises(BioelError, match=r"\[B041\]"):
-        make_model(None).shims[0].from_bytes(data)
+        make_transformer(None).shims[0].from_bytes(data)
 
 
 def test_learning_moves_weights_at_their_own_rate(checkpoint: Path, nlp: Language) -> None:
@@ -103,7 +78,7 @@ def test_learning_moves_weights_at_their_own_rate(checkpoint: Path, nlp: Languag
         import torch
 
         torch.manual_seed(0)
-        model = make_model(checkpoint, learn_rate_scale=scale)
+        model = make_transformer(checkpoint, learn_rate_scale=scale)
         model.initialize()
         weight = model.shims[0]._model.backbone.embeddings.word_embeddings.weight
         before = weight.detach().clone()
@@ -130,35 +105,35 @@ def test_windows_too_short_for_their_overlap(max_pieces: int, overlap: int) -> N
 
 @pytest.mark.parametrize("path", [None, ""])
 def test_no_checkpoint_is_named(path: str | None) -> None:
-    model = make_model(path)
+    model = make_transformer(path)
     with pytest.raises(BioelError, match=r"\[B171\].*components.tok2vec.model"):
         model.initialize()
 
 
 def test_predicting_before_training(checkpoint: Path, nlp: Language) -> None:
     with pytest.raises(BioelError, match=r"\[B172\].*spacy train"):
-        make_model(checkpoint).predict([nlp("heart")])
+        make_transformer(checkpoint).predict([nlp("heart")])
 
 
 def test_another_width(checkpoint: Path) -> None:
     found = r"\[B154\].*found vectors of 32 numbers, expected the setting width, 768"
     with pytest.raises(BioelError, match=found):
-        make_model(checkpoint, width=768).initialize()
+        make_transformer(checkpoint, width=768).initialize()
 
 
 def test_more_pieces_than_positions(checkpoint: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B154\].*found 32 positions.*at least the 33"):
-        make_model(checkpoint, max_pieces=33).initialize()
+        make_transformer(checkpoint, max_pieces=33).initialize()
 
 
 def test_no_fast_tokenizer(copy: Path) -> None:
     (copy / "tokenizer.json").unlink()
     with pytest.raises(BioelError, match=r"\[B153\].* has no tokenizer.json"):
-        make_model(copy).initialize()
+        make_transformer(copy).initialize()
 
 
 def test_constructing_reads_nothing() -> None:
-    model = make_model("/no/such/folder")
+    model = make_transformer("/no/such/folder")
     assert model.get_dim("nO") == 32
     with pytest.raises(BioelError, match=r"\[B152\] /no/such/folder"):
         model.initialize()

@@ -40,12 +40,6 @@ def make_encoder(path: Path | str | None, embeddings: str | None = None, **setti
     return model
 
 
-@pytest.fixture
-def copy(checkpoint: Path, tmp_path: Path) -> Path:
-    """The checkpoint, to be damaged."""
-    return shutil.copytree(checkpoint, tmp_path / "copy")
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_unit_vectors_of_the_width_of_the_checkpoint(checkpoint: Path, pooling: str) -> None:
     model = make_encoder(checkpoint, pooling=pooling)

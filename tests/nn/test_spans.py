@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -20,38 +21,37 @@ SPANS = torch.tensor([[0, 2, 1], [0, 2, 4], [4, 3, 0], [9, 0, 2]])
 WORDS = torch.tensor([[1, 0], [1, 3], [8, 4]])
 NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)
 
+SETTINGS = {
+    "width": 7,
+    "n_labels": N_LABELS,
+    "max_width": MAX_WIDTH,
+    "n_features": N_FEATURES,
+    "dropout": 0.2,
+}
+
 Make = Callable[..., SpanScorer | LinearSpanScorer]
 
 
 def make_scorer(*, context: int = 0) -> SpanScorer:
     torch.manual_seed(0)
-    scorer = SpanScorer(
-        width=7,
-        n_labels=N_LABELS,
-        max_width=MAX_WIDTH,
-        hidden=6,
-        context=context,
-        n_features=N_FEATURES,
-        dropout=0.2,
-    )
-    for features in (scorer.word_features, scorer.token_features, scorer.span_features):
-        torch.nn.init.normal_(features.weight)
-    return scorer.eval()
+    scorer = SpanScorer(hidden=6, context=context, **SETTINGS)
+    torch.nn.init.normal_(scorer.span_features.weight)
+    return ready(scorer)
 
 
 def make_linear_scorer(*, context: int = 0) -> LinearSpanScorer:
     torch.manual_seed(0)
-    scorer = LinearSpanScorer(
-        width=7,
-        n_labels=N_LABELS,
-        max_width=MAX_WIDTH,
-        context=context,
-        n_features=N_FEATURES,
-        dropout=0.2,
-    )
+    return ready(LinearSpanScorer(context=context, **SETTINGS))
+
+
+def ready(scorer: Any) -> Any:
+    """What starts at zero is random."""
     for features in (scorer.word_features, scorer.token_features):
         torch.nn.init.normal_(features.weight)
     return scorer.eval()
+
+
+both = pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
 
 
 def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tensor:
@@ -70,31 +70,38 @@ def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tenso
 def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
     """Each span of each document by itself, its content averaged token by token."""
     x = with_matches(scorer, tokens)
-    scores = torch.full((len(tokens), MAX_WIDTH, N_LABELS), -math.inf)
-    ends = torch.repeat_interleave(LENGTHS.cumsum(0), LENGTHS).tolist()
-    for start, doc_end in enumerate(ends):
-        for width in range(min(MAX_WIDTH, doc_end - start)):
-            content = scorer.content(x[start : start + width + 1]).mean(0)
-            hidden = scorer.start(x[start]) + scorer.end(x[start + width]) + content
-            hidden = hidden + scorer.width.weight[width]
-            for at, match_width, feature in SPANS.tolist():
-                if (at, match_width) == (start, width):
-                    hidden = hidden + scorer.span_features.weight[feature]
-            scores[start, width] = scorer.output(torch.relu(hidden))
-    return scores
+
+    def score(i: int, j: int) -> Tensor:
+        hidden = scorer.start(x[i]) + scorer.end(x[j]) + scorer.content(x[i : j + 1]).mean(0)
+        hidden = hidden + scorer.width.weight[j - i]
+        for start, width, feature in SPANS.tolist():
+            if (start, width) == (i, j - i):
+                hidden = hidden + scorer.span_features.weight[feature]
+        return scorer.output(torch.relu(hidden))
+
+    return of_all_spans(score)
 
 
 def equation_4(scorer: LinearSpanScorer, tokens: Tensor) -> Tensor:
     """As published, span by span: w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
     h = with_matches(scorer, tokens)
     w_s, w_e, w_m = (part.weight for part in (scorer.start, scorer.end, scorer.content))
-    scores = torch.full((len(tokens), MAX_WIDTH, N_LABELS), -math.inf)
+
+    def score(i: int, j: int) -> Tensor:
+        content = sum(w_m @ h[q] for q in range(i, j + 1))
+        return w_s @ h[i] + w_e @ h[j] + content + scorer.start.bias
+
+    return of_all_spans(score)
+
+
+def of_all_spans(score: Callable[[int, int], Tensor]) -> Tensor:
+    """The scores of the spans from token i to token j, both included, of each document."""
+    scores = torch.full((int(LENGTHS.sum()), MAX_WIDTH, N_LABELS), -math.inf)
     first = 0
     for length in LENGTHS.tolist():
         for i in range(first, first + length):
             for j in range(i, min(i + MAX_WIDTH, first + length)):
-                content = sum(w_m @ h[q] for q in range(i, j + 1))
-                scores[i, j - i] = w_s @ h[i] + w_e @ h[j] + content + scorer.start.bias
+                scores[i, j - i] = score(i, j)
         first += length
     return scores
 
@@ -137,14 +144,14 @@ def test_linear_scores_by_hand() -> None:
     assert logits.tolist() == expected
 
 
-@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+@both
 def test_spans_stay_in_their_document(make: Make) -> None:
     scores = make()(TOKENS, LENGTHS, SPANS, WORDS)
     widths = torch.isfinite(scores).all(dim=2).sum(dim=1)
     assert widths.tolist() == [3, 2, 1, 1, 4, 4, 4, 3, 2, 1]
 
 
-@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+@both
 @pytest.mark.parametrize("context", [0, 3])
 def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
     scorer = make(context=context)
@@ -156,14 +163,14 @@ def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
             torch.testing.assert_close(alone, together[start:end], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+@both
 @pytest.mark.parametrize("context", [0, 3])
 def test_no_tokens(make: Make, context: int) -> None:
     scores = make(context=context)(TOKENS[:0], torch.tensor([0]), NO_SPANS, NO_WORDS)
     assert scores.shape == (0, 4, 2)
 
 
-@pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+@both
 def test_the_gradient_is_that_of_finite_differences(make: Make) -> None:
     scorer = make(context=2).double()
     tokens = TOKENS.double().requires_grad_()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import (
-    LINKER,
-    LISTENER,
-    VOCABULARY,
-    blank,
-    copy_without_dropout,
-    learn,
-    links,
-    transformer,
-)
+from tiny import LINKER, LISTENER, VOCABULARY, fleeting, learn, links, sharing_nlp
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -32,10 +22,7 @@ pytest.importorskip("transformers")
 
 
 def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
-    detector = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
-    nlp.add_pipe("bioel_mentions", config={"model": detector})
+    nlp = sharing_nlp(checkpoint)
     model = {
         "@architectures": "spacy-bioel.DualEncoder.v1",
         "tok2vec": LISTENER,
@@ -55,14 +42,11 @@ def saved(
     texts: list[AnnotatedText],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Trained from a checkpoint that is gone when the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("dual")
-    copy_without_dropout(checkpoint, folder / "bert")
-    spacy.util.fix_random_seed(0)
-    nlp = dual_nlp(kb_folder, folder / "bert")
-    learn(nlp, texts, updates=80)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
+    with fleeting(checkpoint, folder) as copy:
+        nlp = dual_nlp(kb_folder, copy)
+        learn(nlp, texts, updates=80)
+        nlp.to_disk(folder / "trained")
     return folder / "trained"
 
 

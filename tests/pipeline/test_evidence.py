@@ -83,7 +83,7 @@ def table(
         sources = "+".join(s for bit, s in SOURCES.items() if candidates.sources[row] & bit)
         name = candidates.name[row]
         about = {"sources": sources, "name": kb.name(name) if name >= 0 else None}
-        key = queries[candidates.query[row]], kb.concept_id(candidates.concept[row])
+        key = queries[candidates.query[row]], kb.ids[candidates.concept[row]]
         result[key] = features | about
     return result
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -185,14 +183,6 @@ def test_scores(trained: Language, texts: list[AnnotatedText]) -> None:
     assert scores["bioel_mention_f"] == 1.0
     # One gold id is a retired one: it counts as the id that replaced it.
     assert scores["bioel_link_f"] == scores["bioel_link_acc"] == 1.0
-
-
-@pytest.fixture(params=["fork", "spawn"])
-def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = multiprocessing.get_start_method()
-    multiprocessing.set_start_method(request.param, force=True)
-    yield request.param
-    multiprocessing.set_start_method(before, force=True)
 
 
 def test_two_processes(trained: Language, texts: list[AnnotatedText], start_method: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, VOCABULARY, blank, copy_without_dropout, examples, links, train
+from tiny import LINKER, VOCABULARY, blank, examples, fleeting, links, train
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.pipeline.annotate import get_links
@@ -45,12 +44,10 @@ def saved(
 ) -> Path:
     """Trained from a checkpoint that is gone when the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("reranker")
-    copy_without_dropout(checkpoint, folder / "bert")
-    spacy.util.fix_random_seed(0)
-    nlp = reranking_nlp(kb_folder, folder / "bert", coherence=0.0)
-    train(nlp, texts, updates=40)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
+    with fleeting(checkpoint, folder) as bert:
+        nlp = reranking_nlp(kb_folder, bert, coherence=0.0)
+        train(nlp, texts, updates=40)
+        nlp.to_disk(folder / "trained")
     return folder / "trained"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,16 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
-from tiny import LISTENER, blank, copy_without_dropout, examples, learn, step, transformer
+from tiny import (
+    LISTENING_DETECTOR,
+    blank,
+    examples,
+    fleeting,
+    learn,
+    sharing_nlp,
+    step,
+    transformer,
+)
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.gold import add_gold
@@ -18,16 +26,8 @@ from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 
-DETECTOR = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
 ODD_TEXTS = ["", "  \n ", "Headache", "🙂👩‍⚕️ cafe\u0301 🙂", "+", "\x07", "Nothing. " * 60]
 Mentions = list[tuple[int, int, str]]
-
-
-def sharing_nlp(checkpoint: Path | str) -> Language:
-    nlp = blank()
-    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
-    nlp.add_pipe("bioel_mentions", config={"model": DETECTOR})
-    return nlp
 
 
 def mentions(doc: Doc) -> Mentions:
@@ -49,12 +49,10 @@ def run(
 ) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
-    copy_without_dropout(checkpoint, folder / "bert")
-    spacy.util.fix_random_seed(0)
-    nlp = sharing_nlp(folder / "bert")
-    losses = learn(nlp, texts, updates=80)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
+    with fleeting(checkpoint, folder) as copy:
+        nlp = sharing_nlp(copy)
+        losses = learn(nlp, texts, updates=80)
+        nlp.to_disk(folder / "trained")
     return folder / "trained", losses
 
 
@@ -155,7 +153,7 @@ def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]
 
 
 def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) -> None:
-    config = {"model": DETECTOR, "spans_key": "other"}
+    config = {"model": LISTENING_DETECTOR, "spans_key": "other"}
     shared.add_pipe("bioel_mentions", name="others", config=config)
     data = examples(shared, texts)
     shared.get_pipe("others").initialize(lambda: data, nlp=shared)
@@ -176,8 +174,18 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
 # Errors.
 
 
+def test_documents_that_were_not_read(shared: Language) -> None:
+    detector = shared.get_pipe("bioel_mentions")
+    refused = r"\[B174\] The model span_enumerator listens to the pipe tok2vec"
+    with pytest.raises(BioelError, match=refused):
+        detector(shared.make_doc("Headache"))
+    with shared.select_pipes(disable="tok2vec"), pytest.raises(BioelError, match=refused):
+        shared("Headache")
+    assert detector.predict([shared.make_doc("")]) == [[]]
+
+
 def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
-    model = DETECTOR | {"tok2vec": transformer(checkpoint)}
+    model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
     found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
     with pytest.raises(BioelError, match=found):
         blank().add_pipe("bioel_mentions", config={"model": model})

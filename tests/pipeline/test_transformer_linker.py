@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import blank, examples, links, train
+from tiny import blank, examples, fleeting, links, train
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -36,14 +36,11 @@ def saved(
     texts: list[AnnotatedText],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Trained from a checkpoint that is gone when the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("transformer")
-    shutil.copytree(checkpoint, folder / "bert")
-    spacy.util.fix_random_seed(0)
-    nlp = transformer_nlp(kb_folder, folder / "bert")
-    train(nlp, texts, updates=12)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
+    with fleeting(checkpoint, folder, dropout=True) as copy:
+        nlp = transformer_nlp(kb_folder, copy)
+        train(nlp, texts, updates=12)
+        nlp.to_disk(folder / "trained")
     return folder / "trained"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ LINKER: dict[str, Any] = {
 }
 # Of the fixture `checkpoint`.
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
+LISTENING_DETECTOR = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
 VOCABULARY = {"vocabulary": 300, "width": 32}
 
 
@@ -98,6 +100,14 @@ def transformer(checkpoint: Path | str) -> dict[str, Any]:
     }
 
 
+def sharing_nlp(checkpoint: Path | str) -> Language:
+    """A detector that listens to the transformer in the pipe `tok2vec`."""
+    nlp = blank()
+    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
+    nlp.add_pipe("bioel_mentions", config={"model": LISTENING_DETECTOR})
+    return nlp
+
+
 def step(
     nlp: Language, texts: list[AnnotatedText], optimizer: Optimizer, frozen: Sequence[str] = ()
 ) -> dict[str, float]:
@@ -124,9 +134,17 @@ def learn(
     return [step(nlp, texts, optimizer)[name] for _ in range(updates)]
 
 
-def copy_without_dropout(checkpoint: Path, folder: Path) -> None:
-    """So small a network learns little with dropout."""
-    shutil.copytree(checkpoint, folder)
-    config = (folder / "config.json").read_text(encoding="utf8")
-    config = config.replace('_prob": 0.1', '_prob": 0.0')
-    (folder / "config.json").write_text(config, encoding="utf8")
+@contextmanager
+def fleeting(checkpoint: Path, folder: Path, *, dropout: bool = False) -> Iterator[Path]:
+    """A copy of a checkpoint in a folder, to train from; what is saved must do without it.
+
+    dropout (bool): As the checkpoint has it; so small a network learns little with it.
+    """
+    copy = shutil.copytree(checkpoint, folder / "bert")
+    if not dropout:
+        config = (copy / "config.json").read_text(encoding="utf8")
+        config = config.replace('_prob": 0.1', '_prob": 0.0')
+        (copy / "config.json").write_text(config, encoding="utf8")
+    spacy.util.fix_random_seed(0)
+    yield copy
+    shutil.rmtree(copy)
