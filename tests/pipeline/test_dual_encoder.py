@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, LISTENER, VOCABULARY, fleeting, learn, links, sharing_nlp
+from tiny import LINKER, LISTENER, VOCABULARY, fleeting, learn, links, sharing_nlp, transformer
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
