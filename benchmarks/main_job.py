@@ -11,15 +11,14 @@ import json
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import spacy
 import srsly
 import typer
 
+from benchmarks.end_to_end import retuned
 from benchmarks.record import measurement, save
 
 CORPUS = "bc5cdr"
@@ -62,15 +61,8 @@ def run_project(data: Path, seed: int) -> list[dict[str, Any]]:
 
 def evaluate_without_encoder() -> list[dict[str, Any]]:
     """The same pipeline, its linker without vectors and tuned anew on dev."""
-    with tempfile.TemporaryDirectory() as folder:
-        lexical = Path(folder) / "lexical"
-        nlp = spacy.load(MODEL)
-        nlp.get_pipe("bioel_linker").cfg["evidence"]["dense"] = False  # type: ignore[attr-defined]
-        nlp.to_disk(lexical)
-        tuned, out = Path(folder) / "tuned", Path(folder) / "dev.json"
-        kb, docs = Path("kb") / CORPUS, DEV.with_name("dev.spacy")
-        tune = ["training/scripts/tune.py", lexical, kb, docs, tuned]
-        subprocess.run([sys.executable, *map(str, tune)], check=True)
+    with retuned(MODEL, CORPUS, {"dense": False}) as tuned:
+        out = tuned.with_name("dev.json")
         protocols = [part for name in _SHOWN for part in ("--protocol", name)]
         evaluate = ["-m", "spacy_bioel", "evaluate", tuned, DEV, *protocols, "--json", out]
         subprocess.run([sys.executable, *map(str, evaluate)], check=True)
