@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import (
-    LINKER,
-    LISTENER,
-    VOCABULARY,
-    blank,
-    copy_without_dropout,
-    learn,
-    links,
-    transformer,
-)
+from tiny import dual_nlp, links
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -29,44 +18,9 @@ from spacy_bioel.types import AnnotatedText
 pytest.importorskip("transformers")
 
 
-def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
-    detector = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
-    nlp.add_pipe("bioel_mentions", config={"model": detector})
-    model = {
-        "@architectures": "spacy-bioel.DualEncoder.v1",
-        "tok2vec": LISTENER,
-        "names": {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"],
-    } | settings.pop("model", {})
-    training = LINKER["training"] | {"candidates": 4}
-    config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
-    nlp.add_pipe("bioel_linker", config=config | settings)
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
-
-
-@pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """Trained from a checkpoint that is gone when the pipeline is loaded."""
-    folder = tmp_path_factory.mktemp("dual")
-    copy_without_dropout(checkpoint, folder / "bert")
-    spacy.util.fix_random_seed(0)
-    nlp = dual_nlp(kb_folder, folder / "bert")
-    learn(nlp, texts, updates=80)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
-    return folder / "trained"
-
-
 @pytest.fixture
-def dual(saved: Path) -> Language:
-    return spacy.load(saved)
+def dual(dual_folder: Path) -> Language:
+    return spacy.load(dual_folder)
 
 
 def test_learns_both_by_heart(dual: Language, texts: list[AnnotatedText]) -> None:
