@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import dual_nlp, links
+from tiny import dual_nlp, learn, links
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -51,6 +51,20 @@ def test_two_processes(dual: Language, texts: list[AnnotatedText], start_method:
     inputs = [text.text for text in texts]
     found = [get_links(doc) for doc in dual.pipe(inputs, n_process=2, batch_size=2)]
     assert found == [get_links(doc) for doc in dual.pipe(inputs)]
+
+
+@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
+def test_two_processes_after_training(
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], start_method: str
+) -> None:
+    spacy.util.fix_random_seed(0)
+    nlp = dual_nlp(kb_folder, checkpoint)
+    learn(nlp, texts, updates=20)
+    nlp.get_pipe("bioel_mentions").threshold = 0.1
+    inputs = [text.text for text in texts]
+    found = [get_links(doc) for doc in nlp.pipe(inputs, n_process=2, batch_size=2)]
+    assert sum(map(len, found)) > 10
+    assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
 def test_given_mentions_are_read_too(dual: Language, texts: list[AnnotatedText]) -> None:
