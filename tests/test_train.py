@@ -1,7 +1,10 @@
-"""`training/scripts/train.py`: configs that extend others, and where a transformer comes from."""
+"""`training/scripts/train.py`: configs that extend others, where a transformer comes from, and
+what is said without a GPU."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,8 @@ from typing import Any
 import pytest
 import srsly
 from spacy.util import load_config
+
+from spacy_bioel.errors import BioelError
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"
@@ -144,3 +149,71 @@ def test_the_option_is_stronger_than_the_config(
     assert config["components"]["tok2vec"]["model"]["path"] == expected
     assert config["components"]["bioel_mentions"]["model"]["tok2vec"]["width"] == 384
     assert config["system"]["seed"] == 7
+
+
+# The GPU that is asked for.
+
+# What PyTorch and thinc say of a machine on which GPU 0 can be used.
+GOOD: dict[str, Any] = {
+    "torch.backends.cuda.is_built": lambda: True,
+    "torch.cuda.device_count": lambda: 1,
+    "torch.version.cuda": "12.8",
+    "thinc.compat.has_cupy": True,
+    "thinc.compat.has_cupy_gpu": True,
+    "thinc.compat.has_torch_mps_gpu": False,
+}
+NO_GPU = {"torch.cuda.device_count": lambda: 0, "thinc.compat.has_cupy_gpu": False}
+NO_CUDA = NO_GPU | {"torch.backends.cuda.is_built": lambda: False, "torch.version.cuda": None}
+BLIND_CUPY = {"thinc.compat.has_cupy_gpu": False}
+NO_CUPY = BLIND_CUPY | {"thinc.compat.has_cupy": False}
+APPLE = NO_CUDA | NO_CUPY | {"thinc.compat.has_torch_mps_gpu": True}
+
+
+@pytest.mark.parametrize(
+    ("gpu_id", "machine", "said"),
+    [
+        (0, NO_CUDA, r"^\[T006\].* no GPU 0: PyTorch .* is built without CUDA\. Install a build"),
+        (0, NO_GPU, r"^\[T006\].* no GPU 0: PyTorch .* finds 0, .*\. Check nvidia-smi and"),
+        (1, {}, r"^\[T006\].* no GPU 1: PyTorch .* finds 1, counted from 0\. Check"),
+        (0, NO_CUPY, r"^\[T007\].* GPU 0, but CuPy, .* cannot be imported\. .* CUDA 12\.8,"),
+        (0, BLIND_CUPY, r"^\[T007\].* GPU 0, but CuPy, .* finds none\. .* CUDA 12\.8,"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used(
+    script: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpu_id: int,
+    machine: dict[str, Any],
+    said: str,
+) -> None:
+    for name, value in (GOOD | machine).items():
+        monkeypatch.setattr(name, value)
+    monkeypatch.setattr(script, "train", lambda *_, **__: pytest.fail("was trained"))
+    with pytest.raises(BioelError, match=said) as caught:
+        script.main("bc5cdr", CONFIGS / "rescnn.cfg", tmp_path / "out", gpu_id=gpu_id)
+    assert str(caught.value).endswith("or train on the CPU: --gpu-id -1 (--vars.gpu_id -1).")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("gpu_id", "machine"), [(-1, NO_CUDA), (0, {}), (0, APPLE)])
+def test_what_is_asked_for_can_be_used(
+    script: Any, monkeypatch: pytest.MonkeyPatch, gpu_id: int, machine: dict[str, Any]
+) -> None:
+    for name, value in (GOOD | machine).items():
+        monkeypatch.setattr(name, value)
+    script.require_gpu(gpu_id)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="may have a GPU that no variable hides")
+def test_one_line_and_status_2(tmp_path: Path) -> None:
+    path = ROOT / "training" / "scripts" / "train.py"
+    run = [str(path), "bc5cdr", str(CONFIGS / "rescnn.cfg"), "out", "--gpu-id", "99"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, *run], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: [T006] There is no GPU 99: PyTorch ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

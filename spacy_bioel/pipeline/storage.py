@@ -12,7 +12,9 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.pipeline.trainable_pipe import TrainablePipe
+from thinc.api import Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
 
@@ -41,6 +43,15 @@ class StoredPipe(TrainablePipe):
         parts = self.parts()
         cfg = {"cfg": self.stored_cfg(), "parts": sorted(parts)}
         return dict(parts) | {_CFG: lambda: json.dumps(cfg, indent=1).encode("utf8")}
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Change the weights, and let go of the step's token vectors."""
+        super().finish_update(sgd)
+        for layer in self.model.walk():
+            if isinstance(layer, Tok2VecListener):
+                # As new: what spaCy's pipe tok2vec sent for this step has a local function in it,
+                # which keeps pipe and listener from worker processes under spawn.
+                layer.receive(None, None, None)  # type: ignore[arg-type]
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         return srsly.msgpack_dumps({name: part() for name, part in self._all_parts().items()})

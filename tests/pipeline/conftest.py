@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,16 @@ import pytest
 import spacy
 import torch
 from spacy.language import Language
-from tiny import DETECTOR, LINKER, VOCABULARY, blank, train
+from tiny import (
+    DETECTOR,
+    LINKER,
+    VOCABULARY,
+    blank,
+    copy_without_dropout,
+    dual_nlp,
+    learn,
+    train,
+)
 
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.io.pubtator import read_pubtator
@@ -69,6 +79,27 @@ def trained_folder(
 @pytest.fixture
 def trained(trained_folder: Path) -> Language:
     return spacy.load(trained_folder)
+
+
+@pytest.fixture(scope="session")
+def dual_folder(
+    kb_folder: Path,
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A detector and a dual encoder that share a transformer, saved; the checkpoint and the
+    knowledge base that they were trained from are gone."""
+    folder = tmp_path_factory.mktemp("dual")
+    copy_without_dropout(checkpoint, folder / "bert")
+    shutil.copytree(kb_folder, folder / "kb")
+    spacy.util.fix_random_seed(0)
+    nlp = dual_nlp(folder / "kb", folder / "bert")
+    learn(nlp, texts, updates=80)
+    nlp.to_disk(folder / "trained")
+    shutil.rmtree(folder / "bert")
+    shutil.rmtree(folder / "kb")
+    return folder / "trained"
 
 
 @pytest.fixture(params=["fork", "spawn"])

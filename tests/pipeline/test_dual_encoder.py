@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, LISTENER, VOCABULARY, fleeting, learn, links, sharing_nlp, transformer
+from tiny import dual_nlp, learn, links, transformer
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -21,38 +20,9 @@ from spacy_bioel.types import AnnotatedText
 pytest.importorskip("transformers")
 
 
-def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
-    nlp = sharing_nlp(checkpoint)
-    model = {
-        "@architectures": "spacy-bioel.DualEncoder.v1",
-        "tok2vec": LISTENER,
-        "names": {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"],
-    } | settings.pop("model", {})
-    training = LINKER["training"] | {"candidates": 4}
-    config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
-    nlp.add_pipe("bioel_linker", config=config | settings)
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
-
-
-@pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    folder = tmp_path_factory.mktemp("dual")
-    with fleeting(checkpoint, folder) as copy:
-        nlp = dual_nlp(kb_folder, copy)
-        learn(nlp, texts, updates=80)
-        nlp.to_disk(folder / "trained")
-    return folder / "trained"
-
-
 @pytest.fixture
-def dual(saved: Path) -> Language:
-    return spacy.load(saved)
+def dual(dual_folder: Path) -> Language:
+    return spacy.load(dual_folder)
 
 
 def test_learns_both_by_heart(dual: Language, texts: list[AnnotatedText]) -> None:
@@ -83,6 +53,20 @@ def test_two_processes(dual: Language, texts: list[AnnotatedText], start_method:
     inputs = [text.text for text in texts]
     found = [get_links(doc) for doc in dual.pipe(inputs, n_process=2, batch_size=2)]
     assert found == [get_links(doc) for doc in dual.pipe(inputs)]
+
+
+@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
+def test_two_processes_after_training(
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], start_method: str
+) -> None:
+    spacy.util.fix_random_seed(0)
+    nlp = dual_nlp(kb_folder, checkpoint)
+    learn(nlp, texts, updates=20)
+    nlp.get_pipe("bioel_mentions").threshold = 0.1
+    inputs = [text.text for text in texts]
+    found = [get_links(doc) for doc in nlp.pipe(inputs, n_process=2, batch_size=2)]
+    assert sum(map(len, found)) > 10
+    assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
 def test_given_mentions_are_read_too(dual: Language, texts: list[AnnotatedText]) -> None:

@@ -53,6 +53,24 @@ def linking_nlp(kb: Path, patterns: Sequence[str] = (), **settings: Any) -> Lang
     return nlp
 
 
+def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
+    """A detector and a linker with a dual encoder that share a transformer, untrained."""
+    nlp = blank()
+    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
+    detector = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
+    nlp.add_pipe("bioel_mentions", config={"model": detector})
+    model = {
+        "@architectures": "spacy-bioel.DualEncoder.v1",
+        "tok2vec": LISTENER,
+        "names": {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"],
+    } | settings.pop("model", {})
+    training = LINKER["training"] | {"candidates": 4}
+    config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
+    nlp.add_pipe("bioel_linker", config=config | settings)
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    return nlp
+
+
 def with_entity(nlp: Language, text: str, mention: str) -> Doc:
     """A tokenised text with one entity, as some other pipe may have found it."""
     doc = nlp.make_doc(text)

