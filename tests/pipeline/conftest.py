@@ -16,8 +16,8 @@ from tiny import (
     LINKER,
     VOCABULARY,
     blank,
-    copy_without_dropout,
     dual_nlp,
+    fleeting,
     learn,
     train,
 )
@@ -91,13 +91,11 @@ def dual_folder(
     """A detector and a dual encoder that share a transformer, saved; the checkpoint and the
     knowledge base that they were trained from are gone."""
     folder = tmp_path_factory.mktemp("dual")
-    copy_without_dropout(checkpoint, folder / "bert")
     shutil.copytree(kb_folder, folder / "kb")
-    spacy.util.fix_random_seed(0)
-    nlp = dual_nlp(folder / "kb", folder / "bert")
-    learn(nlp, texts, updates=80)
-    nlp.to_disk(folder / "trained")
-    shutil.rmtree(folder / "bert")
+    with fleeting(checkpoint, folder) as bert:
+        nlp = dual_nlp(folder / "kb", bert)
+        learn(nlp, texts, updates=80)
+        nlp.to_disk(folder / "trained")
     shutil.rmtree(folder / "kb")
     return folder / "trained"
 
