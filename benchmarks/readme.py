@@ -9,29 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
+from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.readme_linkers import end_to_end_table, kinds_table
 from benchmarks.record import RESULTS, load
 
-Row = dict[str, Any]
 README = Path(__file__).parents[1] / "README.md"
-MISSING = "–"
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
     ("end_to_end", "f1"): "end to end, strict F1",
     ("gold", "accuracy@1"): "gold mentions, accuracy@1 (all ids right)",
     ("gold_any", "accuracy@1"): "gold mentions, accuracy@1 (any id right)",
-}
-_CORPORA = {
-    "ncbi_disease": "NCBI Disease",
-    "bc5cdr_disease": "BC5CDR, diseases",
-    "bc5cdr_chemical": "BC5CDR, chemicals",
-    "bc5cdr": "BC5CDR",
-    "medmentions_st21pv": "MedMentions ST21pv",
-    "medmentions": "MedMentions",
-    "cometa": "COMETA",
-    "askapatient": "AskAPatient",
-    "twadrl": "TwADR-L",
 }
 _PROTOCOLS = {"base": "names", "biosyn": "names and training strings"}
 # Columns in their order; other systems come last, by the names that the result file has.
@@ -74,11 +62,11 @@ def main_job_table(rows: list[Row]) -> str:
         lines.append([name, f"{ours['n']:,}", interval, f"{floor['value']:.1f}"])
     about = accuracy[0]
     note = (
-        f"Seed {_seeds(accuracy)}; 95 % intervals by document bootstrap; "
+        f"Seed {seeds_of(accuracy)}; 95 % intervals by document bootstrap; "
         f"`{about['command']}`; {about['machine']}; {about['date']}."
     )
     columns = [head, "n", "ResCNN pipeline", "without the encoder"]
-    return f"{_table(columns, lines)}\n\n{note}"
+    return f"{table(columns, lines)}\n\n{note}"
 
 
 def linking_tables(rows: list[Row]) -> str:
@@ -89,34 +77,34 @@ def linking_tables(rows: list[Row]) -> str:
     systems += sorted(present - set(systems))
     named = _FLOORS | _NEURAL
     lines = []
-    for corpus in _in_order(_CORPORA, whole, "corpus"):
-        for protocol in _in_order(_PROTOCOLS, whole, "protocol"):
-            if of_line := _select(whole, corpus=corpus, protocol=protocol):
+    for corpus in in_order(CORPORA, whole, "corpus"):
+        for protocol in in_order(_PROTOCOLS, whole, "protocol"):
+            if of_line := select(whole, corpus=corpus, protocol=protocol):
                 lines.append(_linking_line(of_line, systems))
     columns = ["corpus", "dictionary", "n", *(named.get(name, name) for name in systems)]
-    ours = _select(whole, system="rescnn") or whole
+    ours = select(whole, system="rescnn") or whole
     note = (
         "Accuracy@1, any id right (of folds: recall@1, mean ± standard deviation). "
         f"{_seed_note(ours)}; in brackets 95 % intervals by document bootstrap. Commands: "
         f"`benchmarks/results/linking.json`. {rows[-1]['machine']}."
     )
-    return "\n\n".join(filter(None, [_table(columns, lines), note, _subset_table(rows)]))
+    return "\n\n".join(filter(None, [table(columns, lines), note, _subset_table(rows)]))
 
 
 def _linking_line(rows: list[Row], systems: Iterable[str]) -> list[str]:
     first = rows[0]
     # A mean over other folds than those of our linker would be no comparison.
-    folds = _folds(_select(rows, system="rescnn") or rows)
+    folds = _folds(select(rows, system="rescnn") or rows)
     cells = []
     for system in systems:
-        found = _select(rows, system=system)
+        found = select(rows, system=system)
         shown = _cell(found, is_floor=system in _FLOORS) if _folds(found) >= folds else MISSING
         cells.append(shown if found else MISSING)
     n = sum({row.get("fold"): row["n"] for row in rows if row.get("fold") in folds}.values())
     many = f", {len(folds)} folds" if len(folds) > 1 else ""
     corpus: str = first["corpus"]
     protocol: str = first["protocol"]
-    measured_on = f"{_CORPORA.get(corpus, corpus)} {first['split']}{many}"
+    measured_on = f"{CORPORA.get(corpus, corpus)} {first['split']}{many}"
     return [measured_on, _PROTOCOLS.get(protocol, protocol), f"{n:,}", *cells]
 
 
@@ -143,8 +131,8 @@ def _subset_table(rows: list[Row]) -> str:
     both = ("lexical", "rescnn")
     corpora = [
         corpus
-        for corpus in _in_order(_CORPORA, parts, "corpus")
-        if all(_select(parts, corpus=corpus, system=system) for system in both)
+        for corpus in in_order(CORPORA, parts, "corpus")
+        if all(select(parts, corpus=corpus, system=system) for system in both)
     ]
     if not corpora:
         return ""
@@ -152,34 +140,34 @@ def _subset_table(rows: list[Row]) -> str:
     for subset in dict.fromkeys(row["subset"] for row in parts):
         line = [subset]
         for corpus in corpora:
-            found = [_select(parts, corpus=corpus, subset=subset, system=name) for name in both]
+            found = [select(parts, corpus=corpus, subset=subset, system=name) for name in both]
             values = " / ".join(_cell(of_system, is_floor=True) for of_system in found if of_system)
             line.append(f"{values} ({found[1][0]['n']:,})" if all(found) else MISSING)
         lines.append(line)
     head = "with training strings: no encoder / ResCNN linker (n)"
-    return _table([head, *(_CORPORA.get(corpus, corpus) for corpus in corpora)], lines)
+    return table([head, *(CORPORA.get(corpus, corpus) for corpus in corpora)], lines)
 
 
 def probing_table(rows: list[Row]) -> str:
     """One line a system and probe, one column a corpus; published figures in italics."""
-    corpora = _in_order(_CORPORA, [row for row in rows if not row.get("quoted")], "corpus")
+    corpora = in_order(CORPORA, [row for row in rows if not row.get("quoted")], "corpus")
     lines = []
     measured_first = sorted(rows, key=lambda row: bool(row.get("quoted")))
     for system in dict.fromkeys(row["system"] for row in measured_first):
         for probe, name in _PROBES.items():
-            of_line = _select(rows, system=system, protocol=probe)
+            of_line = select(rows, system=system, protocol=probe)
             if any(row["corpus"] in corpora for row in of_line):
                 mark = "*" if of_line[0].get("quoted") else ""
-                cells = [_probe_cell(_select(of_line, corpus=c), mark=mark) for c in corpora]
+                cells = [_probe_cell(select(of_line, corpus=c), mark=mark) for c in corpora]
                 lines.append([f"{mark}{system}{mark}", name, *cells])
-    table = _table(["encoder", "word pieces", *(_CORPORA.get(c, c) for c in corpora)], lines)
+    shown = table(["encoder", "word pieces", *(CORPORA.get(c, c) for c in corpora)], lines)
     ours = [row for row in rows if not row.get("quoted")]
     note = (
         "Accuracy@1 of the nearest name, dev, and the relative change; *italics: quoted, not run "
-        f"here*. Seeds {_seeds(ours)}; commands: `benchmarks/results/probing.json`; "
+        f"here*. Seeds {seeds_of(ours)}; commands: `benchmarks/results/probing.json`; "
         "[as a plot](docs/probing.svg)."
     )
-    return f"{table}\n\n{note}"
+    return f"{shown}\n\n{note}"
 
 
 def _probe_cell(rows: Sequence[Row], *, mark: str) -> str:
@@ -204,38 +192,19 @@ def _folds(rows: Iterable[Row]) -> set[int | None]:
 def _seed_note(rows: Sequence[Row]) -> str:
     """Which corpora were measured with several seeds."""
     several = [
-        f"{_CORPORA.get(corpus, corpus)}: mean of seeds {seeds}"
-        for corpus in _in_order(_CORPORA, rows, "corpus")
-        if len((seeds := _seeds(_select(rows, corpus=corpus))).split(", ")) > 1
+        f"{CORPORA.get(corpus, corpus)}: mean of seeds {seeds}"
+        for corpus in in_order(CORPORA, rows, "corpus")
+        if len((seeds := seeds_of(select(rows, corpus=corpus))).split(", ")) > 1
     ]
     return ", ".join(["Seed 0", *several])
-
-
-def _seeds(rows: Iterable[Row]) -> str:
-    return ", ".join(map(str, sorted({row["seed"] for row in rows if row.get("seed") is not None})))
-
-
-def _select(rows: Iterable[Row], **wanted: str) -> list[Row]:
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
-def _in_order(names: dict[str, str], rows: Iterable[Row], key: str) -> list[str]:
-    """The values of a key that occur, in the order of `names`; others after them."""
-    found = {row[key] for row in rows}
-    return [name for name in names if name in found] + sorted(found - set(names))
-
-
-def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [columns, ["---"] * len(columns), *lines]
-    texts = [f"| {' | '.join(row)} |" for row in rows]
-    texts[1] = f"|{'---|' * len(columns)}"
-    return "\n".join(texts)
 
 
 BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "RESULTS": ("main_job", main_job_table),
     "LINKING": ("linking", linking_tables),
     "PROBING": ("probing", probing_table),
+    "END TO END": ("end_to_end", end_to_end_table),
+    "LINKERS": ("reading_speed", kinds_table),
 }
 
 

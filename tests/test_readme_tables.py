@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.readme import linking_tables, probing_table, write_block
+from benchmarks.readme_linkers import end_to_end_table
 
 Row = dict[str, Any]
 
@@ -102,4 +103,22 @@ def test_write_block_leaves_the_rest_alone() -> None:
     text = "a\n<!-- X START -->\nold\n<!-- X END -->\n<!-- Y START -->\n<!-- Y END -->\n"
     assert write_block(text, "X", r"new \1") == (
         "a\n<!-- X START -->\nnew \\1\n<!-- X END -->\n<!-- Y START -->\n<!-- Y END -->\n"
+    )
+
+
+def test_end_to_end_has_a_line_a_system_and_parts_below() -> None:
+    rows = [
+        measured("dual_encoder", 84.0, protocol="strict", metric="f1"),
+        measured("dual_encoder", 86.0, protocol="strict", metric="f1", seed=1),
+        measured("rescnn", 81.0, protocol="strict", metric="f1"),
+        measured("rescnn", 90.0, protocol="gold_any"),
+        measured("rescnn", 40.0, protocol="gold_any", subset="ambiguous name", n=12),
+    ]
+    lines = table_lines(end_to_end_table(rows))
+    assert [line.split(" | ")[1:5] for line in lines[2:4]] == [
+        ["CNN, light linker", "0", "–", "81.0 (80.0-82.0)"],
+        ["MiniLM, dual encoder", "0, 1", "–", "85.0 (84.0-86.0)"],
+    ]
+    assert lines[-1] == (
+        "| NCBI Disease | CNN, light linker | 90.0 (1,200) | – | – | – | 40.0 (12) |"
     )

@@ -55,10 +55,7 @@ def linking_nlp(kb: Path, patterns: Sequence[str] = (), **settings: Any) -> Lang
 
 def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
     """A detector and a linker with a dual encoder that share a transformer, untrained."""
-    nlp = blank()
-    nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
-    detector = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
-    nlp.add_pipe("bioel_mentions", config={"model": detector})
+    nlp = sharing_nlp(checkpoint)
     model = {
         "@architectures": "spacy-bioel.DualEncoder.v1",
         "tok2vec": LISTENER,
