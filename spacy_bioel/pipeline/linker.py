@@ -266,8 +266,9 @@ class Linker(StoredLinker):
         """Count the training mentions, as written and with abbreviations written out."""
         from spacy_bioel.pipeline.linker_training import training_strings
 
-        for string, concept_id in training_strings(self, list(examples)):
-            self.memory.add(string, self.kb.canonical(concept_id))
+        for example in examples:
+            for string, concept_id in training_strings(self, [example]):
+                self.memory.add(string, self.kb.canonical(concept_id))
 
     def update(
         self,
@@ -298,28 +299,3 @@ class Linker(StoredLinker):
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""
         return super().score(examples, canonical=self.kb.canonical, **kwargs)
-
-    def __reduce__(self) -> tuple:
-        # For worker processes under spawn. The knowledge base goes by its path, so that the
-        # workers share its pages.
-        kb = self.kb if self._includes_kb or self.cfg["kb"] else None
-        data = self.to_bytes(exclude=["kb"])
-        made_of = (self.vocab, self.model, self.name, self._index, self._spelling, self.scorer)
-        return _unpickle, (*made_of, data, kb)
-
-
-def _unpickle(
-    vocab: Vocab,
-    model: Model,
-    name: str,
-    index: Callable,
-    spelling: Callable,
-    scorer: Any,
-    data: bytes,
-    kb: Any,
-) -> Linker:
-    linker = Linker(vocab, model, name, index=index, spelling=spelling, settings={}, scorer=scorer)
-    linker.from_bytes(data)
-    if kb is not None:
-        linker.set_kb(kb)
-    return linker

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +28,8 @@ class StoredLinker(StoredPipe):
     kb: Any
     _ranker: Any
     _training: Any
+    _index: Callable
+    _spelling: Callable
 
     def set_kb(self, kb: Any) -> None:
         """See `Linker.set_kb`."""
@@ -70,6 +73,23 @@ class StoredLinker(StoredPipe):
         load_reading(self.model, parts)
         self._ranker = self._training = None
 
+    def __reduce__(self) -> tuple:
+        # For worker processes under spawn. The knowledge base goes by its path, so that the
+        # workers share its pages.
+        kb = self.kb if self._includes_kb or self.cfg["kb"] else None
+        data = self.to_bytes(exclude=["kb"])
+        make = partial(
+            type(self),
+            self.vocab,
+            self.model,
+            self.name,
+            index=self._index,
+            spelling=self._spelling,
+            settings={},
+            scorer=self.scorer,
+        )
+        return _unpickle, (make, data, kb)
+
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""
         return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
@@ -96,6 +116,14 @@ class StoredLinker(StoredPipe):
                 raise BioelError(Errors.B056.format(path=folder))
             self.cfg["kb"] = str(folder)
         return self
+
+
+def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: Any) -> StoredLinker:
+    linker = make()
+    linker.from_bytes(data)
+    if kb is not None:
+        linker.set_kb(kb)
+    return linker
 
 
 def _to_json(table: Any) -> bytes:
