@@ -32,6 +32,7 @@ NAMES = {
         "spacy-bioel.Tfidf.v1",
         "spacy-bioel.BM25.v1",
     ],
+    "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
     "spacy_scorers": ["spacy-bioel.link_scorer.v1", "spacy-bioel.mention_scorer.v1"],
 }
 

@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spacy
 import srsly
 from spacy.util import load_config
 
+from spacy_bioel.cli.convert import convert
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.jsonl import read_concepts_jsonl
+from spacy_bioel.kb.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"
@@ -149,6 +153,59 @@ def test_the_option_is_stronger_than_the_config(
     assert config["components"]["tok2vec"]["model"]["path"] == expected
     assert config["components"]["bioel_mentions"]["model"]["tok2vec"]["width"] == 384
     assert config["system"]["seed"] == 7
+
+
+# Training that was stopped.
+
+
+TINY = """
+[extends]
+path = "{base}"
+[components]
+[components.bioel_mentions]
+[components.bioel_mentions.model]
+hidden = 16
+[components.bioel_linker]
+[components.bioel_linker.training]
+synonyms = 8
+[training]
+max_steps = {steps}
+eval_frequency = 2
+[training.optimizer]
+[training.optimizer.learn_rate]
+warmup_steps = 2
+total_steps = 10
+initial_rate = 0.001
+"""
+
+
+def test_going_on_after_a_stop(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    data = ROOT / "tests" / "data"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus" / "tiny").mkdir(parents=True)
+    for split in ("train", "dev"):
+        convert(data / "six.PubTator.txt", Path(f"corpus/tiny/{split}.spacy"), prefix="MESH")
+    build_kb(read_concepts_jsonl(data / "concepts.jsonl"), tmp_path / "kb" / "tiny")
+    srsly.write_yaml("corpora.yml", {"tiny": {"settings": {}, "label_types": {}}})
+    monkeypatch.setattr(script, "CORPORA", tmp_path / "corpora.yml")
+    base = CONFIGS / "rescnn.cfg"
+    Path("short.cfg").write_text(TINY.format(base=base, steps=4))
+    Path("long.cfg").write_text(TINY.format(base=base, steps=10))
+    script.main("tiny", Path("short.cfg"), Path("out"))
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 5
+    script.main("tiny", Path("long.cfg"), Path("out"), resume=True)
+    config = load_config("out/config.cfg", interpolate=True)
+    assert config["training"]["max_steps"] == 5
+    rate = config["training"]["optimizer"]["learn_rate"]
+    assert (rate["initial_rate"], rate["warmup_steps"]) == (pytest.approx(0.000625), 0)
+    assert rate["total_steps"] == 5
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 11
+    nlp = spacy.load("out/model-last")
+    assert nlp.get_pipe("bioel_linker").memory.counts["acute kidney injury"]
+    with pytest.raises(BioelError, match=r"\[T008\].* has had 11 of 4 updates"):
+        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
 
 
 # The GPU that is asked for.

