@@ -102,6 +102,17 @@ def test_every_config_extends_one_that_is_there(script: Any, path: Path) -> None
     assert all("extends" not in config for config in script.load_chain(path))
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in CONFIGS.glob("*.cfg") if p.stem != "pretrain"], ids=lambda p: p.stem
+)
+def test_every_config_makes_a_pipeline(script: Any, path: Path) -> None:
+    """Without reading a corpus, a knowledge base or a checkpoint; pretrain.cfg makes none."""
+    config = script.merge_config(path, {"settings": {}, "label_types": {"Disease": ["C"]}})
+    config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
+    nlp = spacy.util.load_model_from_config(config.interpolate(), auto_fill=True)
+    assert nlp.pipe_names == config["nlp"]["pipeline"]
+
+
 def test_a_package_in_place_of_the_hub(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
