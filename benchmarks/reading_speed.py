@@ -22,7 +22,7 @@ import spacy
 import typer
 from spacy.language import Language
 
-from benchmarks.record import measurement, save
+from benchmarks.record import add, measurement
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.models.cross_encoder import build_cross_encoder_v1
@@ -31,6 +31,7 @@ from spacy_bioel.models.reading import add_reading
 from spacy_bioel.models.reranker import build_reranker_v1
 
 CANDIDATES = 10
+KEY = ("corpus", "system", "metric", "max_pieces")
 
 
 def main(
@@ -63,7 +64,7 @@ def main(
             ("megabytes", sizes[system]),
         )
     ]
-    typer.echo(save("reading_speed", rows))
+    typer.echo(add("reading_speed", rows, key=KEY))
 
 
 def make(system: str, folder: Path, checkpoint: Path, *, max_pieces: int) -> Language:
