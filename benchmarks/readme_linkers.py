@@ -102,7 +102,7 @@ def kinds_table(speed: list[Row]) -> str:
     columns = [
         "linker",
         "BC5CDR dev, gold mentions, accuracy@1 (n)",
-        "mentions a second",
+        "mentions per processor second",
         "speed beside the dual encoder",
         "MB, KB aside",
         "when",
