@@ -205,17 +205,18 @@ def test_going_on_after_a_stop(
     Path("short.cfg").write_text(TINY.format(base=base, steps=4))
     Path("long.cfg").write_text(TINY.format(base=base, steps=10))
     script.main("tiny", Path("short.cfg"), Path("out"))
-    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 5
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 4
     script.main("tiny", Path("long.cfg"), Path("out"), resume=True)
     config = load_config("out/config.cfg", interpolate=True)
-    assert config["training"]["max_steps"] == 5
+    assert config["training"]["max_steps"] == 6
+    assert config["training"]["optimizer"]["use_averages"] is False
     rate = config["training"]["optimizer"]["learn_rate"]
-    assert (rate["initial_rate"], rate["warmup_steps"]) == (pytest.approx(0.000625), 0)
-    assert rate["total_steps"] == 5
-    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 11
+    assert (rate["initial_rate"], rate["warmup_steps"]) == (pytest.approx(0.00075), 0)
+    assert rate["total_steps"] == 6
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     nlp = spacy.load("out/model-last")
     assert nlp.get_pipe("bioel_linker").memory.counts["acute kidney injury"]
-    with pytest.raises(BioelError, match=r"\[T008\].* has had 11 of 4 updates"):
+    with pytest.raises(BioelError, match=r"\[T008\].* has had 10 of 4 updates"):
         script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
 
 

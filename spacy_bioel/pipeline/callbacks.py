@@ -14,8 +14,8 @@ STEPS = "training_steps"
 def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, Any]], None]:
     """Registered as `spacy-bioel.StepCounter.v1`, for `[training.before_update]`.
 
-    Each saved pipeline then says in its meta.json, as `training_steps`, after how many updates it
-    was saved, so that training can go on from there.
+    Each saved pipeline then says in its meta.json, as `training_steps`, at which step of the
+    training it was saved, so that training can go on from there.
 
     done (int): Updates of earlier runs.
     """
@@ -23,4 +23,4 @@ def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, An
 
 
 def _count_steps(nlp: Language, about: dict[str, Any], *, done: int) -> None:
-    nlp.meta[STEPS] = done + about["step"] + 1
+    nlp.meta[STEPS] = done + about["step"]

@@ -61,7 +61,6 @@ class Ranker:
         self.cfg = cfg
         self.make_index = make_index
         self.spelling = make_spelling(kb)
-        self.evidence = {name for name, used in cfg["evidence"].items() if used}
         # While training, a `NamePool` that stands for the knowledge base; see sampling.
         self.pool: Any = None
         self.encoder_changed()
@@ -72,6 +71,11 @@ class Ranker:
         self._concepts: NDArray[np.floating] | None = None
         self._concept_search: NameSearch | None = None
         self._fingerprint = ""
+
+    @property
+    def evidence(self) -> set[str]:
+        """What is switched on, now."""
+        return {name for name, used in self.cfg["evidence"].items() if used}
 
     @property
     def fingerprint(self) -> str:

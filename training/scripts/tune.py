@@ -6,6 +6,7 @@ with its KB.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import spacy
 import typer
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.api import Model
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
+from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 from spacy_bioel.pipeline.decoding import agree, drop_overlaps
 from spacy_bioel.pipeline.development import gather_development, gather_reading
 from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion, fit_nearest
@@ -26,6 +29,8 @@ from spacy_bioel.pipeline.tokens import with_token_vectors
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
 _CONSISTENCIES = (0.0, 0.25, 0.5, 0.75)
 _LOWEST = 0.05
+# Names of models that the package transformers is needed for.
+_TRANSFORMERS = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer"}
 _LOGGER = logging.getLogger("tune")
 
 
@@ -44,8 +49,18 @@ def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
         tune_detector(nlp, docs)
     if links and finds:
         tune_nil(nlp, docs)
+    if any(node.name in _TRANSFORMERS for node in walk_models(nlp)):
+        # `spacy package` writes it into the wheel.
+        nlp.meta["requirements"] = ["spacy-bioel[transformers]"]
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
+
+
+def walk_models(nlp: Language) -> Iterator[Model]:
+    for _, pipe in nlp.pipeline:
+        model = getattr(pipe, "model", None)
+        if isinstance(model, Model):
+            yield from model.walk()
 
 
 def f1(n_right: int, n_predicted: int, n_gold: int) -> float:
