@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.scoring import counts, given
@@ -103,6 +104,8 @@ def evaluate(
     chosen = [get_protocol(name) for name in protocols]
     if len(gold) != len(predicted):
         raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    # Of all candidates of all mentions: the same few thousand again and again.
+    canonical = cache(canonical)
     golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
     links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
     labels = [""] + (_labels(golds, links) if per_label else [])
