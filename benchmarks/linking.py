@@ -49,7 +49,7 @@ PRIORS = {
 }
 # What tells one row of results from another.
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
-_METRICS = ("accuracy@1", "recall@1", "recall@5")
+_METRICS = ("accuracy@1", "recall@1", "recall@5", "recall@10")
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,7 @@ def make_pipeline(
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "composites": not system.ranks_by,
         "coherence": 0.0 if system.ranks_by else 1.0,
+        "max_candidates": 10,
     }
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     trained = Path(encoder) / "bioel_linker"

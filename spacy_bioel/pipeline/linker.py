@@ -34,14 +34,11 @@ class Linker(StoredLinker):
         settings: dict[str, Any],
         scorer: Callable | None = None,
     ) -> None:
-        from spacy_bioel.models.reading import name_side
         from spacy_bioel.pipeline.memory import Memory
 
         register_extensions()
         self.vocab = vocab
         self.model = model
-        # All of the model, or its side that encodes names.
-        self.encoder = name_side(model)
         self.name = name
         self.scorer = scorer
         self.cfg = settings

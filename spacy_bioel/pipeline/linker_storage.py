@@ -22,7 +22,6 @@ class StoredLinker(StoredPipe):
 
     model: Model
     memory: Any
-    encoder: Model
     fusion: Any
     reading: Any
     kb: Any
@@ -30,6 +29,13 @@ class StoredLinker(StoredPipe):
     _training: Any
     _index: Callable
     _spelling: Callable
+
+    @property
+    def encoder(self) -> Model:
+        """All of the model, or its side that encodes names."""
+        from spacy_bioel.models.reading import name_side
+
+        return name_side(self.model)
 
     def set_kb(self, kb: Any) -> None:
         """See `Linker.set_kb`."""
