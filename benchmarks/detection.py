@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import spacy
 import typer
 
-from benchmarks.record import add, measurement
+from benchmarks.record import add, figures, measurement
 from spacy_bioel.cli.evaluate import link_open
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.scoring.protocols import evaluate
@@ -84,17 +84,7 @@ def subsets(
         ]
         rows = evaluate(chosen, links, protocols=["mention"], per_label=False)
         wanted = ("recall",) if name else _METRICS
-        found[name] = [
-            {
-                "metric": row.metric,
-                "value": round(row.value, 2),
-                "low": round(row.low, 2),
-                "high": round(row.high, 2),
-                "n": row.n,
-            }
-            for row in rows
-            if row.metric in wanted
-        ]
+        found[name] = [figures(row) for row in rows if row.metric in wanted]
     return found
 
 

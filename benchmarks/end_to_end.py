@@ -21,7 +21,7 @@ import spacy
 import typer
 
 from benchmarks.linking import subsets
-from benchmarks.record import add, measurement
+from benchmarks.record import add, figures, measurement
 from spacy_bioel.cli.evaluate import link_given, link_open
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.scoring.protocols import evaluate
@@ -109,15 +109,7 @@ def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
 def _score(texts: Any, links: Any, wanted: Mapping[str, Any], kb: Any) -> list[dict[str, Any]]:
     found = evaluate(texts, links, protocols=wanted, canonical=kb.canonical, per_label=False)
     return [
-        {
-            "protocol": name,
-            "metric": row.metric,
-            "value": round(row.value, 2),
-            "low": round(row.low, 2),
-            "high": round(row.high, 2),
-            "n": row.n,
-            "kb": kb.fingerprint,
-        }
+        {"protocol": name, **figures(row), "kb": kb.fingerprint}
         for row in found
         if row.n and row.metric in wanted[name := _NAMES.get(row.protocol, row.protocol)]
     ]

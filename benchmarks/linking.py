@@ -26,7 +26,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from benchmarks.record import add, measurement
+from benchmarks.record import add, figures, measurement
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_docs, read_texts, text_to_doc
 from spacy_bioel.kb.store import KnowledgeBase
@@ -137,17 +137,7 @@ def metric_rows(
 ) -> list[dict[str, Any]]:
     """Accuracy and recall of the links, any id of a mention being right; none without mentions."""
     found = evaluate(texts, links, protocols=["gold_any"], canonical=kb.canonical, per_label=False)
-    return [
-        {
-            "metric": one.metric,
-            "value": round(one.value, 2),
-            "low": round(one.low, 2),
-            "high": round(one.high, 2),
-            "n": one.n,
-        }
-        for one in found
-        if one.metric in _METRICS and one.n
-    ]
+    return [figures(one) for one in found if one.metric in _METRICS and one.n]
 
 
 class Similarity:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spacy_bioel.scoring.measure import Measurement
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -37,6 +39,12 @@ def measurement(question: str, system: str, **fields: Any) -> dict[str, Any]:
     """One row: who was measured on what, with the command, the machine and the date."""
     about = {"machine": machine(), "date": datetime.now(UTC).date().isoformat()}
     return {"question": question, "system": system, "command": command()} | about | fields
+
+
+def figures(row: Measurement) -> dict[str, Any]:
+    """What is recorded of something that `spacy_bioel.scoring` measured."""
+    numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
+    return {"metric": row.metric, **numbers, "n": row.n}
 
 
 def save(name: str, rows: Iterable[dict[str, Any]]) -> Path:

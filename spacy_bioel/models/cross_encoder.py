@@ -53,7 +53,7 @@ def build_cross_encoder_v1(
     max_pieces (int): Word pieces that are read of a pair, the special ones included.
     learn_rate_scale (float): Part of the training's learning rate that the checkpoint's weights
         take; the new layer on top takes all of it.
-    mixed_precision (bool): Compute in bfloat16, which suits recent GPUs.
+    mixed_precision (bool): Train with matrices multiplied in bfloat16, on CPU or GPU.
     RETURNS (Model[Sequence[Pair], Floats1d]): A logit for each pair, to be compared among the
         candidates of one mention. Its torch part exists after `add_cross_encoder`.
     """

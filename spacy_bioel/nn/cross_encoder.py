@@ -20,14 +20,14 @@ _TOKENS = 4096
 class CrossEncoder(nn.Module):
     """A Hugging Face encoder and a linear layer on its first token.
 
-    A logit does not depend on the other pairs of the batch, but for rounding: below 1e-5, and
-    about 1e-2 with mixed precision.
+    A logit does not depend on the other pairs of the batch, but for rounding: below 1e-5.
 
     backbone (PreTrainedModel): Its first output has shape (n_pairs, length, dim).
     dropout (float): In training, before the linear layer.
     learn_rate_scale (float): Part of the learning rate that the backbone takes, against the new
         linear layer.
-    mixed_precision (bool): Compute in bfloat16 what bears it; weights and logits stay float32.
+    mixed_precision (bool): Compute in bfloat16 what bears it, in training only: predictions would
+        depend on what else is in the batch. Weights and logits stay float32.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class CrossEncoder(nn.Module):
         sizes = lengths[order].tolist()
         # An empty slice of a parameter: no pairs at all have a gradient, too.
         logits = [self.head.bias[:0]]
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.mixed_precision):
+        is_mixed = self.mixed_precision and self.training
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=is_mixed):
             for batch in _batches(sizes):
                 part = order[batch]
                 within = torch.arange(sizes[batch.start], device=ids.device)

@@ -45,9 +45,11 @@ def read_collectively(
     nearest = ranker.nearest_concepts(vectors, k).ravel()
     found = np.flatnonzero(nearest >= 0)
     owner, concept = found // k, nearest[found]
-    labels = mentions.labels
-    allowed = {label: ranker.allowed(concept, label) for label in dict.fromkeys(labels)}
-    may = np.array([allowed[labels[o]][i] for i, o in enumerate(owner.tolist())], dtype=bool)
+    labels = np.array(mentions.labels)[owner]
+    may = np.zeros(len(owner), dtype=bool)
+    for label in dict.fromkeys(labels.tolist()):
+        of_label = labels == label
+        may[of_label] = ranker.allowed(concept[of_label], label)
 
     def cosine(mention: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.floating]:
         names = ranker.concept_vectors[concept].astype(np.float32)

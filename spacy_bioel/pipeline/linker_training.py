@@ -165,20 +165,21 @@ class PairTraining(NameTraining):
         known = np.flatnonzero(rows >= 0)
         n = min(len(known), self.settings["mentions"])
         chosen = np.sort(self._generator.choice(known, n, replace=False))
+        if not n:
+            return None
         owners, concepts = [], []
-        for number in chosen.tolist():
+        for i, number in enumerate(chosen.tolist()):
             found = self.kb.find_all([c.id for c in given[number]])
             wrong = found[found != rows[number]][: self.settings["candidates"] - 1]
-            owners += [number] * (1 + len(wrong))
+            owners += [i] * (1 + len(wrong))
             concepts += [int(rows[number]), *wrong.tolist()]
-        if not owners:
-            return None
         owner, concept = np.array(owners, dtype=np.int64), np.array(concepts, dtype=np.int64)
         flat = [span for of_doc in gold.spans for span in of_doc]
-        model = self.linker.model.get_ref("pairs")
-        spans = [flat[number] for number in owners]
-        pairs = make_pairs(self.kb, spans, concept, context=model.attrs["max_pieces"])
+        spans = [flat[number] for number in chosen.tolist()]
+        model = self.linker.model
+        context = model.get_ref("pairs").attrs["max_pieces"]
+        pairs = make_pairs(self.kb, spans, owner, concept, context=context)
         logits, backprop = model.begin_update(pairs)
-        loss, d_logits = pairs_loss(logits, owner, concept == rows[owner])
+        loss, d_logits = pairs_loss(logits, owner, concept == rows[chosen][owner])
         backprop(d_logits)
         return loss

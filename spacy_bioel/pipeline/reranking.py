@@ -20,21 +20,19 @@ IntArray = NDArray[np.int64]
 
 
 def make_pairs(
-    kb: KnowledgeBase, spans: Sequence[Span], concepts: IntArray, *, context: int
+    kb: KnowledgeBase, spans: Sequence[Span], owner: IntArray, concept: IntArray, *, context: int
 ) -> list[Pair]:
-    """Mentions in their contexts, each with a concept.
+    """Mentions in their contexts, each with its concepts.
 
-    concepts (IntArray): Rows. Shape (n_spans,).
+    owner, concept (IntArray): Number of the mention among `spans`, concept row. Shape (n_pairs,).
     context (int): Tokens before and after a mention. The model takes what fits of them.
     """
+    before = [span.doc[max(0, span.start - context) : span.start].text for span in spans]
+    after = [span.doc[span.end : span.end + context].text for span in spans]
+    texts = [span.text for span in spans]
     return [
-        Pair(
-            span.doc[max(0, span.start - context) : span.start].text,
-            span.text,
-            span.doc[span.end : span.end + context].text,
-            kb.preferred_name(concept),
-        )
-        for span, concept in zip(spans, concepts.tolist(), strict=True)
+        Pair(before[i], texts[i], after[i], kb.preferred_name(row))
+        for i, row in zip(owner.tolist(), concept.tolist(), strict=True)
     ]
 
 
@@ -49,9 +47,8 @@ def read_pairs(
     spans = [span for of_doc in mentions.spans for span in of_doc]
 
     def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        of_pairs = [spans[number] for number in mention.tolist()]
         context = pairs.attrs["max_pieces"]  # a token is a piece at least
-        return score_pairs(pairs, make_pairs(kb, of_pairs, concept, context=context))
+        return score_pairs(pairs, make_pairs(kb, spans, mention, concept, context=context))
 
     none = np.zeros(0, dtype=np.int64)
     return weigh(kb, given, none, none, logit, temperature=1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, VOCABULARY, blank, examples, fleeting, links, train
+from tiny import LINKER, blank, examples, fleeting, links, train, with_linker
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.pipeline.annotate import get_links
@@ -19,7 +19,6 @@ pytest.importorskip("transformers")
 
 
 def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
-    nlp = blank()
     pairs = {
         "@architectures": "spacy-bioel.CrossEncoder.v1",
         "path": str(checkpoint),
@@ -28,11 +27,8 @@ def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
     }
     names = {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"]
     model = {"@architectures": "spacy-bioel.Reranker.v1", "names": names, "pairs": pairs}
-    training = LINKER["training"] | {"candidates": 4, "mentions": 8}
-    config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
-    nlp.add_pipe("bioel_linker", config=config | settings)
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
+    training = {"candidates": 4, "mentions": 8}
+    return with_linker(blank(), kb, model, training=training, **settings)
 
 
 @pytest.fixture(scope="module")

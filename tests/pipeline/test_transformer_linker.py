@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import blank, examples, fleeting, links, train
+from tiny import blank, examples, fleeting, links, train, with_linker
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
@@ -21,12 +21,8 @@ ARCHITECTURE = "spacy-bioel.TransformerNames.v1"
 
 
 def transformer_nlp(kb_folder: Path, checkpoint: Path) -> Language:
-    nlp = blank()
     model = {"@architectures": ARCHITECTURE, "path": str(checkpoint), "pooling": "cls"}
-    training = {"synonyms": 16, "negatives": 1, "refresh_every": 5}
-    config = {"kb": str(kb_folder), "model": model, "training": training, "mentions": "spans"}
-    nlp.add_pipe("bioel_linker", config=config)
-    return nlp
+    return with_linker(blank(), kb_folder, model)
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,12 @@ def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
         "tok2vec": LISTENER,
         "names": {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"],
     } | settings.pop("model", {})
-    training = LINKER["training"] | {"candidates": 4}
+    return with_linker(nlp, kb, model, **settings)
+
+
+def with_linker(nlp: Language, kb: Path, model: dict[str, Any], **settings: Any) -> Language:
+    """A linker at the end, untrained. settings: Those of `training` are added to small ones."""
+    training = LINKER["training"] | settings.pop("training", {"candidates": 4})
     config = {"kb": str(kb), "model": model, "training": training, "mentions": "spans"}
     nlp.add_pipe("bioel_linker", config=config | settings)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY

