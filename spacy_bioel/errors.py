@@ -275,7 +275,7 @@ class Errors(metaclass=_Coded):
     B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
     B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
     B170 = "max_pieces = {max_pieces} is too short for overlap = {overlap}: a window needs at least 8 word pieces, and four times the overlap. Lower overlap or raise max_pieces."
-    B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub."
+    B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub; with the spaCy project: --vars.transformer (train.py: --transformer)."
     B172 = "The transformer of the pipe tok2vec is not there yet. Train the pipeline with `spacy train`, or load a trained one with spacy.load."
     B173 = 'spacy-bioel.Transformer.v1 is within the model {name}, which stores no checkpoint. Make it the model of a pipe of its own: factory tok2vec, named tok2vec, before bioel_mentions; and set tok2vec in the model of bioel_mentions to a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."

@@ -21,6 +21,7 @@ NAMES = {
         "spacy-bioel.DualEncoder.v1",
         "spacy-bioel.Reranker.v1",
         "spacy-bioel.Transformer.v1",
+        "spacy-bioel.WithSpelling.v1",
         "spacy-bioel.TransformerNames.v1",
         "spacy-bioel.CrossEncoder.v1",
     ],

@@ -94,7 +94,7 @@ def collective_loss(
     them. The mean runs over the mentions that have a right candidate; without any the loss is 0.
 
     mentions (Tensor): Unit vectors. Shape (n_mentions, dim).
-    names (Tensor): Of one name of each candidate. Shape (n_candidates, dim).
+    names (Tensor): Of the candidates. Shape (n_candidates, dim).
     right (Tensor): bool. Shape (n_mentions, n_candidates).
     temperature (float): What cosines are divided by.
     RETURNS (Tensor): A scalar.

@@ -1,4 +1,4 @@
-"""Reading with a dual encoder: each mention has a vector, which is compared with all concepts."""
+"""Reading with a dual encoder: each mention has a vector, which is compared with all names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
+from spacy_bioel.kb.columns import gather
 from spacy_bioel.models.dual_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.pipeline.mentions import Mentions
 from spacy_bioel.pipeline.ranker import Ranker
 from spacy_bioel.pipeline.reading import Reading, weigh
 from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.types import Candidate
+
+IntArray = NDArray[np.int64]
+_NAMES = 16_384  # names that are compared at a time: bounds the memory
 
 
 def read_mentions(model: Model, ranker: Ranker, mentions: Mentions) -> NDArray[np.float32]:
@@ -39,20 +43,33 @@ def read_collectively(
     """What there is to weigh, see `pipeline.reading`.
 
     given (Sequence): Candidates that the string of each mention was given.
-    k (int): Concepts nearest to a mention that are weighed besides.
+    k (int): Names nearest to a mention whose concepts are weighed besides.
     """
+    kb = ranker.kb
     vectors = read_mentions(model, ranker, mentions)
-    nearest = ranker.nearest_concepts(vectors, k).ravel()
-    found = np.flatnonzero(nearest >= 0)
-    owner, concept = found // k, nearest[found]
+    nearest, _ = ranker.names.search(vectors, k)
+    indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
+    owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
     labels = np.array(mentions.labels)[owner]
     may = np.zeros(len(owner), dtype=bool)
     for label in dict.fromkeys(labels.tolist()):
         of_label = labels == label
         may[of_label] = ranker.allowed(concept[of_label], label)
 
-    def cosine(mention: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.floating]:
-        names = ranker.concept_vectors[concept].astype(np.float32)
-        return np.einsum("nd,nd->n", vectors[mention], names)
+    def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
+        """A soft maximum over the names of the concept, as in the loss: where a name has several
+        concepts, their other names decide."""
+        indptr, positions = gather(kb.concept_offsets, concept)
+        names = kb.concept_names[positions].astype(np.int64)
+        pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
+        weight = np.empty(len(names))
+        for start in range(0, len(names), _NAMES):
+            part = slice(start, start + _NAMES)
+            cosine = np.einsum(
+                "nd,nd->n", vectors[mention[pair[part]]], ranker.names.take(names[part])
+            )
+            weight[part] = np.exp((cosine - 1) / TEMPERATURE)
+        total = np.bincount(pair, weight, len(concept))
+        return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
-    return weigh(ranker.kb, given, owner[may], concept[may], cosine, temperature=TEMPERATURE)
+    return weigh(kb, given, owner[may], concept[may], likeness, temperature=TEMPERATURE)

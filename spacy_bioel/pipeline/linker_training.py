@@ -15,7 +15,7 @@ from spacy_bioel.models.linker import name_loss
 from spacy_bioel.pipeline.gold import gold_spans
 from spacy_bioel.pipeline.mentions import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.reranking import make_pairs
-from spacy_bioel.pipeline.sampling import ConceptSampler, NamePool, NameSampler
+from spacy_bioel.pipeline.sampling import CandidateSampler, NamePool, NameSampler
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
@@ -80,7 +80,8 @@ class NameTraining:
 
     def mine(self) -> None:
         """Look for new negatives with the model as it is now."""
-        self._sampler.mine(self.ranker.encode, self.ranker.refreshed_pool())
+        self.ranker.encoder_changed()  # an evaluation may have encoded with averaged weights
+        self._sampler.mine(self.ranker.encode, self.ranker.names)
 
     def learn(self, examples: Sequence[Example]) -> float | None:
         names, concepts = self.draw(examples)
@@ -100,28 +101,30 @@ class NameTraining:
 
 
 class CollectiveTraining(NameTraining):
-    """Trains both sides of a dual encoder: names as above, and mentions towards their concepts."""
+    """Trains both sides of a dual encoder: names as above, and mentions towards names of theirs."""
 
     def __init__(self, linker: Any) -> None:
         super().__init__(linker)
-        self._contrast = ConceptSampler(
+        self._contrast = CandidateSampler(
             self.kb, n_candidates=self.settings["candidates"], seed=self.settings["seed"]
         )
 
     def mine(self) -> None:
         super().mine()
-        self._contrast.mine(self.ranker.nearest_concepts)
+        self._contrast.mine(self.ranker.names)
 
     def learn(self, examples: Sequence[Example]) -> float:
         model = self.linker.model
         names, name_concepts = self.draw(examples)
         gold, ids = gold_mentions(self.linker, examples)
         strings, concepts = gold.strings, self.kb.find_all(ids)
-        candidates = self._contrast.draw(strings, concepts[concepts >= 0])
-        preferred = [normalize_name(self.kb.preferred_name(int(row))) for row in candidates]
-        texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *preferred]))}
+        known = np.flatnonzero(concepts >= 0)
+        known_strings = [strings[i] for i in known]
+        rows = self._contrast.draw(known_strings, concepts[known])
+        candidates = [normalize_name(name) for name in self.kb.names.take(rows)]
+        texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
         of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
-        of_candidates = np.array([texts[text] for text in preferred], dtype=np.int64)
+        of_candidates = np.array([texts[text] for text in candidates], dtype=np.int64)
         found, backprop_names = self.linker.encoder.begin_update(list(texts))
         vectors: Any = found
         d_vectors: Any = model.ops.alloc2f(*vectors.shape)
@@ -134,12 +137,14 @@ class CollectiveTraining(NameTraining):
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
         inputs = (gold.docs, gold.token_ranges(), vectors[of_strings])
         mentions, backprop_mentions = model.begin_update(inputs)
-        right = concepts[:, None] == candidates
+        indptr, owners, _ = self.kb.concepts_of_names(rows)
+        right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
         value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
         model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
         model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
         backprop_names(d_vectors)
-        self._contrast.remember(strings, concepts, model.ops.to_numpy(mentions))
+        read = model.ops.to_numpy(mentions)
+        self._contrast.remember(known_strings, concepts[known], read[known])
         return total + value
 
 

@@ -21,6 +21,7 @@ from spacy_bioel.pipeline.evidence import (
 )
 from spacy_bioel.pipeline.fusion import Fusion, default_fusion, rank, share
 from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.names import EncodedNames
 from spacy_bioel.pipeline.spelling import MakeSearch
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
 from spacy_bioel.types import Candidate
@@ -66,10 +67,8 @@ class Ranker:
         self.encoder_changed()
 
     def encoder_changed(self) -> None:
-        self._search: NameSearch | None = None
+        self._names: EncodedNames | None = None
         self._recall: NameSearch | None = None
-        self._concepts: NDArray[np.floating] | None = None
-        self._concept_search: NameSearch | None = None
         self._fingerprint = ""
 
     @property
@@ -98,7 +97,7 @@ class Ranker:
     def encode_kb(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None) -> None:
         dim = self.model.get_dim("nO")
         write_vectors(kb, self.encode, fingerprint=self.fingerprint, dim=dim, progress=progress)
-        self._search = None
+        self._names = None
 
     def ensure_vectors(self) -> None:
         """Encode the knowledge base, if vectors are wanted and those of this encoder are absent."""
@@ -113,52 +112,27 @@ class Ranker:
         """Nearest names, and nearest training strings, of each query, by the encoder."""
         if not self._uses_encoder:
             return None, None
-        if self._search is None or self._recall is None:
-            self._search = self.refreshed_pool() if self.pool else self._open_search()
+        if self._recall is None:
             self._recall = self.make_index(self.encode(self.memory.names))
         vectors = self.encode(queries)
         k = self.cfg["search_names"]
-        return self._search.search(vectors, k), self._recall.search(vectors, k)
-
-    def refreshed_pool(self) -> NameSearch:
-        """The pool, encoded with the encoder as it is now."""
-        self.pool.refresh(self.encode, self.make_index)
-        return self.pool
-
-    def _open_search(self) -> NameSearch:
-        """The search over all names, with the vectors that came with the knowledge base."""
-        if not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD:
-            return self.make_index(self.encode([normalize_name(n) for n in self.kb.names]))
-        return self.make_index(open_vectors(self.kb, fingerprint=self.fingerprint))
-
-    # With a dual encoder, mentions are compared with concepts.
+        return self.names.search(vectors, k), self._recall.search(vectors, k)
 
     @property
-    def concept_vectors(self) -> NDArray[np.floating]:
-        """Unit vectors of the preferred names. While training, zeros outside the pool, and of a
-        concept without names. Shape (n_concepts, dim)."""
-        if self._concepts is None:
-            n_names = np.diff(self.kb.concept_offsets)
-            named = np.flatnonzero(n_names)
-            first = self.kb.concept_names[self.kb.concept_offsets[named]].astype(np.int64)
-            if self.pool:
-                named, first = (a[np.isin(first, self.pool.rows)] for a in (named, first))
-            shape = (len(self.kb), self.model.get_dim("nO"))
-            vectors = np.zeros(shape, dtype=np.float16)
-            is_small = not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD
-            if self.pool or is_small:
-                names = [normalize_name(name) for name in self.kb.names.take(first)]
-                vectors[named] = self.encode(names)
-            else:
-                vectors[named] = open_vectors(self.kb, fingerprint=self.fingerprint)[first]
-            self._concepts = vectors
-        return self._concepts
+    def names(self) -> EncodedNames:
+        """The names of the knowledge base, encoded; while training, those of the pool."""
+        if self._names is None:
+            self._names = self._encoded_names()
+        return self._names
 
-    def nearest_concepts(self, vectors: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Concept rows whose preferred names are nearest; -1 where there are fewer than k."""
-        if self._concept_search is None:
-            self._concept_search = self.make_index(self.concept_vectors)
-        return self._concept_search.search(vectors, k)[0]
+    def _encoded_names(self) -> EncodedNames:
+        if self.pool:
+            return self.pool.encoded(self.encode, self.make_index)
+        if not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD:
+            vectors: NDArray = self.encode([normalize_name(name) for name in self.kb.names])
+        else:
+            vectors = open_vectors(self.kb, fingerprint=self.fingerprint)
+        return EncodedNames(vectors, self.make_index(vectors))
 
     @cached_property
     def _prior(self) -> NDArray[np.float32]:

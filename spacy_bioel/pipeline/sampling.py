@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.evidence import NameSearch
 from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.names import EncodedNames
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+MakeIndex = Callable[[NDArray], NameSearch]
 _MINED = 10  # confusable names remembered for each training string
 
 
@@ -41,17 +43,11 @@ class NamePool:
         entries[chosen] = True
         self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
         self.names = [normalize_name(name) for name in kb.names.take(self.rows)]
-        self._search: NameSearch | None = None
 
-    def refresh(self, encode: Encode, make_index: Callable[[NDArray], NameSearch]) -> None:
-        """Encode all names of the pool with the encoder as it is now."""
-        self._search = make_index(encode(self.names))
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
-        """Like `ExactIndex.search`, with rows of the knowledge base."""
-        assert self._search is not None
-        found, scores = self._search.search(queries, k)
-        return np.where(found >= 0, self.rows[found], -1), scores
+    def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
+        """All names of the pool with the encoder as it is now."""
+        vectors = encode(self.names)
+        return EncodedNames(vectors, make_index(vectors), self.rows)
 
 
 class NameSampler:
@@ -78,13 +74,7 @@ class NameSampler:
         rows, _ = search.search(encode(names), 2 * _MINED)
         right = [set(self.kb.find_all(list(self.memory.counts[name])).tolist()) for name in names]
         for name, candidates, gold in zip(names, rows, right, strict=True):
-            indptr, concepts, _ = self.kb.concepts_of_names(candidates)
-            wrong = [
-                row
-                for i, row in enumerate(candidates)
-                if row >= 0 and gold.isdisjoint(concepts[indptr[i] : indptr[i + 1]].tolist())
-            ]
-            self._mined[name] = np.array(wrong[:_MINED], dtype=np.int64)
+            self._mined[name] = _without(self.kb, candidates, gold)[:_MINED]
 
     def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:
         """Strings and their concepts for one update.
@@ -115,48 +105,60 @@ class NameSampler:
         drawn.setdefault(normalize_name(self.kb.name(row)), concept)
 
 
-class ConceptSampler:
-    """Draws the concepts that mentions are told from in a dual encoder; deterministic for a seed.
+class CandidateSampler:
+    """Draws the names that mentions are told from in a dual encoder; deterministic for a seed.
 
     Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
-    Stratos and de Melo (2021).
+    Stratos and de Melo (2021), who have one name of each concept.
 
     n_candidates (int): Of each half, for each mention; they serve all mentions of the update.
     """
 
     def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
+        self.kb = kb
         self.n_candidates = n_candidates
         self._generator = np.random.default_rng(seed)
-        self._named = np.flatnonzero(np.diff(kb.concept_offsets))
-        self._read: dict[str, tuple[int, NDArray[np.float32]]] = {}
-        self._mined: dict[str, IntArray] = {}
+        self._read: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._mined: dict[tuple[str, int], IntArray] = {}
 
     def remember(
         self, strings: Sequence[str], concepts: IntArray, vectors: NDArray[np.float32]
     ) -> None:
         """Keep the vectors of mentions as they were last read, to mine with."""
-        for string, concept, vector in zip(strings, concepts.tolist(), vectors, strict=True):
-            self._read[string] = concept, vector
+        self._read.update(zip(_keys(strings, concepts), vectors, strict=True))
 
-    def mine(self, search: Callable[[NDArray[np.float32], int], IntArray]) -> None:
-        """Find the concepts nearest to the mentions that were read, the right one aside.
+    def mine(self, search: NameSearch) -> None:
+        """Find the names nearest to the mentions that were read, those of the right concept aside.
 
-        search (Callable): From vectors and k to concept rows, `Ranker.nearest_concepts`.
+        search (NameSearch): Name rows of the knowledge base.
         """
         if not self._read:
             return
-        vectors = np.stack([vector for _, vector in self._read.values()])
-        found = search(vectors, self.n_candidates + 1)
-        for (string, (right, _)), rows in zip(self._read.items(), found, strict=True):
-            self._mined[string] = rows[(rows >= 0) & (rows != right)]
+        found, _ = search.search(np.stack(list(self._read.values())), 2 * self.n_candidates)
+        for key, rows in zip(self._read, found, strict=True):
+            self._mined[key] = _without(self.kb, rows, {key[1]})[: self.n_candidates]
 
     def draw(self, strings: Sequence[str], concepts: IntArray) -> IntArray:
-        """Concept rows to tell the mentions from, each once, the right ones among them.
+        """Name rows to tell the mentions from, each once, one of each right concept among them.
 
         strings (Sequence[str]), concepts (IntArray): Of the mentions. Shape (n_mentions,).
         """
-        n_random = min(len(self._named), self.n_candidates * max(1, len(strings)))
-        mined = [self._mined[string] for string in strings if string in self._mined]
-        return np.unique(
-            np.concatenate([concepts, *mined, self._generator.choice(self._named, n_random)])
-        )
+        right = [self._generator.choice(self.kb.names_of(row)) for row in concepts.tolist()]
+        mined = [self._mined[key] for key in _keys(strings, concepts) if key in self._mined]
+        n_random = self.n_candidates * max(1, len(strings))
+        by_chance = self._generator.integers(self.kb.n_names, size=n_random)
+        return np.unique(np.concatenate([np.array(right, dtype=np.int64), *mined, by_chance]))
+
+
+def _keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str, int]]:
+    return list(zip(strings, concepts.tolist(), strict=True))
+
+
+def _without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
+    """Of name rows, those that name none of the concepts. -1 names nothing and is left out."""
+    indptr, owners, _ = kb.concepts_of_names(rows)
+    is_right = [
+        row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
+        for row, start, end in zip(rows.tolist(), indptr, indptr[1:], strict=False)
+    ]
+    return rows[~np.array(is_right, dtype=bool)].astype(np.int64)

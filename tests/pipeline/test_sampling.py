@@ -8,7 +8,7 @@ import pytest
 from spacy_bioel.kb.index import ExactIndex
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.memory import Memory
-from spacy_bioel.pipeline.sampling import NamePool, NameSampler
+from spacy_bioel.pipeline.sampling import CandidateSampler, NamePool, NameSampler
 
 MEMORY = {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
 # Names of both, with the homonym "cold".
@@ -36,11 +36,22 @@ def test_the_pool_has_the_names_of_gold_concepts_first(
 
 def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> None:
     pool = NamePool(kb, Memory(MEMORY), size=4)
-    pool.refresh(by_letters, ExactIndex)
-    rows, cosines = pool.search(by_letters(["heart attack"]), 5)
+    names = pool.encoded(by_letters, ExactIndex)
+    rows, cosines = names.search(by_letters(["heart attack"]), 5)
     assert kb.name(int(rows[0, 0])) == "heart attack"
     assert cosines[0, 0] == pytest.approx(1.0, abs=1e-2)
     assert rows[0, 4] == -1
+
+
+def test_vectors_of_names_outside_the_pool_are_zeros(kb: KnowledgeBase) -> None:
+    pool = NamePool(kb, Memory(MEMORY), size=4)
+    names = pool.encoded(by_letters, ExactIndex)
+    outside = int(np.setdiff1d(np.arange(kb.n_names), pool.rows)[-1])
+    inside = int(pool.rows[1])
+    found = names.take(np.array([outside, inside]))
+    assert found.dtype == np.float32
+    assert not found[0].any()
+    assert found[1].tolist() == by_letters([pool.names[1]])[0].tolist()
 
 
 def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -> None:
@@ -69,8 +80,7 @@ def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
 def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
     drawer = sampler(kb, n_negatives=3)
     pool = NamePool(kb, drawer.memory, size=1000)
-    pool.refresh(by_letters, ExactIndex)
-    drawer.mine(by_letters, pool)
+    drawer.mine(by_letters, pool.encoded(by_letters, ExactIndex))
     infarction = kb.find("MESH:D009203")
     names, concepts = drawer.draw([("heart attack", infarction)])
     own = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
@@ -81,3 +91,27 @@ def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
 def test_nothing_to_draw(kb: KnowledgeBase) -> None:
     names, concepts = sampler(kb).draw([])
     assert names == [] and concepts.shape == (0,)
+
+
+def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: KnowledgeBase) -> None:
+    infarction, cold = kb.find_all(["MESH:D009203", "MESH:D003139"])
+    drawer = CandidateSampler(kb, n_candidates=3, seed=0)
+    strings, concepts = ["attack of the heart", "cold"], np.array([infarction, cold])
+    drawer.remember(strings, concepts, by_letters(strings))
+    names = NamePool(kb, Memory(MEMORY), size=1000).encoded(by_letters, ExactIndex)
+    drawer.mine(names)
+    for _ in range(5):
+        rows = drawer.draw(strings, concepts)
+        assert len(rows) == len(set(rows.tolist())) <= 2 * (1 + 3 + 3)
+        drawn = [set(kb.concepts_of_names(np.array([row]))[1].tolist()) for row in rows]
+        assert any(infarction in owners for owners in drawn)
+        assert any(cold in owners for owners in drawn)
+    # The homonym "cold" is nearest to the second, and one of its own names: no negative.
+    mined = [kb.name(int(row)) for row in drawer._mined["cold", int(cold)]]
+    assert len(mined) == 3 and not {"cold", "common cold"} & set(mined)
+
+
+def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb: KnowledgeBase) -> None:
+    drawer = CandidateSampler(kb, n_candidates=2, seed=0)
+    drawer.mine(NamePool(kb, Memory(MEMORY), size=9).encoded(by_letters, ExactIndex))
+    assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2

@@ -11,6 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import (
     LISTENING_DETECTOR,
+    SPELLING_DETECTOR,
     blank,
     examples,
     fleeting,
@@ -43,14 +44,19 @@ def embeddings(nlp: Language) -> np.ndarray:
     return network.backbone.embeddings.word_embeddings.weight.detach().numpy().copy()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module", params=[LISTENING_DETECTOR, SPELLING_DETECTOR], ids=["alone", "with_spelling"]
+)
 def run(
-    checkpoint: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
     with fleeting(checkpoint, folder) as copy:
-        nlp = sharing_nlp(copy)
+        nlp = sharing_nlp(copy, detector=request.param)
         losses = learn(nlp, texts, updates=80)
         nlp.to_disk(folder / "trained")
     return folder / "trained", losses
@@ -81,7 +87,7 @@ def test_training_reaches_the_transformer(shared: Language, checkpoint: Path) ->
 
     before = AutoModel.from_pretrained(checkpoint).embeddings.word_embeddings.weight
     change = np.abs(embeddings(shared) - before.detach().numpy()).max(axis=1)
-    assert change[2] > 1e-2  # [CLS]
+    assert change[2] > 4e-3  # [CLS]
     assert change[4] < 1e-3  # [MASK], which no text has: only its weights decay
 
 

@@ -36,6 +36,22 @@ LINKER: dict[str, Any] = {
 # Of the fixture `checkpoint`.
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
 LISTENING_DETECTOR = {"max_width": 6, "hidden": 64, "dropout": 0.0, "tok2vec": LISTENER}
+SPELLING_DETECTOR = LISTENING_DETECTOR | {
+    "tok2vec": {
+        "@architectures": "spacy-bioel.WithSpelling.v1",
+        "tok2vec": LISTENER,
+        "spelling": {
+            "@architectures": "spacy.HashEmbedCNN.v2",
+            "width": 16,
+            "depth": 1,
+            "embed_size": 300,
+            "window_size": 1,
+            "maxout_pieces": 2,
+            "subword_features": True,
+            "pretrained_vectors": False,
+        },
+    }
+}
 VOCABULARY = {"vocabulary": 300, "width": 32}
 
 
@@ -120,11 +136,13 @@ def transformer(checkpoint: Path | str) -> dict[str, Any]:
     }
 
 
-def sharing_nlp(checkpoint: Path | str) -> Language:
+def sharing_nlp(
+    checkpoint: Path | str, *, detector: dict[str, Any] = LISTENING_DETECTOR
+) -> Language:
     """A detector that listens to the transformer in the pipe `tok2vec`."""
     nlp = blank()
     nlp.add_pipe("tok2vec", config={"model": transformer(checkpoint)})
-    nlp.add_pipe("bioel_mentions", config={"model": LISTENING_DETECTOR})
+    nlp.add_pipe("bioel_mentions", config={"model": detector})
     return nlp
 
 
