@@ -42,6 +42,10 @@ class EncoderSource:
     width: int
 
 
+def _as_it_is(network: Any) -> Any:
+    return network
+
+
 @dataclass(frozen=True)
 class EncoderKind:
     """What an architecture does its own way; functions of a module, so that it can be pickled.
@@ -49,11 +53,13 @@ class EncoderKind:
     make (Callable): Gives the model its vocabulary and its network.
     parts (Callable): What is stored beside word pieces and weights, as bytes by file name.
     rebuild (Callable): From word pieces and these parts to a network whose weights come next.
+    fast (Callable): From the network, in evaluation mode, to what predicts like it, but faster.
     """
 
     make: Callable[[NameEncoder, EncoderSource], None]
     parts: Callable[[NameEncoder], Parts]
     rebuild: Callable[[NameEncoder, Tokenizer, Mapping[str, bytes]], None]
+    fast: Callable[[Any], Any] = _as_it_is
 
 
 def name_encoder(
@@ -120,24 +126,42 @@ def has_attention(model: NameEncoder) -> bool:
     return bool(find_layers())
 
 
+def fast_network(model: NameEncoder) -> Any:
+    """The network as it is now, rearranged to predict; for `encode_names`."""
+    network = get_network(model)
+    was_training = network.training
+    network.eval()
+    try:
+        return model.attrs["kind"].fast(network)
+    finally:
+        network.train(was_training)
+
+
 def encode_names(
-    model: NameEncoder, names: Sequence[str], *, batch_size: int | None = None
+    model: NameEncoder,
+    names: Sequence[str],
+    *,
+    network: Any = None,
+    batch_size: int | None = None,
 ) -> NDArray[np.float32]:
     """Unit vectors of many names.
 
     names (Sequence[str]): Normalised names.
+    network (Any): What `fast_network` made, if that is to be used.
     batch_size (int | None): Names that are encoded together; None: what suits the architecture.
     RETURNS (NDArray[float32]): Shape (n_names, dim).
     """
     size = batch_size or model.attrs["batch_size"]
     batches = [names[start : start + size] for start in range(0, len(names), size)]
-    encoded = _encode_batches(model, batches)
+    encoded = _encode_batches(model, batches, network)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
 
 
-def _encode_batches(model: NameEncoder, batches: Sequence[Sequence[str]]) -> list[NDArray]:
+def _encode_batches(
+    model: NameEncoder, batches: Sequence[Sequence[str]], predict: Any
+) -> list[NDArray]:
     """Batches in parallel, each on one thread. Threads that share a small product wait for each
     other at every step, on a busy machine tens of times as long, and round as their number has it.
     """
@@ -148,9 +172,11 @@ def _encode_batches(model: NameEncoder, batches: Sequence[Sequence[str]]) -> lis
     attention = model.attrs["attention"]
     kwargs = {} if attention is None else {"attention": attention}
 
+    predict = predict or network
+
     def encode(ids: list[list[int]]) -> NDArray:
         with torch.inference_mode():
-            return network(*_flat(ids, device), **kwargs).float().cpu().numpy()
+            return predict(*_flat(ids, device), **kwargs).float().cpu().numpy()
 
     # Word pieces in order and on this thread: `shuffle` may draw from one generator.
     pieces = [_piece_ids(model, batch) for batch in batches]

@@ -153,14 +153,20 @@ class ResCNN(nn.Module):
         lengths (Tensor): Tokens of each name; at least 1. Shape (n_names,).
         RETURNS (Tensor): Not normalised. Shape (n_names, dim).
         """
-        owner = torch.repeat_interleave(lengths)  # (n_tokens,) number of the name
-        starts = torch.cumsum(lengths, dim=0) - lengths
-        positions = torch.arange(len(ids), device=ids.device) - starts[owner]
-        x = self.project(self.embeddings(ids, positions))  # (n_tokens, dim)
+        owner, positions = locate(lengths)
+        x = self.embed(ids, positions)
         neighbours = _neighbour_masks(positions, lengths[owner], reach=max(self.widths) // 2)
         masks = [mask.to(x.dtype) for mask in neighbours]
         for block in self.blocks:
             x = block(x, masks)
+        return self.pool(x, lengths, owner)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """What stands before the first block. Shape (n_tokens, dim)."""
+        return self.project(self.embeddings(ids, positions))
+
+    def pool(self, x: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
+        """From tokens, shape (n_tokens, dim), to names, shape (n_names, dim)."""
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
         scores = self.attention(x)  # (n_tokens, 1)
@@ -168,6 +174,13 @@ class ResCNN(nn.Module):
         weights = torch.exp(scores - highest)
         summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, owner, weights * x)
         return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
+
+
+def locate(lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """For each token: the number of its name, and its position there. Shape (n_tokens,) each."""
+    owner = torch.repeat_interleave(lengths)
+    starts = torch.cumsum(lengths, dim=0) - lengths
+    return owner, torch.arange(len(owner), device=lengths.device) - starts[owner]
 
 
 def _neighbour_masks(positions: Tensor, lengths: Tensor, *, reach: int) -> list[Tensor]:

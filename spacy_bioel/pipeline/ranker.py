@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from spacy_bioel.types import Candidate
 
 # A knowledge base of up to this many names is encoded in memory when it comes without vectors.
 ENCODE_ON_LOAD = 60_000
+# Strings whose candidates are remembered: some 25 MB.
+REMEMBERED = 10_000
 
 
 class Ranker:
@@ -67,6 +70,9 @@ class Ranker:
         self.encoder_changed()
 
     def encoder_changed(self) -> None:
+        self._ranked: dict[tuple[str, str], tuple[Candidate, ...]] = {}
+        self._ranked_with: tuple[str, Fusion | None] = "", None
+        self._network: Any = None
         self._names: EncodedNames | None = None
         self._recall: NameSearch | None = None
         self._fingerprint = ""
@@ -90,9 +96,11 @@ class Ranker:
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of normalised names. Shape (n_names, dim)."""
-        from spacy_bioel.models.linker import encode_names
+        from spacy_bioel.models.linker import encode_names, fast_network
 
-        return encode_names(self.model, names)
+        if self._network is None:
+            self._network = fast_network(self.model)
+        return encode_names(self.model, names, network=self._network)
 
     def encode_kb(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None) -> None:
         dim = self.model.get_dim("nO")
@@ -161,14 +169,33 @@ class Ranker:
         return self.kb.type_mask(types)[concepts]
 
     def rank(
-        self, wanted: Sequence[tuple[str, str]], *, top: int | None = None
+        self, wanted: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
 
         wanted (Sequence): Different pairs.
-        top (int | None): How many of each; None: as the linker keeps.
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
+        known = self._remembered()
+        # What is asked for again goes to the end; what was not for longest goes first.
+        ranked = {pair: known.pop(pair) for pair in wanted if pair in known}
+        ranked |= self._rank([pair for pair in wanted if pair not in ranked])
+        known |= ranked
+        for pair in list(islice(known, max(0, len(known) - REMEMBERED))):
+            del known[pair]
+        return ranked
+
+    def _remembered(self) -> dict[tuple[str, str], tuple[Candidate, ...]]:
+        """What was ranked with the settings as they are now; mentions repeat themselves."""
+        cfg = {name: self.cfg[name] for name in ("search_names", "max_candidates", "label_types")}
+        settings = f"{sorted(self.evidence)} {cfg}"
+        if self._ranked_with[0] != settings or self._ranked_with[1] is not self.fusion:
+            self._ranked_with, self._ranked = (settings, self.fusion), {}
+        return self._ranked
+
+    def _rank(
+        self, wanted: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
         ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         queries = list(dict.fromkeys(query for query, _ in wanted if query))
         if not queries:
@@ -178,7 +205,7 @@ class Ranker:
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates.concept, label)
             shares = share(np.where(allowed, scores, -np.inf), candidates.query)
-            rows = rank(candidates, shares, top=top or self.cfg["max_candidates"])
+            rows = rank(candidates, shares, top=self.cfg["max_candidates"])
             described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:
