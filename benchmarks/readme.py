@@ -27,7 +27,6 @@ _FLOORS = {
     "exact": "exact",
     "tfidf": "TF-IDF",
     "bm25": "BM25",
-    "scispacy": "scispaCy",
     "lexical": "no encoder",
 }
 _NEURAL = {

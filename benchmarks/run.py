@@ -6,7 +6,16 @@ import runpy
 import sys
 from pathlib import Path
 
-_NO_QUESTIONS = ("encoders", "markdown", "readme", "readme_linkers", "record", "run")
+_NO_QUESTIONS = (
+    "encoders",
+    "markdown",
+    "readme",
+    "readme_linkers",
+    "record",
+    "run",
+    "scispacy_ours",
+    "scispacy_theirs",
+)
 
 
 def questions() -> list[str]:

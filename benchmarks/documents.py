@@ -1,0 +1,72 @@
+"""How many documents a second, from text to links, against a scispaCy-style pipeline?
+
+python -m benchmarks.run documents CORPUS --python VENV/bin/python, where CORPUS is one whose light
+pipeline (training/configs/rescnn.cfg) the project has trained, and the environment is that of
+benchmarks.scispacy. Both pipelines get the texts of dev, link to the same names, and run in one
+process each, batched by `nlp.pipe`, with all cores, times on the clock:
+
+light       bioel_mentions and bioel_linker, as trained
+scispacy    spaCy's stock NER, trained for five rounds on the same training documents so that it
+            finds a like number of mentions, then scispaCy's EntityLinker with its defaults, but
+            for the filter by definitions, which these names do not have
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.record import measurement, save
+from benchmarks.scispacy import THEIRS, write_concepts
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.kb.store import KnowledgeBase
+
+
+def main(
+    corpus: str,
+    python: Annotated[Path, typer.Option(help="Of the environment.")],
+) -> None:
+    model = Path("models") / corpus / "final"
+    kb = KnowledgeBase.open(Path("kb") / corpus)
+    dev = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_concepts(kb, folder / "concepts.jsonl")
+        write_texts_jsonl(
+            read_texts(Path("corpus") / corpus / "train.spacy"), folder / "train.jsonl"
+        )
+        texts = [text.text for _ in range(repeats) for text in dev]
+        (folder / "texts.json").write_text(json.dumps(texts), "utf8")
+        ours = [sys.executable, "-m", "benchmarks.scispacy_ours"]
+        runs: dict[str, list[list[Any]]] = {
+            "scispacy": [[python, *THEIRS, step, folder] for step in ("build", "train", "pipe")],
+            "light": [[*ours, "pipe", folder, model]],
+        }
+        for system, commands in runs.items():
+            for command in commands:
+                subprocess.run(list(map(str, command)), check=True)
+            found[system] = json.loads((folder / "out.json").read_text("utf8"))
+    about = {"corpus": corpus, "names": kb.n_names, "n": len(texts)}
+    rows = [
+        measurement("documents", system, metric=metric, value=round(value, 2), **about)
+        for system, values in found.items()
+        for metric, value in values.items()
+    ]
+    speed = {s: values["documents_per_second"] for s, values in found.items()}
+    ratio = round(speed["light"] / speed["scispacy"], 2)
+    rows.append(measurement("documents", "light", metric="ratio", value=ratio, **about))
+    for row in rows:
+        typer.echo(f"{row['system']:9} {row['metric']:21} {row['value']:>12,}")
+    typer.echo(save("documents", rows))
+
+
+if __name__ == "__main__":
+    typer.run(main)

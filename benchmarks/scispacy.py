@@ -1,0 +1,97 @@
+"""How do we compare with scispaCy's candidate generator, same names, same queries?
+
+python -m benchmarks.run scispacy CORPUS MENTIONS --python VENV/bin/python, where that environment
+has scispacy==0.6.2 and scipy<1.11, which it needs to build an index (Python 3.11, numpy 1). The
+knowledge base is the one of a corpus of the project, names only; queries are the strings of the
+gold mentions of its dev documents and of a file in any format, each once, up to `n`. Both build
+and link in processes of their own, with all cores, times on the clock:
+
+index        from concepts in a file to what can be searched, encoding included
+load         from a new process, libraries imported, to the first answer
+throughput   queries a second, at the settings that each has by default
+memory       of the process that linked, at its peak, libraries included
+accuracy     top candidate right (any id), dev mentions whose ids the knowledge base has; percent
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.linking import known_texts
+from benchmarks.record import measurement, save
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name
+
+# -P: a script's folder is no place to import `scispacy` from.
+THEIRS = ("-P", Path(__file__).with_name("scispacy_theirs.py"))
+
+
+def main(
+    corpus: str,
+    mentions: Path,
+    python: Annotated[Path, typer.Option(help="Of the environment.")],
+    n: Annotated[int, typer.Option(help="Queries.")] = 10_000,
+) -> None:
+    kb = KnowledgeBase.open(Path("kb") / corpus)
+    gold = [
+        (normalize_name(text.text[m.start : m.end]), m.ids)
+        for text in known_texts(corpus, kb)
+        for m in text.mentions
+    ]
+    more = [
+        normalize_name(t.text[m.start : m.end]) for t in read_texts(mentions) for m in t.mentions
+    ]
+    queries = [q for q in dict.fromkeys([*(string for string, _ in gold), *more]) if q][:n]
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_concepts(kb, folder / "concepts.jsonl")
+        (folder / "queries.json").write_text(json.dumps(queries), encoding="utf8")
+        children: dict[str, list[Any]] = {
+            "scispacy": [python, *THEIRS],
+            "rescnn": [sys.executable, "-m", "benchmarks.scispacy_ours"],
+        }
+        for system, child in children.items():
+            for step in ("build", "link"):
+                subprocess.run(list(map(str, [*child, step, folder])), check=True)
+            result = json.loads((folder / "out.json").read_text("utf8"))
+            top = dict(zip(queries, result.pop("ranked"), strict=True))
+            right = [
+                top[s] is not None and kb.find(top[s]) in kb.find_all(list(ids)) for s, ids in gold
+            ]
+            found[system] = result | {"accuracy": 100 * sum(right) / len(right)}
+    about = {"corpus": corpus, "names": kb.n_names, "n": len(queries), "mentions": len(gold)}
+    rows: list[dict[str, Any]] = [
+        measurement(question, system, metric="value", value=round(value, 2), **about)
+        for system, values in found.items()
+        for question, value in values.items()
+    ]
+    for question, value in found["rescnn"].items():
+        theirs = found["scispacy"][question]
+        # Above 1: we are faster, or better. Memory: the part of theirs that we take.
+        ratio = theirs / value if question in ("index", "load") else value / theirs
+        rows.append(measurement(question, "rescnn", metric="ratio", value=round(ratio, 3), **about))
+    for row in rows:
+        typer.echo(f"{row['question']:11} {row['system']:9} {row['metric']:6} {row['value']:>12,}")
+    typer.echo(save("scispacy", rows))
+
+
+def write_concepts(kb: KnowledgeBase, path: Path) -> None:
+    """In the format of scispaCy's knowledge bases."""
+    with path.open("w", encoding="utf8") as file:
+        for row, id_ in enumerate(kb.ids):
+            names = [normalize_name(name) for name in kb.names.take(kb.names_of(row))]
+            record = {"concept_id": id_, "canonical_name": names[0], "aliases": names[1:]}
+            file.write(json.dumps(record | {"types": [], "definition": ""}) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
