@@ -40,10 +40,9 @@ def main(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_concepts(kb, folder / "concepts.jsonl")
-        write_texts_jsonl(
-            read_texts(Path("corpus") / corpus / "train.spacy"), folder / "train.jsonl"
-        )
-        texts = [text.text for _ in range(repeats) for text in dev]
+        train = read_texts(Path("corpus") / corpus / "train.spacy")
+        write_texts_jsonl(folder / "train.jsonl", train)
+        texts = [text.text for text in dev]
         (folder / "texts.json").write_text(json.dumps(texts), "utf8")
         ours = [sys.executable, "-m", "benchmarks.scispacy_ours"]
         runs: dict[str, list[list[Any]]] = {

@@ -1,0 +1,110 @@
+"""What part of the machine's arithmetic and memory bandwidth do encoder and search reach?
+
+python -m benchmarks.run roofline KB takes names of a knowledge base. On one core, which other
+programs should leave alone, in processor time; the best of several runs of each:
+
+peak      matrix products of the precision that is used, of the size at which they are fastest, and
+          a copy within memory
+encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
+          of its matrix products; what is folded into tables, shifts and activations do not count
+search    exact, 256 queries: the products of queries and vectors
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import spacy
+import torch
+import typer
+
+from benchmarks.encoders import Names, sample_names, unit
+from benchmarks.record import measurement, save
+from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models.linker import get_network
+from spacy_bioel.nn.folded import FoldedResCNN
+from spacy_bioel.pipeline.starter import read_starter_encoder
+
+_SIZES = (256, 512, 1024, 2048)
+_QUERIES = 256
+
+
+def main(
+    kb: Path,
+    names: Annotated[int, typer.Option(help="That are encoded, and searched.")] = 16_384,
+    repeats: Annotated[int, typer.Option()] = 5,
+) -> None:
+    torch.set_num_threads(1)
+    linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"mentions": "kb"})
+    read_starter_encoder(linker.model)
+    encode = Names(linker.model, fast=True)
+    network = encode.network
+    precision = network.dtype if isinstance(network, FoldedResCNN) else torch.float32
+    strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
+    n_tokens = sum(map(len, linker.model.attrs["tokenizer"].encode_batch_fast(strings)))
+    vectors = encode(strings)
+    index = ExactIndex(vectors)
+    queries = unit(np.random.default_rng(0).standard_normal((_QUERIES, vectors.shape[1])))
+
+    def flops(dtype: torch.dtype) -> float:
+        return max(2 * size**3 / _best(_product(size, dtype), repeats) for size in _SIZES)
+
+    memory = np.zeros(1 << 25, dtype=np.float32)
+    other = np.ones_like(memory)
+    peaks = {"float32": flops(torch.float32), str(precision).split(".")[1]: flops(precision)}
+    bandwidth = 2 * memory.nbytes / _best(lambda: np.copyto(memory, other), repeats)
+    seconds = _best(lambda: encode(strings), repeats)
+    searching = _best(lambda: index.search(queries, 10), repeats)
+    encoder = n_tokens * _per_token(get_network(linker.model)) / seconds
+    search = 2 * queries.shape[0] * vectors.size / searching
+    figures = [
+        *(("peak", f"gigaflops_{name}", value / 1e9) for name, value in peaks.items()),
+        ("peak", "gigabytes_per_second", bandwidth / 1e9),
+        ("encoder", "gigaflops", encoder / 1e9),
+        ("encoder", "of_peak", encoder / flops(precision)),
+        ("encoder", "names_per_second", len(strings) / seconds),
+        ("search", "gigaflops", search / 1e9),
+        ("search", "of_peak_float32", search / peaks["float32"]),
+        ("search", "gigabytes_per_second", vectors.nbytes / searching / 1e9),
+    ]
+    about = {"n": names, "tokens": n_tokens, "precision": str(precision).split(".")[1]}
+    rows = [
+        measurement("roofline", system, metric=metric, value=round(value, 3), **about)
+        for system, metric, value in figures
+    ]
+    for row in rows:
+        typer.echo(f"{row['system']:8} {row['metric']:22} {row['value']:>10,}")
+    typer.echo(save("roofline", rows))
+
+
+def _product(size: int, dtype: torch.dtype) -> Callable[[], Any]:
+    left, right = (torch.randn(size, size).to(dtype) for _ in range(2))
+    return lambda: left @ right
+
+
+def _best(function: Callable[[], Any], repeats: int) -> float:
+    """Processor seconds, after a first run that is not counted."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times[1:])
+
+
+def _per_token(network: Any) -> int:
+    """Additions and multiplications of the products that are left for each token."""
+    macs = 0
+    for block in network.blocks:
+        macs += sum(convolution.weight.numel() for convolution in block.convolutions)
+        macs += block.feed_forward[0].weight.numel() + block.feed_forward[3].weight.numel()
+    return 2 * macs
+
+
+if __name__ == "__main__":
+    typer.run(main)
