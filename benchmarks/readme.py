@@ -12,6 +12,12 @@ from statistics import fmean, stdev
 
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
 from benchmarks.readme_linkers import end_to_end_table, kinds_table
+from benchmarks.readme_speed import (
+    documents_table,
+    encoding_table,
+    roofline_table,
+    scispacy_table,
+)
 from benchmarks.record import RESULTS, load
 
 README = Path(__file__).parents[1] / "README.md"
@@ -204,6 +210,10 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "PROBING": ("probing", probing_table),
     "END TO END": ("end_to_end", end_to_end_table),
     "LINKERS": ("reading_speed", kinds_table),
+    "ENCODING": ("encoding", encoding_table),
+    "SCISPACY": ("scispacy", scispacy_table),
+    "DOCUMENTS": ("documents", documents_table),
+    "ROOFLINE": ("roofline", roofline_table),
 }
 
 

@@ -11,6 +11,7 @@ _NO_QUESTIONS = (
     "markdown",
     "readme",
     "readme_linkers",
+    "readme_speed",
     "record",
     "run",
     "scispacy_ours",
