@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.readme import linking_tables, probing_table, write_block
 from benchmarks.readme_linkers import end_to_end_table
+from benchmarks.readme_speed import encoding_table, scispacy_table
 
 Row = dict[str, Any]
 
@@ -122,3 +123,42 @@ def test_end_to_end_has_a_line_a_system_and_parts_below() -> None:
     assert lines[-1] == (
         "| NCBI Disease | CNN, light linker | 90.0 (1,200) | – | – | – | 40.0 (12) |"
     )
+
+
+def test_encoders_beside_ours() -> None:
+    def rows(system: str, names: float, ratio: float) -> list[Row]:
+        values = {"names_per_second": names, "mentions_per_second": names / 2, "ratio": ratio}
+        return [
+            measured(system, value, metric=metric, searched=80_000, command="c", date="d")
+            for metric, value in values.items()
+        ]
+
+    systems = ("rescnn", "rescnn_float32", "minilm", "minilm_best", "bert", "bert_best")
+    text = encoding_table(
+        [row for i, s in enumerate(systems) for row in rows(s, 8000 >> i, 2.0**i)]
+    )
+    assert table_lines(text)[2:5] == [
+        "| ResCNN, as it links | 8,000 | 4,000 |  |",
+        "| the same network as it is trained, float32 | 4,000 | 2,000 | 2.0 |",
+        "| MiniLM-L6, float32, padded batches | 2,000 | 1,000 | 4.0 |",
+    ]
+    assert "among 80,000 vectors" in text and "`c`; 2 cores; d." in text
+
+
+def test_scispacy_beside_ours() -> None:
+    rows = [
+        measured(system, value, question=question, metric=metric, names=71_821, mentions=787)
+        | {"command": "c", "date": "d"}
+        for question in ("index", "load", "throughput", "memory", "accuracy")
+        for system, metric, value in (
+            ("scispacy", "value", 500.0),
+            ("rescnn", "value", 10.0),
+            ("rescnn", "ratio", 0.02),
+        )
+    ]
+    assert table_lines(scispacy_table(rows))[2:6] == [
+        "| index of all names, seconds | 500.0 | 10.0 | 0.0 times as fast |",
+        "| first answer of a new process, seconds | 500.0 | 10.0 | 0.0 times as fast |",
+        "| queries a second | 500.0 | 10.0 | 0.0 times as many |",
+        "| memory of the process, MB | 500.0 | 10.0 | 0.02 of it |",
+    ]
