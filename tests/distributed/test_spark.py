@@ -162,18 +162,13 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark: Any, model: str) -> None
 
         next(frames)
         found = _load_once.cache_info()
-        numbers = {"loads": found.misses, "uses": found.hits, "threads": torch.get_num_threads()}
-        yield pd.DataFrame([numbers])
+        yield pd.DataFrame({"loads": [found.misses], "threads": [torch.get_num_threads()]})
 
-    worker = spark.range(1).repartition(1).mapInPandas(ask, "loads long, uses long, threads long")
     frame = spark.createDataFrame([(str(n), "Narcan") for n in range(12)], "id string, text string")
-    seen = []
     for _ in range(2):
         assert len(link(frame.repartition(6), model=model).collect()) == 12
-        seen += worker.collect()
-    assert seen[1].loads == seen[0].loads  # once in the life of the worker
-    assert seen[1].uses == seen[0].uses + 6
-    assert seen[1].threads == 1
+    (row,) = spark.range(1).mapInPandas(ask, "loads long, threads long").collect()
+    assert (row.loads, row.threads) == (1, 1)
 
 
 @pytest.mark.slow
