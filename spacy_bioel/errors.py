@@ -1,7 +1,7 @@
 """Every message a user can meet, in one place, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x transformers and probing.
+B08x scoring, B10x-B14x file formats, B15x transformers and probing, B19x bulk linking.
 """
 
 from __future__ import annotations
@@ -281,6 +281,14 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
+    B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or name others."
+    B192 = "{what} needs packages of the extra spark, which cannot be imported ({error}). Run: pip install 'spacy-bioel[spark]'"
+    B193 = "Spark does not start ({error}). It needs Java 17 or newer: install it, and set JAVA_HOME to its folder."
+    B194 = "Spark gave up: {error}. Nothing was written. If a worker lacks the pipeline or this package, put them where all workers see them (docs/scale.md)."
+    B195 = "{path} is not Parquet that can be read ({error}). Check the file, or copy it again."
+    B196 = "The engine spark {found}, expected {expected}. Change the command line, or leave --engine out."
+    B197 = "{path} exists already. Remove it, or choose another name."
 
 
 class Warnings(metaclass=_Coded):

@@ -26,8 +26,12 @@ ROOMS: dict[str, list[str]] = {
     "pipeline": [*GROUND, "text", "kb", "nn", "models", "scoring"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND],
+    "distributed": [*GROUND, "pipeline"],
     # "" is the package itself, for its version.
-    "cli": ["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
+    "cli": [
+        *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
+        "distributed",
+    ],
     "__init__": [],
     "__main__": ["cli"],
 }
@@ -54,6 +58,9 @@ PACKAGES: dict[str, list[str]] = {
     "pipeline/spelling.py": ["sklearn", "bm25s"],
     "corpus": ["spacy"],
     "view": ["spacy"],
+    "distributed": ["spacy"],
+    "distributed/parquet.py": ["pyarrow"],
+    "distributed/spark.py": ["pyspark", "pyarrow", "pandas", "torch"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/plots.py": ["matplotlib"],
 }

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spacy_bioel.cli.console import count_of, show_note, track, writing
-from spacy_bioel.cli.models import find_linker, load_model
+from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-STDIN = "-"
-_PLAIN, _DOCBIN = "text", "spacy"
+    from spacy_bioel.distributed.rows import Document, LinkedText, Row, Totals
+
+STDIN = STDOUT = "-"
+ALL_FAILED = 1  # exit status
+_PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
 # What a .txt file may be besides plain text; a line with a tab in it is still text.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn")
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 def link(
@@ -38,12 +48,16 @@ def link(
     input: Annotated[
         str,
         typer.Argument(
-            help="Text with one document a line, JSONL with id and text, a corpus, or - for stdin."
+            help="Text with one document a line, JSONL or Parquet with id and text, a corpus, or - "
+            "for stdin."
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT.jsonl", help="Else to stdout.")
-    ] = Path("-"),
+        str,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="OUT.jsonl or OUT.parquet; else to stdout."
+        ),
+    ] = STDOUT,
     html: Annotated[
         Path | None,
         typer.Option(metavar="OUT.html", help="Write a page with the texts and their candidates."),
@@ -54,63 +68,84 @@ def link(
     ] = None,
     n_process: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents a batch.")] = 64,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
+    ] = Engine.LOCAL,
 ) -> None:
     """Find and link the mentions of texts.
 
     One JSON object a line: id, text, and links with start, end, text, label, id (null: NIL), ids,
-    and candidates with id, score, name and evidence. Annotations in the input are ignored.
+    and candidates with id, score, name and evidence; error is null. A document that fails has no
+    links, and an error with code and message. Annotations in the input are ignored.
     """
-    from spacy_bioel.pipeline.annotate import get_links
-    from spacy_bioel.pipeline.gold import SPANS_KEY
+    if engine is Engine.SPARK:
+        from spacy_bioel.distributed.spark import link_file
 
-    texts = _read_input(input, format)
-    nlp = load_model(model)
-    linker = find_linker(nlp)
-    key = linker.cfg["spans_key"] if linker is not None else SPANS_KEY
-    pairs = nlp.pipe(texts, as_tuples=True, n_process=n_process, batch_size=batch_size)
-    n_docs = n_links = n_nil = 0
+        _refuse_with_spark(html=html, format=format, n_process=n_process)
+        totals = link_file(input, output, model=model, batch_size=batch_size)
+    else:
+        from spacy_bioel.distributed.rows import link_texts, spans_key
+
+        texts = _read_input(input, format)
+        nlp = load_model(model)
+        linked = link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)
+        totals = _write(linked, Path(output), html, key=spans_key(nlp))
+    _report(totals)
+
+
+def _refuse_with_spark(*, html: Path | None, format: str | None, n_process: int) -> None:
+    given = {"--html": html is not None, "--format": format is not None}
+    for option, found in (given | {"--n-process": n_process > 1}).items():
+        if found:
+            raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
+
+
+def _write(linked: Iterable[LinkedText], output: Path, html: Path | None, *, key: str) -> Totals:
+    """Rows to a file or stdout, and their page; both appear when all went well."""
+    from spacy_bioel.distributed.rows import Totals, to_row
+
+    totals = Totals()
     sections = []
     with ExitStack() as files:
-        out = files.enter_context(writing(output))
+        write = files.enter_context(_writing_rows(output))
         page = files.enter_context(writing(html)) if html is not None else None
-        for doc, doc_id in track(pairs, "Linking"):
-            links = get_links(doc, spans_key=key)
-            out.write(json.dumps(to_record(doc, doc_id, links), ensure_ascii=False) + "\n")
-            n_docs, n_links = n_docs + 1, n_links + len(links)
-            n_nil += sum(not one.ids for one in links)
-            if page is not None:
-                sections.append(_section(doc, doc_id, links, key))
+        for one in track(linked, "Linking"):
+            write(to_row(one))
+            totals.add(one)
+            if page is not None and one.doc is not None:
+                sections.append(_section(one.doc, one, key))
         if page is not None:
             page.write(_page(sections))
-    found = f"{count_of(n_docs, 'document')}, {count_of(n_links, 'mention')}"
-    show_note(f"{found}, {n_nil:,} of them NIL.")
+    return totals
 
 
-def to_record(doc: Doc, doc_id: str, links: Iterable[Link]) -> dict[str, Any]:
-    """One line of the output, ready for JSON."""
-    text = doc.text  # put together from the tokens at each call
-    return {
-        "id": doc_id,
-        "text": text,
-        "links": [
-            {
-                "start": one.start,
-                "end": one.end,
-                "text": text[one.start : one.end],
-                "label": one.label,
-                "id": one.ids[0] if one.ids else None,
-                "ids": list(one.ids),
-                "candidates": [asdict(candidate) for candidate in one.candidates],
-            }
-            for one in links
-        ],
-    }
+@contextmanager
+def _writing_rows(output: Path) -> Iterator[Callable[[Row], None]]:
+    if output.suffix == _PARQUET:
+        from spacy_bioel.distributed.parquet import writing_rows
+
+        with writing_rows(output) as write:
+            yield write
+        return
+    with writing(output) as file:
+        yield lambda row: print(json.dumps(row, ensure_ascii=False), file=file)
 
 
-def _section(doc: Doc, doc_id: str, links: list[Link], key: str) -> str:
+def _report(totals: Totals) -> None:
+    """RAISES typer.Exit: When no document at all could be linked."""
+    found = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
+    show_note(f"{found}, {totals.nil:,} of them NIL.")
+    if totals.failed:
+        show_note(f"{count_of(totals.failed, 'document')} failed: see error in the output.")
+    if totals.failed == totals.documents > 0:
+        raise typer.Exit(ALL_FAILED)
+
+
+def _section(doc: Doc, linked: LinkedText, key: str) -> str:
     from spacy_bioel.view import render_document
 
-    return render_document(doc, links, title=doc_id, spans_key=key)
+    return render_document(doc, linked.links, title=linked.id or "", spans_key=key)
 
 
 def _page(sections: list[str]) -> str:
@@ -119,16 +154,21 @@ def _page(sections: list[str]) -> str:
     return render_page(sections)
 
 
-def _read_input(source: str, format: str | None) -> Iterator[tuple[str, str]]:
+def _read_input(source: str, format: str | None) -> Iterator[Document]:
     """Stream (text, id) of each document; without ids of its own, its line number.
 
-    RAISES BioelError: [B101], [B134], [B142] at once, and not after the pipeline has been loaded.
+    RAISES BioelError: [B101], [B134], [B142], those of Parquet at once, and not after the pipeline
+        has been loaded.
     """
     from spacy_bioel.io.formats import CORPUS_FORMATS
 
     known = (_PLAIN, _DOCBIN, *CORPUS_FORMATS)
     if format is not None and format not in known:
         raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
+    if format is None and source.endswith(_PARQUET):
+        from spacy_bioel.distributed.parquet import read_documents
+
+        return read_documents(source)
     if source != STDIN and not Path(source).is_file():
         raise BioelError(Errors.B101.format(path=source))
     if source == STDIN:
@@ -140,7 +180,7 @@ def _read_input(source: str, format: str | None) -> Iterator[tuple[str, str]]:
     else:
         return ((text.text, text.id) for text in _read_corpus(Path(source), format))
     stripped = ((number, line.strip()) for number, line in lines)
-    documents = ((line, str(number)) for number, line in stripped if line)
+    documents: Iterator[Document] = ((line, str(number)) for number, line in stripped if line)
     first = next(documents, None)
     if first is None:
         raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))

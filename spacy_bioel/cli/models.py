@@ -1,8 +1,7 @@
-"""Pipelines, as the commands take them."""
+"""What the commands ask of a pipeline."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
@@ -10,42 +9,19 @@ from spacy_bioel.errors import BioelError, Errors
 if TYPE_CHECKING:
     from spacy.language import Language
 
-LINKER = "bioel_linker"
-
 
 def load_model(model: str) -> Language:
-    """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
+    """As `pipeline.loading.load_model`; spaCy is imported now, and not for `bioel --help`."""
+    from spacy_bioel.pipeline import loading
 
-    RAISES BioelError: [B071] when there is none.
-    """
-    import spacy
-
-    if (Path(model) / "ids.txt").is_file():
-        return dictionary_pipeline(model)
-    try:
-        return spacy.load(model)
-    except BioelError:
-        raise
-    except Exception as error:  # a damaged folder can fail in many ways
-        raise BioelError(Errors.B071.format(model=model, error=error)) from error
-
-
-def dictionary_pipeline(kb: str) -> Language:
-    """Every longest name of a knowledge base in a text is a mention; nothing is trained."""
-    import spacy
-
-    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
-    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
-    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})
-    return nlp
+    return loading.load_model(model)
 
 
 def find_linker(nlp: Language) -> Any:
-    """The pipe that was made by the factory "bioel_linker", under whatever name; None: no such."""
-    for name, pipe in nlp.pipeline:
-        if nlp.get_pipe_meta(name).factory == LINKER:
-            return pipe
-    return None
+    """As `pipeline.loading.find_linker`."""
+    from spacy_bioel.pipeline import loading
+
+    return loading.find_linker(nlp)
 
 
 def require_linker(nlp: Language, model: str) -> Any:

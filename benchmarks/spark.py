@@ -1,0 +1,122 @@
+"""Does a cluster write the rows that one process writes, and what does a document cost?
+
+python -m benchmarks.spark CORPUS links the texts of a corpus file in any format with the
+package's own encoder and knowledge base. The rows: the first --characters of each text, repeated
+under running ids up to --documents, by `bioel link` and by `bioel link --engine spark` on two
+cores of this machine, in pieces of half a megabyte; one of them is too long for spaCy. The cost:
+each whole text once, in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from itertools import chain, cycle, islice
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import spacy
+import typer
+
+from benchmarks.record import measurement, save
+from spacy_bioel.corpus import read_texts
+
+_MEGABYTE = 1e6
+_KILOBYTE_OF_RUSAGE = 1024
+_SPARK = "--master local[2] --conf spark.sql.files.maxPartitionBytes=500000 pyspark-shell"
+
+
+def main(
+    corpus: Path,
+    documents: Annotated[int, typer.Option()] = 10_000,
+    characters: Annotated[int, typer.Option()] = 300,
+    note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
+) -> None:
+    texts = list(dict.fromkeys(text.text for text in read_texts(corpus)))
+    short = [text[:characters] for text in texts]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        model, first, whole, many = (
+            place / name for name in ("nlp", "1.jsonl", "2.jsonl", "3.jsonl")
+        )
+        _write_pipeline(model)
+        too_long = "a" * (spacy.blank("en").max_length + 1)
+        _write_texts(first, texts[:1])
+        _write_texts(whole, texts)
+        _write_texts(many, chain([too_long], islice(cycle(short), documents - 1)))
+        start = _link(model, first, place / "first.out.jsonl")
+        once = _link(model, whole, place / "whole.out.jsonl")
+        process = _link(model, many, place / "process.jsonl")
+        cluster = _link(model, many, place / "spark.jsonl", "--engine", "spark")
+        written = (place / "whole.out.jsonl").stat().st_size / len(texts)
+        expected = _rows(place / "process.jsonl")
+        parts = sorted((place / "spark.jsonl").glob("part-*.json"))
+        found = _rows(*parts)
+    different = sum(found.get(id) != row for id, row in expected.items())
+    different += len(found.keys() - expected.keys())
+    failed = sum(row["error"] is not None for row in expected.values())
+    mentions = sum(len(row["links"]) for row in expected.values())
+    about = {"corpus": corpus.name, "note": note}
+    rows_about = {"n": documents, "characters": characters, "mentions": mentions, "failed": failed}
+    cost_about = {"n": len(texts), "characters": round(fmean(map(len, texts)))}
+    each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
+    figures: list[tuple[str, str, float, dict[str, int]]] = [
+        ("both", "different_rows", different, rows_about | {"parts": len(parts)}),
+        ("process", "seconds", round(process["seconds"], 1), rows_about),
+        ("spark", "seconds", round(cluster["seconds"], 1), rows_about),
+        ("process", "processor_seconds_a_document", round(each, 5), cost_about),
+        ("process", "processor_seconds_to_start", round(start["processor_seconds"], 1), {"n": 1}),
+        ("process", "bytes_a_document", round(written), cost_about),
+        ("process", "megabytes", round(once["megabytes"]), cost_about),
+    ]
+    rows = [
+        measurement("spark", system, metric=metric, value=value, **about, **fields)
+        for system, metric, value, fields in figures
+    ]
+    typer.echo("\n".join(f"{row['system']} {row['metric']} {row['value']}" for row in rows))
+    typer.echo(save("spark", rows))
+
+
+def _write_pipeline(folder: Path) -> None:
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe("bioel_linker", config={"mentions": "kb"})
+    nlp("A heart attack.")  # the knowledge base is opened at first use
+    nlp.to_disk(folder)
+
+
+def _write_texts(path: Path, texts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf8") as file:
+        for number, text in enumerate(texts):
+            file.write(json.dumps({"id": str(number), "text": text}) + "\n")
+
+
+def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, float]:
+    """Run the command; its wall time, and processor time and peak memory of its own process."""
+    arguments = [str(model), str(source), "--output", str(output), *options]
+    settings = {"OMP_NUM_THREADS": "1", "PYSPARK_SUBMIT_ARGS": _SPARK}
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "spacy_bioel", "link", *arguments]
+    pid = os.spawnve(os.P_NOWAIT, sys.executable, command, os.environ | settings)
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"bioel link failed with status {status}")
+    return {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": usage.ru_utime + usage.ru_stime,
+        "megabytes": usage.ru_maxrss * _KILOBYTE_OF_RUSAGE / _MEGABYTE,
+    }
+
+
+def _rows(*paths: Path) -> dict[str, dict[str, Any]]:
+    lines = (line for path in paths for line in path.open(encoding="utf8"))
+    return {row["id"]: row for row in map(json.loads, lines)}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Linking in bulk: rows that one process and a cluster have in common, and Spark."""

@@ -1,0 +1,111 @@
+"""Documents from Parquet and rows to Parquet, without Spark. Needs pyarrow, of the extra spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.distributed.rows import Document, Row
+from spacy_bioel.errors import BioelError, Errors
+
+_ROWS_A_GROUP = 1000
+
+
+def row_schema() -> Any:
+    """The columns of the output, a `pyarrow.Schema`: one row a document.
+
+    "id" and "text" as they came in; "links", empty if there are none or the document failed;
+    "error", null if all went well. Of a link: "start" and "end" count Unicode characters of the
+    text, "id" is null for NIL, "ids" has several for a composite mention, "candidates" has the
+    best one first. Of an error: "code" and "message".
+    """
+    import pyarrow as pa
+
+    def struct(**fields: Any) -> Any:
+        return pa.struct(list(fields.items()))
+
+    string = pa.string()
+    candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
+    link = struct(
+        start=pa.int64(),
+        end=pa.int64(),
+        text=string,
+        label=string,
+        id=string,
+        ids=pa.list_(string),
+        candidates=pa.list_(candidate),
+    )
+    error = struct(code=string, message=string)
+    columns = {"id": string, "text": string, "links": pa.list_(link), "error": error}
+    return pa.schema(list(columns.items()))
+
+
+def read_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
+    """Stream (text, id) from the columns "text" and "id" of a Parquet file, or of a folder of them.
+
+    RAISES BioelError: [B101] no such path, [B191] a column is missing, [B192] no pyarrow, [B195]
+        not Parquet; all of them at once, and not at the first document.
+    """
+    if not Path(path).exists():
+        raise BioelError(Errors.B101.format(path=path))
+    dataset = _import_pyarrow("dataset").dataset
+    try:
+        source = dataset(path, format="parquet")
+    except Exception as error:  # pyarrow's own kinds of errors, and those of the system
+        raise BioelError(Errors.B195.format(path=path, error=error)) from error
+    check_columns(source.schema.names, "text", "id")
+    return _documents(source)
+
+
+def check_columns(columns: list[str], *expected: str) -> None:
+    """RAISES BioelError: [B191] when one is missing."""
+    if missing := [name for name in expected if name not in columns]:
+        raise BioelError(Errors.B191.format(missing=missing[0], columns=", ".join(columns)))
+
+
+@contextmanager
+def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
+    """Write rows to a Parquet file that appears under its name when all went well.
+
+    YIELDS (Callable[[dict], None]): Write one row of `row_schema`.
+    RAISES BioelError: [B192] no pyarrow.
+    """
+    parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    try:
+        with parquet.ParquetWriter(temporary, row_schema()) as file:
+
+            def flush() -> None:
+                file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
+                rows.clear()
+
+            def write(row: Row) -> None:
+                rows.append(row)
+                if len(rows) == _ROWS_A_GROUP:
+                    flush()
+
+            yield write
+            flush()
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _documents(dataset: Any) -> Iterator[Document]:
+    for batch in dataset.to_batches(columns=["text", "id"]):
+        for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
+            yield text, None if id is None else str(id)
+
+
+def _import_pyarrow(module: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(f"pyarrow.{module}")
+    except ImportError as error:
+        raise BioelError(Errors.B192.format(what="Parquet", error=error)) from error

@@ -1,0 +1,44 @@
+"""Pipelines by folder or name, as people give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+
+from spacy_bioel.errors import BioelError, Errors
+
+LINKER = "bioel_linker"
+
+
+def load_model(model: str) -> Language:
+    """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
+
+    RAISES BioelError: [B071] when there is none.
+    """
+    if (Path(model) / "ids.txt").is_file():
+        return dictionary_pipeline(model)
+    try:
+        return spacy.load(model)
+    except BioelError:
+        raise
+    except Exception as error:  # a damaged folder can fail in many ways
+        raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+def dictionary_pipeline(kb: str) -> Language:
+    """Every longest name of a knowledge base in a text is a mention; nothing is trained."""
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})
+    return nlp
+
+
+def find_linker(nlp: Language) -> Any:
+    """The pipe that was made by the factory "bioel_linker", under whatever name; None: no such."""
+    for name, pipe in nlp.pipeline:
+        if nlp.get_pipe_meta(name).factory == LINKER:
+            return pipe
+    return None

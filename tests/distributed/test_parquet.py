@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.distributed.parquet import read_documents, row_schema, writing_rows
+from spacy_bioel.errors import BioelError
+
+ROW = {
+    "id": "1",
+    "text": "MI",
+    "links": [
+        {
+            "start": 0,
+            "end": 2,
+            "text": "MI",
+            "label": "Disease",
+            "id": None,
+            "ids": [],
+            "candidates": [{"id": "X:1", "score": 0.125, "name": "mi", "evidence": "exact"}],
+        }
+    ],
+    "error": None,
+}
+FAILED = {"id": "2", "text": None, "links": [], "error": {"code": "B190", "message": "no text"}}
+
+
+@pytest.fixture(autouse=True)
+def _needs_pyarrow() -> None:
+    pytest.importorskip("pyarrow")
+
+
+def write(path: Path, columns: dict[str, list[object]]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    path.parent.mkdir(exist_ok=True)
+    pa.parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = tmp_path / "new" / "out.parquet"
+    with writing_rows(path) as put:
+        for row in [ROW, FAILED] * 501:  # more than a group of rows
+            put(row)
+    table = pyarrow.parquet.read_table(path)
+    assert table.schema == row_schema()
+    assert table.to_pylist() == [ROW, FAILED] * 501
+    assert [file.name for file in path.parent.iterdir()] == ["out.parquet"]
+
+
+def test_a_file_that_was_not_finished_does_not_appear(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), writing_rows(tmp_path / "out.parquet") as put:
+        put(ROW)
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_documents_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
+    write(
+        tmp_path / "in.parquet" / "1.parquet", {"text": ["a", None], "id": [1, 2], "year": [3, 4]}
+    )
+    write(tmp_path / "in.parquet" / "2.parquet", {"text": ["c"], "id": [None], "year": [5]})
+    first = [("a", "1"), (None, "2")]
+    assert list(read_documents(tmp_path / "in.parquet" / "1.parquet")) == first
+    assert list(read_documents(tmp_path / "in.parquet")) == [*first, ("c", None)]
+
+
+def test_what_cannot_be_read_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B101\]"):
+        read_documents(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("no Parquet at all")
+    with pytest.raises(BioelError, match=r"\[B195\] .*text.parquet is not Parquet"):
+        read_documents(tmp_path / "text.parquet")
+    path = write(tmp_path / "in.parquet", {"abstract": ["a"], "id": ["1"]})
+    with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text', .* abstract, id\."):
+        read_documents(path)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from tiny import linking_nlp
+
+from spacy_bioel.distributed.rows import Document, Totals, link_texts, to_row
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
+
+DOCUMENTS: list[Document] = [
+    ("Narcan was given.", "a"),
+    ("break here", "b"),
+    (None, "c"),
+    ("clonidine", None),
+]
+
+
+@Language.component("breaks")
+def breaks(doc: Doc) -> Doc:
+    if doc.text.startswith("break"):
+        raise IndexError("no such thing")
+    return doc
+
+
+@pytest.fixture(scope="module")
+def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
+    kb = tmp_path_factory.mktemp("rows") / "kb"
+    build_kb([Concept("X:1", ("Naloxone", "Narcan")), Concept("X:2", ("Clonidine",))], kb)
+    nlp = linking_nlp(kb, mentions="kb", model={"dim": 16})
+    nlp.add_pipe("breaks", first=True)
+    return nlp
+
+
+def found(nlp: Language, documents: list[Document], **settings: Any) -> list[tuple[Any, ...]]:
+    rows = [to_row(one) for one in link_texts(nlp, documents, **settings)]
+    return [
+        (row["id"], row["text"], [link["id"] for link in row["links"]], row["error"])
+        for row in rows
+    ]
+
+
+EXPECTED = [
+    ("a", "Narcan was given.", ["X:1"], None),
+    ("b", "break here", [], {"code": "IndexError", "message": "no such thing"}),
+    (
+        "c",
+        None,
+        [],
+        {
+            "code": "B190",
+            "message": "The document has a text of the type NoneType, expected a string. Correct "
+            "the source, or leave the document out.",
+        },
+    ),
+    (None, "clonidine", ["X:2"], None),
+]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_a_document_that_fails_is_a_row(nlp: Language, batch_size: int) -> None:
+    assert found(nlp, DOCUMENTS, batch_size=batch_size) == EXPECTED
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_the_first_and_the_last_may_fail(nlp: Language, n: int) -> None:
+    rows = found(nlp, DOCUMENTS[1:3][:n], batch_size=2)
+    assert rows == EXPECTED[1:3][:n]
+
+
+def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(
+    nlp: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linker = nlp.get_pipe("bioel_linker")
+    predict = linker.predict
+    sizes = []
+
+    def predict_or_fail(docs: Any) -> Any:
+        sizes.append(len(docs))
+        if any("fails" in doc.text for doc in docs):
+            raise MemoryError
+        return predict(docs)
+
+    monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
+    rows = found(nlp, [("Narcan", "1"), ("fails", "2"), ("clonidine", "3"), ("Narcan", "4")])
+    assert [row[2] for row in rows] == [["X:1"], [], ["X:2"], ["X:1"]]
+    assert [row[3] for row in rows] == [None, {"code": "MemoryError", "message": ""}, None, None]
+    assert sizes == [4, 1, 1, 1, 1]
+
+
+def test_errors_of_spacy_keep_their_code(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nlp, "max_length", 20)
+    (row,) = found(nlp, [("Narcan " * 4, "long")])
+    assert row[:3] == ("long", "Narcan " * 4, []) and row[3]["code"] == "E088"
+    assert row[3]["message"].startswith("Text of length 28 exceeds maximum of 20.")
+
+
+def test_afterwards_the_pipeline_raises_as_before(nlp: Language) -> None:
+    list(link_texts(nlp, DOCUMENTS))
+    with pytest.raises(IndexError, match="no such thing"):
+        nlp("break")
+    with pytest.raises(IndexError, match="no such thing"):
+        list(nlp.pipe(["break"]))
+
+
+def test_documents_are_streamed(nlp: Language) -> None:
+    taken = []
+
+    def endless() -> Iterator[Document]:
+        while True:
+            taken.append(1)
+            yield "break", "x"
+
+    linked = link_texts(nlp, endless(), batch_size=2)
+    assert [next(linked).id, next(linked).id] == ["x", "x"]
+    assert len(taken) <= 4
+
+
+def test_totals() -> None:
+    totals = Totals()
+    nlp = spacy.blank("en")
+    for one in link_texts(nlp, [("a", "1"), (None, "2")]):
+        totals.add(one)
+    assert totals == Totals(documents=2, mentions=0, nil=0, failed=1)
+
+
+def test_worker_processes_give_the_same_rows(nlp: Language, tmp_path: Path) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # else fork and torch may block each other
+    assert found(nlp, DOCUMENTS, batch_size=2, n_process=2) == EXPECTED
