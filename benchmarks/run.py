@@ -14,6 +14,7 @@ _NO_QUESTIONS = (
     "readme_speed",
     "record",
     "run",
+    "scale",
     "scispacy_ours",
     "scispacy_theirs",
 )
