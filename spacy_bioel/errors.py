@@ -1,7 +1,8 @@
 """Every message a user can meet, in one place, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x transformers and probing.
+B08x scoring, B10x-B14x file formats, B15x transformers and probing,
+B20x growing knowledge bases.
 """
 
 from __future__ import annotations
@@ -281,6 +282,12 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B200 = "The knowledge base in {path} has no concept {id!r}; its first is {first}. Check the id and its prefix; nothing was changed."
+    B201 = "{id!r} is retired already in the knowledge base in {path}; it leads to {current}. Leave it out; nothing was changed."
+    B202 = "Another process changed the knowledge base in {path} meanwhile; what it wrote stays. Run this command again."
+    B203 = "The knowledge base in {path} cannot be written anew ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
+    B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
+    B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
 
 
 class Warnings(metaclass=_Coded):
