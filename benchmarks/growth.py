@@ -84,7 +84,7 @@ def gold_strings(path: Path) -> list[str]:
 
 
 def edit(name: str, rng: np.random.Generator) -> str:
-    """A normalised name with one letter missing, doubled, or exchanged with the next."""
+    """A normalised name with one letter missing, doubled, or exchanged with the next, if any."""
     name = normalize_name(name)
     at = int(rng.integers(len(name)))
     rest = name[at + 1 :]
