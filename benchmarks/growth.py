@@ -3,7 +3,8 @@
 python -m benchmarks.growth KB MENTIONS draws names of a large knowledge base (`python -m spacy
 project run kb_large .` makes kb/large), 10,000 at first, and lets a knowledge base grow with `kb
 add` and `kb encode` to 2 million of them; the smaller one is always a part of the larger. MENTIONS
-is a corpus in any format, of which the strings of the gold mentions are taken.
+is a corpus in any format, as corpus/bc5cdr/dev.jsonl of the project, of which the strings of the
+gold mentions are taken.
 
 At each size a fresh process opens a blank pipeline with the light linker and links the same
 strings: half of them names of the smallest size with one letter missing, doubled or exchanged,
@@ -68,8 +69,8 @@ def main(
     for size in wanted:
         costs = grow(folder, large, order[done:size], is_new=not done)
         costs |= measure(folder, strings)
-        about = {"corpus": mentions.name, "n": n, "seed": seed, "names": size}
-        add("growth", rows_of(costs, about), key=KEY)
+        about = {"corpus": mentions.parent.name, "split": mentions.stem, "n": n, "seed": seed}
+        add("growth", rows_of(costs, about | {"names": size}), key=KEY)
         add_ratios()
         done = size
     show()
