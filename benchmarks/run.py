@@ -8,6 +8,7 @@ from pathlib import Path
 
 _NO_QUESTIONS = (
     "encoders",
+    "growth_step",
     "markdown",
     "readme",
     "readme_linkers",

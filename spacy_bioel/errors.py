@@ -2,6 +2,8 @@
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x transformers and probing, B19x bulk linking.
+B08x scoring, B10x-B14x file formats, B15x transformers and probing,
+B20x growing knowledge bases.
 """
 
 from __future__ import annotations
@@ -289,6 +291,12 @@ class Errors(metaclass=_Coded):
     B195 = "{path} is not Parquet that can be read ({error}). Check the file, or copy it again."
     B196 = "The engine spark {found}, expected {expected}. Change the command line, or leave --engine out."
     B197 = "{path} exists already. Remove it, or choose another name."
+    B200 = "The knowledge base in {path} has no concept {id!r}; its first is {first}. Check the id and its prefix; nothing was changed."
+    B201 = "{id!r} is retired already in the knowledge base in {path}; it leads to {current}. Leave it out; nothing was changed."
+    B202 = "Another process changed the knowledge base in {path} meanwhile; what it wrote stays. Run this command again."
+    B203 = "The knowledge base in {path} cannot be written anew ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
+    B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
+    B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
 
 
 class Warnings(metaclass=_Coded):

@@ -16,9 +16,12 @@ from spacy_bioel import __version__
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
+from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
+from spacy_bioel.cli.kb_compact import compact
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
+from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
 from spacy_bioel.errors import BioelError
@@ -33,7 +36,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # fills the paragraphs of the docstrings
     pretty_exceptions_enable=False,
 )
-kb_app = typer.Typer(help="Build, inspect and encode knowledge bases.", no_args_is_help=True)
+kb_app = typer.Typer(
+    help="Build, inspect, encode and change knowledge bases.", no_args_is_help=True
+)
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
@@ -42,6 +47,9 @@ app.command()(probe)
 kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(encode)
+kb_app.command()(add)
+kb_app.command()(retire)
+kb_app.command()(compact)
 
 
 def _show_version(wanted: bool) -> None:

@@ -70,7 +70,7 @@ _ONTOLOGY_SIGNS = {
         r'|\s*\{(?s:.*)"graphs"\s*:'
     ),
     "mesh": r"\s*(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
-    "cellxgene": r'\s*\{\s*"[^":]+:[^"]+"\s*:\s*\{',
+    "cellxgene": r'\s*\{\s*"[^":]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
     "name-lists": r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\[',
     "jsonl": r'\s*\{.*"(names|replaced_by)"\s*:',
     "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",

@@ -11,7 +11,8 @@ import pronto
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
-from spacy_bioel.io.open import open_binary, open_text, read_json_object
+from spacy_bioel.io.json_object import iter_json_object
+from spacy_bioel.io.open import open_binary, open_text
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
@@ -93,13 +94,13 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
     """Yield the terms of an ontology file of cellxgene-ontology-guide: {id: {label, ...}}.
 
     Deprecated terms are kept only if they name a replacement. Parents are the ancestors at
-    distance 1. The file is in memory as a whole.
+    distance 1. The terms are read one by one: NCBITaxon has a million, each with all ancestors.
 
     prefix (str): Vocabulary of ids that name none.
     YIELDS (Concept): One term.
     RAISES BioelError: [B120] another layout; those of `open_text`.
     """
-    for term_id, term in read_json_object(path, problem=Errors.B120).items():
+    for term_id, term in iter_json_object(path, problem=Errors.B120):
         if problem := _layout_problem(term):
             raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
         replacement = curie(term.get("replaced_by") or "", prefix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from spacy_bioel.kb.columns import (
     write_strings,
 )
 from spacy_bioel.kb.keys import KeyArray, name_keys, word_key
-from spacy_bioel.kb.merge import BuildReport, Draft, merge_records, nothing_left
+from spacy_bioel.kb.merge import BuildReport, Draft, Drafts, merge_records, nothing_left
 from spacy_bioel.kb.ngrams import build_postings
 from spacy_bioel.kb.schema import ARRAY_COLUMNS, META_FILE, write_meta
 from spacy_bioel.text.normalize import normalize_name
@@ -54,20 +54,33 @@ def build_kb(
     out = Path(out).resolve()
     check_replaceable(out, marker=META_FILE)
     report = BuildReport()
-    drafts, retired = merge_records(concepts, types=types, report=report)
-    rows = _assign_rows(drafts, report)
-    if not rows.ids:
-        raise nothing_left(report, types=types, drafts=drafts)
+    drafts = merge_records(concepts, types=types, report=report)
+    about = {"source": source, "release": release, "licence": licence}
     with replacing_folder(out) as folder:
-        writer = _Writer(folder)
-        _write_names(writer, rows, report)
-        _write_concepts(writer, rows, drafts, report)
-        _write_retired(writer, rows, retired, report)
-        counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
-        report.fingerprint = write_meta(
-            folder, counts=counts, source=source, release=release, licence=licence
-        )
+        write_columns(folder, drafts, report=report, about=about)
     return report
+
+
+def write_columns(
+    folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
+) -> None:
+    """Write the files of a knowledge base.
+
+    folder (Path): An empty one.
+    drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
+    report (BuildReport): Counts and the fingerprint are added to it.
+    about (Mapping[str, str]): source, release and licence.
+    RAISES BioelError: [B028] no concept has a name.
+    """
+    rows = _assign_rows(drafts.current, report)
+    if not rows.ids:
+        raise nothing_left(report, types=None, drafts=drafts.current)
+    writer = _Writer(folder)
+    _write_names(writer, rows, report)
+    _write_concepts(writer, rows, drafts.current, report)
+    _write_retired(writer, rows, drafts.retired, report)
+    counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
+    report.fingerprint = write_meta(folder, counts=counts, **about)
 
 
 @dataclass(slots=True)

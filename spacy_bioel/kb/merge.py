@@ -29,6 +29,8 @@ class BuildReport:
     retired (int): Retired ids that lead to a concept.
     retired_current (int): Retired ids that are also current, and stay so.
     retired_missing (int): Retired ids whose replacement is not in the knowledge base.
+    redirected (int): Records, of an addition, whose id is retired in the knowledge base; what they
+        say was added to the concept that replaced it.
     fingerprint (str): The knowledge base's fingerprint.
     """
 
@@ -47,6 +49,7 @@ class BuildReport:
     retired: int = 0
     retired_current: int = 0
     retired_missing: int = 0
+    redirected: int = 0
     fingerprint: str = ""
 
 
@@ -66,31 +69,53 @@ class Draft:
         self.definition = self.definition or record.definition
 
 
+@dataclass(slots=True)
+class Drafts:
+    """All that goes into a knowledge base.
+
+    current (dict[str, Draft]): Concepts by id.
+    retired (dict[str, str]): Retired ids and the ids that replaced them.
+    """
+
+    current: dict[str, Draft] = field(default_factory=dict)
+    retired: dict[str, str] = field(default_factory=dict)
+
+
 def merge_records(
-    concepts: Iterable[Concept], *, types: Collection[str] | None, report: BuildReport
-) -> tuple[dict[str, Draft], dict[str, str]]:
+    concepts: Iterable[Concept],
+    *,
+    types: Collection[str] | None,
+    report: BuildReport,
+    base: Drafts | None = None,
+) -> Drafts:
     """Read all records, inherit types and apply the type filter.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Counts are added to it.
-    RETURNS (tuple): Drafts by id, in the order of ids, and the retired ids with their
-        replacements, chains followed to the end.
+    base (Drafts | None): What is there already, and stays; records are added to it.
+    RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
     RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle.
     """
-    drafts, retired = _collect(concepts, report)
-    for id in drafts.keys() & retired.keys():
-        del retired[id]
+    drafts = base or Drafts()
+    known = frozenset(drafts.current)
+    _collect(concepts, drafts, report)
+    for id in drafts.current.keys() & drafts.retired.keys():
+        del drafts.retired[id]
         report.retired_current += 1
-    retired = {id: _follow(retired, id) for id in retired}
-    _inherit_types(drafts, retired, report)
-    kept = {id: drafts[id] for id in sorted(drafts)}
+    drafts.retired = follow_chains(drafts.retired)
+    _inherit_types(drafts, known, report)
+    kept = {id: drafts.current[id] for id in sorted(drafts.current)}
     if types is not None:
         wanted = frozenset(types)
-        kept = {id: draft for id, draft in kept.items() if not wanted.isdisjoint(draft.types)}
-        report.dropped_by_type = len(drafts) - len(kept)
+        kept = {
+            id: draft
+            for id, draft in kept.items()
+            if id in known or not wanted.isdisjoint(draft.types)
+        }
+        report.dropped_by_type = len(drafts.current) - len(kept)
     if not kept:
-        raise nothing_left(report, types=types, drafts=drafts)
-    return kept, retired
+        raise nothing_left(report, types=types, drafts=drafts.current)
+    return Drafts(kept, drafts.retired)
 
 
 def nothing_left(
@@ -109,30 +134,33 @@ def nothing_left(
     )
 
 
-def _collect(
-    concepts: Iterable[Concept], report: BuildReport
-) -> tuple[dict[str, Draft], dict[str, str]]:
-    drafts: dict[str, Draft] = {}
-    retired: dict[str, str] = {}
+def _collect(concepts: Iterable[Concept], drafts: Drafts, report: BuildReport) -> None:
+    before = dict(drafts.retired)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         _check_id(record.id, field="id", number=number)
         if record.replaced_by:
             _check_id(record.replaced_by, field="replacement", number=number)
-            retired.setdefault(record.id, record.replaced_by)
+            drafts.retired.setdefault(record.id, record.replaced_by)
             continue
-        draft = drafts.get(record.id)
+        id = before.get(record.id, record.id)
+        report.redirected += id != record.id
+        draft = drafts.current.get(id)
         if draft is None:
-            draft = drafts[record.id] = Draft()
+            draft = drafts.current[id] = Draft()
         else:
             report.merged_records += 1
         draft.add(record)
-    return drafts, retired
 
 
 def _check_id(id: str, *, field: str, number: int) -> None:
     if not id or _BAD_ID.search(id):
         raise BioelError(Errors.B026.format(number=number, field=field, found=id))
+
+
+def follow_chains(retired: dict[str, str]) -> dict[str, str]:
+    """Let each retired id lead to the last id of its chain. RAISES BioelError: [B027] a circle."""
+    return {id: _follow(retired, id) for id in retired}
 
 
 def _follow(retired: dict[str, str], id: str) -> str:
@@ -145,14 +173,18 @@ def _follow(retired: dict[str, str], id: str) -> str:
     return chain[-1]
 
 
-def _inherit_types(drafts: dict[str, Draft], retired: dict[str, str], report: BuildReport) -> None:
-    """Give concepts without types those of their parents: one level, the parents' own types."""
+def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) -> None:
+    """Give concepts without types those of their parents: one level, the parents' own types.
+
+    known (Collection[str]): Ids of concepts that have inherited, when they were added.
+    """
     inherited = {}
-    for id, draft in drafts.items():
-        draft.parents = [retired.get(parent, parent) for parent in draft.parents]
-        if not draft.types:
-            parents = [drafts[parent] for parent in draft.parents if parent in drafts]
-            inherited[id] = list(dict.fromkeys(t for parent in parents for t in parent.types))
+    for id, draft in drafts.current.items():
+        draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
+        if not draft.types and id not in known:
+            parents = (drafts.current.get(parent) for parent in draft.parents)
+            types = [t for parent in parents if parent is not None for t in parent.types]
+            inherited[id] = list(dict.fromkeys(types))
     for id, types in inherited.items():
-        drafts[id].types = types
+        drafts.current[id].types = types
         report.inherited_types += bool(types)

@@ -73,8 +73,8 @@ class KnowledgeBase:
         self._files = dict(files)
         self.ids = self._strings("ids")
         self.names = self._strings("names")
-        self._definitions = self._strings("definitions")
-        self._retired = self._strings("retired")
+        self.definitions = self._strings("definitions")
+        self.retired = self._strings("retired")
         self.type_names = tuple(self._strings("type_names"))
         self.type_ids: NDArray[np.int32] = self._array("type_ids")
         self.type_offsets: IntArray = self._array("type_offsets")
@@ -96,7 +96,7 @@ class KnowledgeBase:
         self._by_name = SortedKeys(self.name_keys, self.name_key_rows)
         self._by_id = SortedKeys(self._array("id_keys"), self._array("id_key_rows"))
         self._by_retired = SortedKeys(self._array("retired_keys"), self._array("retired_key_rows"))
-        self._retired_targets = self._array("retired_targets")
+        self.retired_targets = self._array("retired_targets")
 
     def _array(self, name: str) -> NDArray[Any]:
         return read_array(self._files[f"{name}.npy"])
@@ -202,14 +202,14 @@ class KnowledgeBase:
         """Rows of the ids that are current, and rows of the concepts that replaced the others."""
         keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
         rows = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
-        retired = self._by_retired.find(keys, lambda i, row: self._retired[row] == ids[i])
-        if len(self._retired):
-            retired = np.where(retired >= 0, self._retired_targets[retired], -1)
+        retired = self._by_retired.find(keys, lambda i, row: self.retired[row] == ids[i])
+        if len(self.retired):
+            retired = np.where(retired >= 0, self.retired_targets[retired], -1)
         return rows, retired
 
     def definition(self, concept: int) -> str:
         """The concept's definition, "" when it has none."""
-        return self._definitions[concept]
+        return self.definitions[concept]
 
     def parents_of(self, concept: int) -> IntArray:
         """Rows of the concept's parents. Shape (n_parents,)."""

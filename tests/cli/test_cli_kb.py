@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_bioel.cli.kb_build import parse_columns
+from spacy_bioel.cli.sources import parse_columns
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.vectors import has_vectors, write_vectors

@@ -188,6 +188,12 @@ def test_cellxgene_is_recognised_packed_or_not(tmp_path, pack):
     assert list(read_ontology(path)) == [Concept("CL:0", ("cell",), parents=("CL:2",))]
 
 
+def test_cellosaurus_has_ids_without_a_colon(tmp_path):
+    path = tmp_path / "CVCL.json"
+    path.write_text('{"CVCL_0030": {"ancestors": {}, "label": "HeLa", "deprecated": false}}')
+    assert list(read_ontology(path)) == [Concept("CVCL_0030", ("HeLa",))]
+
+
 @pytest.mark.parametrize(
     "content",
     [

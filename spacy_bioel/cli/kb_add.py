@@ -1,0 +1,109 @@
+"""`bioel kb add`: more concepts and names for a knowledge base."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spacy_bioel.cli.console import JsonOption, PrefixOption, show_note, track, write_json
+from spacy_bioel.cli.sources import (
+    ColumnsOption,
+    FormatOption,
+    LicenceOption,
+    ReleaseOption,
+    SourceNameOption,
+    SourcesArgument,
+    origin,
+    parse_columns,
+    read_sources,
+    show_counts,
+    split_list,
+)
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.grow import Growth
+
+# Of a report, what tells about the records that were read rather than about all that is there.
+_OF_RECORDS = (
+    "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
+    "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
+)  # fmt: skip
+
+
+def add(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    sources: SourcesArgument,
+    format: FormatOption = None,
+    prefix: PrefixOption = "",
+    columns: ColumnsOption = None,
+    types: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE,...", help="Add only new concepts with one of these types."),
+    ] = None,
+    source_name: SourceNameOption = "",
+    release: ReleaseOption = "",
+    licence: LicenceOption = "",
+    json_file: JsonOption = None,
+) -> None:
+    """Add the concepts of one or several sources to a knowledge base.
+
+    What is there stays. A concept that is there gets the names, types and parents that it lacks,
+    and a definition if it has none; its preferred name stays. What is said of a retired id goes to
+    the concept that replaced it. A source that calls a current id retired changes nothing: use
+    `bioel kb retire`.
+
+    All columns are written anew, in seconds for half a million names, into a folder that then takes
+    the place of the one before. Vectors stay in it: `bioel kb encode` encodes the new names only.
+    """
+    from spacy_bioel.kb.grow import add_concepts
+
+    chosen = None if columns is None else parse_columns(columns)
+    about = origin(
+        sources,
+        format=format,
+        columns=chosen,
+        source=source_name,
+        release=release,
+        licence=licence,
+    )
+    concepts = read_sources(sources, format=format, prefix=prefix, columns=chosen)
+    growth = add_concepts(
+        kb,
+        track(concepts, "Reading concepts"),
+        types=None if types is None else split_list(types),
+        **about,
+    )
+    show_growth(f"Added to {kb}", growth, kb=kb, json_file=json_file)
+
+
+def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None) -> None:
+    """What a change made of a knowledge base, and what to do about its vectors."""
+    about = as_json(growth)
+    if json_file is not None:
+        write_json(json_file, about)
+    if str(json_file) != "-":
+        show_counts(title, {key: count for key, count in about.items() if count is not True})
+    if growth.vectors_outdated:
+        show_note(
+            f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
+            "names only."
+        )
+
+
+def as_json(growth: Growth) -> dict[str, Any]:
+    """A change as a flat record."""
+    report = asdict(growth.report)
+    return {
+        "new_concepts": growth.concepts,
+        "new_names": growth.names,
+        "new_retired": growth.retired,
+        **{key: report[key] for key in _OF_RECORDS},
+        "concepts": report["concepts"],
+        "names": report["names"],
+        "retired": report["retired"],
+        "fingerprint": report["fingerprint"],
+        "vectors_outdated": growth.vectors_outdated,
+    }

@@ -1,0 +1,120 @@
+"""Sources of concepts as the commands take them: options, reading, and the counts of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from spacy_bioel.cli.console import show_table
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import Concept
+
+SourcesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SOURCE",
+        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, BioSyn dictionary, JSONL, CSV or TSV.",
+    ),
+]
+FormatOption = Annotated[
+    str | None, typer.Option(help="Format of the sources; recognised from content if not given.")
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=COLUMN,...",
+        help="The columns of a table, by number or header: id=1,name=2,synonyms=Synonyms.",
+    ),
+]
+SourceNameOption = Annotated[
+    str, typer.Option(help="Name of the source, for the record; else the file names.")
+]
+ReleaseOption = Annotated[
+    str, typer.Option(help="Release of the source, for the record; else as an OBO header says.")
+]
+LicenceOption = Annotated[
+    str, typer.Option(help="Licence of the source, for the record; else as an OBO header says.")
+]
+Columns = dict[str, str | int | tuple[str, ...]]
+
+
+def read_sources(
+    paths: Iterable[Path], *, format: str | None, prefix: str, columns: Columns | None
+) -> Iterator[Concept]:
+    """Stream the concepts of all files, one file after the other."""
+    from spacy_bioel.io.formats import read_ontology
+
+    for path in paths:
+        yield from read_ontology(path, format=format, prefix=prefix, columns=columns)
+
+
+def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
+    """Stream the pairs of a file: the old id, a tab, the current id."""
+    from spacy_bioel.io.table import read_table
+
+    yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
+
+
+def origin(
+    paths: list[Path],
+    *,
+    format: str | None,
+    columns: Columns | None,
+    source: str,
+    release: str,
+    licence: str,
+) -> dict[str, str]:
+    """source, release and licence: as given, else the file names and what OBO headers state."""
+    if columns is None and not (release and licence):
+        stated_release, stated_licence = _stated(paths, format=format)
+        release, licence = release or stated_release, licence or stated_licence
+    source = source or ", ".join(path.name for path in paths)
+    return {"source": source, "release": release, "licence": licence}
+
+
+def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
+    """A table of the counts that are not zero."""
+    table = Table("count", "value", title=title)
+    for name, count in counts.items():
+        if count:
+            text = count if isinstance(count, str) else f"{count:,}"
+            table.add_row(name.replace("_", " "), text)
+    show_table(table)
+
+
+def parse_columns(text: str) -> Columns:
+    """Read "id=1,name=Label" as {"id": 1, "name": "Label"}.
+
+    RAISES BioelError: [B070] when a part is no KEY=COLUMN.
+    """
+    columns: Columns = {}
+    for part in split_list(text):
+        key, _, column = (piece.strip() for piece in part.partition("="))
+        if not key or not column:
+            raise BioelError(Errors.B070.format(part=part))
+        columns[key] = int(column) if column.isdigit() else column
+    return columns
+
+
+def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
+    """Releases and licences that the headers of OBO files state, each once."""
+    from spacy_bioel.io.formats import detect_ontology_format
+    from spacy_bioel.io.ontology import read_obo_header
+
+    names = ((path, format or detect_ontology_format(path)) for path in sources)
+    headers = [read_obo_header(path) for path, name in names if name == "obo"]
+    releases, licences = zip(*headers, strict=True) if headers else ((), ())
+    return _join(releases), _join(licences)
+
+
+def _join(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if value))
+
+
+def split_list(text: str) -> list[str]:
+    """Read "a, b" as ["a", "b"]."""
+    return [part.strip() for part in text.split(",") if part.strip()]

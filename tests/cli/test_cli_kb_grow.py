@@ -1,0 +1,151 @@
+"""`bioel kb add`, `retire` and `compact`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import has_vectors, write_vectors
+
+Run = Callable[..., int]
+
+
+@pytest.fixture()
+def kb(run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert run("kb", "build", tmp_path / "kb", concepts_file) == 0
+    capsys.readouterr()
+    return tmp_path / "kb"
+
+
+def encode(kb: Path) -> None:
+    write_vectors(
+        KnowledgeBase.open(kb), lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2
+    )
+
+
+def test_add(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, report = tmp_path / "mine.csv", tmp_path / "report.json"
+    source.write_text("Code,Label\nD009270,Narcan nasal\nD000900,Gout\nD000001,Nalone\n")
+    options = ["--columns", "id=Code,name=Label", "--prefix", "MESH", "--json", report]
+    assert run("kb", "add", kb, source, *options) == 0
+    counts = json.loads(report.read_text())
+    assert (counts["new_concepts"], counts["new_names"]) == (1, 3)
+    assert (counts["records"], counts["redirected"], counts["concepts"]) == (3, 1, 4)
+    assert counts["vectors_outdated"] is False
+    base = KnowledgeBase.open(kb)
+    assert base.names.take(base.names_of(base.find("MESH:D009270"))) == [
+        "Naloxone", "Narcan", "Narcan nasal", "Nalone",
+    ]  # fmt: skip
+    assert base.meta["source"] == "concepts.jsonl, mine.csv"
+    shown = capsys.readouterr()
+    assert "new concepts" in shown.out and shown.err == ""
+
+
+def test_add_says_what_to_do_about_vectors(
+    run: Run, kb: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encode(kb)
+    assert run("kb", "add", kb, concepts_file) == 0
+    assert capsys.readouterr().err == ""  # nothing was new
+    concepts_file.write_text('{"id": "MESH:D1", "names": ["gout"], "types": ["C"]}\n')
+    assert run("kb", "add", kb, concepts_file, "--types", "D") == 0
+    assert capsys.readouterr().err == ""
+    assert run("kb", "add", kb, concepts_file) == 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"run bioel kb encode {kb} MODEL; it encodes new names only" in shown
+    assert has_vectors(KnowledgeBase.open(kb))
+
+
+def test_add_of_a_broken_file_leaves_the_old_one(run: Run, kb: Path, tmp_path: Path) -> None:
+    before = KnowledgeBase.open(kb).fingerprint
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"id": "X:1", "names": ["x"]}\n{"id": "X:2", "names": \n')
+    assert run("kb", "add", kb, broken) == 2
+    assert KnowledgeBase.open(kb).fingerprint == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "broken.jsonl",
+        "concepts.jsonl",
+        "kb",
+    ]
+
+
+def test_retire_one(run: Run, kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encode(kb)
+    assert run("kb", "retire", kb, "D003000", "--replaced-by", "D009270", "--prefix", "MESH") == 0
+    base = KnowledgeBase.open(kb)
+    assert base.canonical("MESH:D003000") == "MESH:D009270"
+    assert base.find("MESH:D003000") == base.find("MESH:D009270") == 1
+    assert "run bioel kb encode" in " ".join(capsys.readouterr().err.split())
+    assert run("kb", "retire", kb, "MESH:D006973") == 0
+    assert list(KnowledgeBase.open(kb).ids) == ["MESH:D009270"]
+
+
+def test_retire_pairs(run: Run, kb: Path, tmp_path: Path, capsys) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("D003000\tD009270\nD006973\tD009270\nD003000\tD009270\n")
+    options = ["--prefix", "MESH", "--json", "-"]
+    assert run("kb", "retire", kb, "--pairs", pairs, *options) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert (counts["new_concepts"], counts["new_retired"], counts["new_names"]) == (-2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["add", "nowhere", "mine.tsv"], "B101"),
+        (["add", "nowhere", "pairs.tsv", "--columns", "id=1,replaced_by=2"], "B020"),
+        (["add", "kb", "pairs.tsv"], "B141"),
+        (["retire", "kb"], "B204"),
+        (["retire", "kb", "X:1", "--pairs", "pairs.tsv"], "B204"),
+        (["retire", "kb", "--pairs", "pairs.tsv", "--replaced-by", "X:1"], "B204"),
+        (["retire", "kb", "--pairs", "pairs.tsv"], "B205"),
+        (["retire", "kb", "X:1"], "B200"),
+        (["retire", "kb", "MESH:D000001"], "B201"),
+        (["retire", "nowhere", "X:1"], "B020"),
+        (["compact", "nowhere"], "B020"),
+    ],
+)
+def test_bad_input(
+    run: Run,
+    kb: Path,
+    argv: list[str],
+    code: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(kb.parent)
+    Path("pairs.tsv").write_text("X:1\tX:2\nX:1\tX:3\n")
+    before = KnowledgeBase.open(kb).fingerprint
+    assert run("kb", *argv) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: [{code}]")
+    assert captured.err.count("\n") == 1
+    assert KnowledgeBase.open(kb).fingerprint == before
+    assert sorted(path.name for path in kb.parent.iterdir()) == [
+        "concepts.jsonl",
+        "kb",
+        "pairs.tsv",
+    ]
+
+
+def test_compact(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encode(kb)
+    assert run("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270") == 0
+    n = sum(path.name.startswith("vectors") for path in kb.iterdir())
+    capsys.readouterr()
+    assert run("kb", "compact", kb) == 0
+    assert f"Removed {n} leftovers" in capsys.readouterr().err
+    assert not has_vectors(KnowledgeBase.open(kb))
+    assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
+    encode(kb)
+    assert run("kb", "compact", kb, "--forget-retired", "--json", "-") == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == {"leftovers": 0, "megabytes": 0.0, "forgotten": 2}
+    assert "Forgot 2 retired ids." in shown.err and f"run bioel kb encode {kb} MODEL" in shown.err
+    assert KnowledgeBase.open(kb).find("MESH:D003000") == -1
+    assert has_vectors(KnowledgeBase.open(kb))

@@ -1,0 +1,243 @@
+"""A knowledge base that changes, beside the one that is built at once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import grow
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.grow import add_concepts, forget_retired_ids, remove_leftovers, retire_ids
+from spacy_bioel.kb.schema import KB_FILES
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import has_vectors, open_vectors, write_vectors
+from spacy_bioel.types import Concept
+
+
+def names_of(kb: KnowledgeBase, id: str) -> list[str]:
+    return kb.names.take(kb.names_of(kb.find(id)))
+
+
+def files_of(folder) -> list[str]:
+    """Without those of running commands, which are hidden."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def encode(folder) -> None:
+    write_vectors(
+        KnowledgeBase.open(folder), lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2
+    )
+
+
+def test_nothing_added_changes_nothing(folder, kb):
+    encode(folder)
+    growth = add_concepts(folder, [])
+    assert (growth.concepts, growth.names, growth.vectors_outdated) == (0, 0, False)
+    assert growth.report.fingerprint == kb.fingerprint
+    assert has_vectors(KnowledgeBase.open(folder))
+
+
+def test_added_is_as_built_at_once(tmp_path):
+    old = [
+        Concept("X:3", ("Heart Attack", "cold"), ("Disease",), ("X:1",), "An infarct."),
+        Concept("X:1", ("Disease", "Illness"), ("Disease",)),
+        Concept("X:4", ("β-Estradiol", "beta estradiol"), ("Chemical",)),
+        Concept("X:8", (), replaced_by="X:3"),
+    ]
+    build_kb(old, tmp_path / "kb")
+    new = [
+        Concept("X:0", ("Zero", "cold"), ("Gene",), ("X:4",), "None."),
+        Concept("X:5", ("Five",), ("Chemical",), ("X:0",)),
+        Concept("X:12", (), replaced_by="X:5"),
+    ]
+    growth = add_concepts(tmp_path / "kb", new)
+    assert (growth.concepts, growth.names, growth.retired) == (2, 2, 1)
+    built = build_kb([*old, *new], tmp_path / "at_once")
+    assert growth.report.fingerprint == built.fingerprint
+
+
+def test_what_is_there_stays_and_gets_more(folder):
+    growth = add_concepts(
+        folder,
+        [
+            Concept("X:3", ("MI", "heart  attack"), ("Finding",), ("X:2",), "Another text."),
+            Concept("X:4", ("oestradiol",), definition="A hormone."),
+        ],
+    )
+    kb = KnowledgeBase.open(folder)
+    assert names_of(kb, "X:3") == ["Heart Attack", "Cold", "MI"]
+    assert kb.types_of(kb.find("X:3")) == ("Disease", "Finding")
+    assert kb.ids.take(kb.parents_of(kb.find("X:3"))) == ["X:1", "X:2"]
+    assert kb.definition(kb.find("X:3")) == "An infarct."
+    assert kb.definition(kb.find("X:4")) == "A hormone."
+    assert kb.preferred_name(kb.find("X:4")) == "β-Estradiol"
+    assert (growth.concepts, growth.names, growth.report.merged_records) == (0, 2, 2)
+    kb.verify()
+
+
+def test_a_retired_id_adds_to_its_replacement(folder):
+    growth = add_concepts(
+        folder, [Concept("X:8", ("infarct",)), Concept("X:6", ("x",), (), ("X:8",))]
+    )
+    kb = KnowledgeBase.open(folder)
+    assert names_of(kb, "X:3") == ["Heart Attack", "Cold", "infarct"]
+    assert (kb.canonical("X:8"), growth.report.redirected) == ("X:3", 1)
+    assert kb.parents_of(kb.find("X:6")).tolist() == [kb.find("X:3")]
+
+
+def test_a_record_does_not_retire_what_is_current(folder):
+    growth = add_concepts(folder, [Concept("X:1", (), replaced_by="X:2")])
+    assert KnowledgeBase.open(folder).canonical("X:1") == "X:1"
+    assert (growth.retired, growth.report.retired_current) == (0, 1)
+
+
+def test_types_are_asked_of_new_concepts_and_inherited_by_them(tmp_path):
+    base = [Concept("X:1", ("a",), ("T",)), Concept("X:2", ("b",), (), ("X:3",))]
+    build_kb([*base, Concept("X:3", ("c",))], tmp_path / "kb")
+    new = [
+        Concept("X:4", ("d",), ("U",)),
+        Concept("X:5", ("e",), ("V",)),
+        Concept("X:3", (), ("U",)),
+    ]
+    growth = add_concepts(
+        tmp_path / "kb", [*new, Concept("X:6", ("f",), (), ("X:3",))], types={"U"}
+    )
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert list(kb.ids) == ["X:1", "X:2", "X:3", "X:4", "X:6"]
+    # X:2 was there when its parent had no type, X:6 was not.
+    assert [kb.types_of(row) for row in (1, 2, 4)] == [(), ("U",), ("U",)]
+    assert growth.report.dropped_by_type == 1
+
+
+def test_meta_names_all_sources(folder):
+    for source in ("more", "made up", "more"):
+        add_concepts(folder, [], source=source, licence="CC BY")
+    meta = KnowledgeBase.open(folder).meta
+    assert (meta["source"], meta["release"]) == ("made up, more", "2026")
+    assert meta["licence"] == "CC0, CC BY"
+
+
+def test_vectors_and_other_files_stay(folder):
+    encode(folder)
+    (folder / "NOTICE").write_text("mine")
+    before = files_of(folder)
+    assert {"NOTICE", "vectors.json"} < set(before)
+    growth = add_concepts(folder, [Concept("X:5", ("Five",))])
+    assert growth.vectors_outdated
+    assert files_of(folder) == before
+    assert (folder / "NOTICE").read_text() == "mine"
+    kb = KnowledgeBase.open(folder)
+    with pytest.raises(BioelError, match=r"\[B034\].*bioel kb encode"):
+        open_vectors(kb, fingerprint="f")
+    encode(folder)
+    assert len(open_vectors(kb, fingerprint="f")) == 7
+
+
+def test_a_replaced_concept_leaves_names_and_children(folder):
+    add_concepts(folder, [Concept("X:5", ("Five", "lupus"), (), ("X:3",))])
+    growth = retire_ids(folder, {"X:3": "X:1"})
+    kb = KnowledgeBase.open(folder)
+    assert list(kb.ids) == ["X:1", "X:2", "X:4", "X:5"]
+    assert names_of(kb, "X:1") == ["Disease", "Illness", "Heart Attack", "Cold"]
+    assert kb.parents_of(kb.find("X:5")).tolist() == [kb.find("X:1")]
+    # X:8 led to X:3 before.
+    assert [kb.canonical(id) for id in ("X:3", "X:8")] == ["X:1", "X:1"]
+    assert (growth.concepts, growth.names, growth.retired) == (-1, 0, 1)
+    kb.verify()
+
+
+def test_a_concept_without_replacement_is_gone(folder):
+    growth = retire_ids(folder, {"X:3": ""})
+    kb = KnowledgeBase.open(folder)
+    assert kb.find_all(["X:2", "X:3", "X:8"]).tolist() == [1, -1, -1]
+    # "cold" is a name of X:2 as well.
+    assert list(kb.names) == ["Disease", "Illness", "Cold", "common cold", "β-Estradiol"]
+    assert (growth.concepts, growth.names, growth.retired) == (-1, -1, -1)
+
+
+def test_chains_are_followed_whatever_their_order(folder):
+    retire_ids(folder, {"X:2": "X:3", "X:3": "X:4"})
+    kb = KnowledgeBase.open(folder)
+    assert [kb.canonical(id) for id in ("X:2", "X:3", "X:8")] == ["X:4", "X:4", "X:4"]
+    assert names_of(kb, "X:4") == ["β-Estradiol", "Cold", "common cold", "Heart Attack"]
+    retire_ids(folder, {"X:1": "X:2"})
+    assert KnowledgeBase.open(folder).canonical("X:1") == "X:4"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({"X:7": "X:1"}, r"\[B200\].*no concept 'X:7'; its first is X:1"),
+        ({"X:1": "X:7"}, r"\[B200\].*no concept 'X:7'"),
+        ({"X:1": "X:2", "X:2": ""}, r"\[B200\].*no concept 'X:2'"),
+        ({"X:8": "X:1"}, r"\[B201\] 'X:8' is retired already.*leads to X:3"),
+        ({"X:1": "X:1"}, r"\[B027\]"),
+        ({"X:1": "X:2", "X:2": "X:1"}, r"\[B027\]"),
+        (dict.fromkeys(("X:1", "X:2", "X:3", "X:4"), ""), r"\[B028\]"),
+    ],
+)
+def test_ids_that_cannot_be_retired(folder, kb, pairs, message):
+    with pytest.raises(BioelError, match=message):
+        retire_ids(folder, pairs)
+    assert KnowledgeBase.open(folder).fingerprint == kb.fingerprint
+    assert [path.name for path in folder.parent.iterdir()] == ["kb"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_run_that_fails_leaves_the_old_one(folder, kb, monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(grow, "write_columns", fail)
+    with pytest.raises((KeyboardInterrupt, BioelError)) as raised:
+        add_concepts(folder, [Concept("X:5", ("Five",))])
+    if isinstance(error, OSError):
+        assert raised.match(r"\[B203\].*No space left.*it is as it was")
+    assert [path.name for path in folder.parent.iterdir()] == ["kb"]
+    assert KnowledgeBase.open(folder).fingerprint == kb.fingerprint
+
+
+def test_two_changes_at_once(folder):
+    def meanwhile():
+        yield Concept("X:5", ("Five",))
+        add_concepts(folder, [Concept("X:6", ("Six",))])
+
+    with pytest.raises(BioelError, match=r"\[B202\]"):
+        add_concepts(folder, meanwhile())
+    assert list(KnowledgeBase.open(folder).ids) == ["X:1", "X:2", "X:3", "X:4", "X:6"]
+
+
+def test_forgotten_ids_are_unknown(folder):
+    growth = forget_retired_ids(folder)
+    assert (growth.concepts, growth.names, growth.retired) == (0, 0, -1)
+    assert KnowledgeBase.open(folder).find("X:8") == -1
+
+
+def test_leftovers_are_removed(folder):
+    encode(folder)
+    assert remove_leftovers(folder) == (0, 0)
+    retire_ids(folder, {"X:1": "X:2"})
+    killed = folder.with_name(".kb.0123456789ab.new")
+    killed.mkdir()
+    (killed / "ids.txt").write_text("12345")
+    for name in (".kb.0123456789ab.txt", ".other.0123456789ab.new", "vectors.npy"):
+        (folder.parent / name).mkdir()
+    vectors = [folder / name for name in files_of(folder) if name not in KB_FILES]
+    n_bytes = sum(path.stat().st_size for path in vectors)
+    assert len(vectors) >= 2
+    assert remove_leftovers(folder) == (len(vectors) + 1, n_bytes + 5)
+    assert files_of(folder) == sorted(KB_FILES)
+    assert sorted(path.name for path in folder.parent.iterdir()) == [
+        ".kb.0123456789ab.txt", ".other.0123456789ab.new", "kb", "vectors.npy",
+    ]  # fmt: skip
+
+
+def test_vectors_that_nobody_can_read_are_leftovers(folder):
+    encode(folder)
+    (folder / "vectors.json").write_text(json.dumps([1]))
+    remove_leftovers(folder)
+    assert files_of(folder) == sorted(KB_FILES)
+    assert not has_vectors(KnowledgeBase.open(folder))

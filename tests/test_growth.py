@@ -1,0 +1,63 @@
+"""Parts of `benchmarks.growth` that need no large knowledge base."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.growth import edit, gold_strings, grow
+from benchmarks.growth_step import are_nearest, memory
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.types import Concept
+
+
+def test_edits_change_one_letter() -> None:
+    rng = np.random.default_rng(0)
+    edits = {edit("Gout", rng) for _ in range(200)}
+    assert edits == {
+        "out", "gut", "got", "gou",
+        "ggout", "goout", "gouut", "goutt",
+        "ogut", "guot", "gotu", "gout",  # the last: the end has no next letter
+    }  # fmt: skip
+    assert {edit("A", rng) for _ in range(50)} == {"a", "aa"}
+
+
+def test_strings_of_a_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text("1|t|Gout and GOUT.\n1|a|\n1\t0\t4\tGout\tD\tD1\n1\t9\t13\tGOUT\tD\tD1\n")
+    assert gold_strings(path) == ["gout"]
+
+
+def test_exact_search_block_by_block() -> None:
+    names = np.array([[1, 0], [0, 1], [0.6, 0.8], [1, 0]], np.float32)
+    blocks = iter([(0, names[:2]), (2, names[2:])])
+    queries = names[[0, 1, 2, 0, 0]]
+    found = np.array([3, 1, 1, 2, -1])
+    assert are_nearest(queries, found, blocks).tolist() == [True, True, False, False, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_in_megabytes() -> None:
+    found = memory()
+    assert 10 < found["VmRSS"] <= found["VmHWM"] < 100_000
+    assert 0 < found["RssAnon"] < found["VmRSS"]
+
+
+def test_it_grows_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subprocess.run", lambda command, check: None)
+    concepts = [Concept(f"X:{i}", (f"name {i}", f"other {i % 3}"), ("T",)) for i in range(4)]
+    build_kb(concepts, tmp_path / "large")
+    large = KnowledgeBase.open(tmp_path / "large")
+    assert large.n_names == 7
+    order = np.array([1, 0, 6, 2])  # "other 0" of two concepts, "name 0", "name 3", "name 1"
+    grow(tmp_path / "kb", large, order[:1], is_new=True)
+    small = KnowledgeBase.open(tmp_path / "kb")
+    assert (list(small.ids), list(small.names)) == (["X:0", "X:3"], ["other 0"])
+    grow(tmp_path / "kb", large, order[1:], is_new=False)
+    grown = KnowledgeBase.open(tmp_path / "kb")
+    assert sorted(grown.names) == ["name 0", "name 1", "name 3", "other 0"]
+    assert grown.types_of(0) == ("T",)
