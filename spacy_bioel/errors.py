@@ -1,9 +1,8 @@
 """Every message a user can meet, in one place, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x transformers and probing, B19x bulk linking.
-B08x scoring, B10x-B14x file formats, B15x transformers and probing,
-B20x growing knowledge bases.
+B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
+linking, B20x growing knowledge bases.
 """
 
 from __future__ import annotations
