@@ -1,7 +1,8 @@
 """Every message a user can meet, in one place, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x transformers and probing.
+B08x scoring, B10x-B14x file formats, B15x transformers and probing,
+B18x vectors and their index.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Errors(metaclass=_Coded):
     )
     B024 = (
         "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the whole "
-        "folder again, or run bioel kb build again (bioel kb encode, if it is vectors.npy)."
+        "folder again, or run bioel kb build again (bioel kb encode, if its name begins with vectors)."
     )
     B025 = (
         "These bytes are not a whole knowledge base: expected what KnowledgeBase.to_bytes() "
@@ -68,8 +69,8 @@ class Errors(metaclass=_Coded):
     )
     B032 = "The knowledge base in {path} has no vectors of its names; run bioel kb encode."
     B033 = (
-        "vectors.npy in {path} is cut or foreign: expected {expected}; found {found}. Run bioel "
-        "kb encode again."
+        "{file} in {path} is missing, cut or foreign: expected {expected}; found {found}. Run "
+        "bioel kb encode again."
     )
     B034 = (
         "The vectors in {path} belong to knowledge base {found}, this is {expected}; run bioel "
@@ -281,10 +282,16 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode again."
+    B181 = "Another process is encoding the knowledge base in {path}. Wait until it is done, then run bioel kb encode again."
+    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
+    B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
+    B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
 
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
     W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "

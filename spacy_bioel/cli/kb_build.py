@@ -68,13 +68,13 @@ def build(
     folder appears, or replaces the one before, only when all sources were read.
     """
     from spacy_bioel.kb.build import build_kb
-    from spacy_bioel.kb.schema import VECTOR_FILES
+    from spacy_bioel.kb.schema import VECTORS_FILE
 
     chosen_columns = None if columns is None else parse_columns(columns)
     if chosen_columns is None and not (release and licence):
         stated_release, stated_licence = _stated(sources, format=format)
         release, licence = release or stated_release, licence or stated_licence
-    had_vectors = all((out / name).is_file() for name in VECTOR_FILES)
+    had_vectors = (out / VECTORS_FILE).is_file()
     concepts = _read_all(sources, retired, format=format, prefix=prefix, columns=chosen_columns)
     report = build_kb(
         track(concepts, "Reading concepts"),
