@@ -93,12 +93,15 @@ def vector_file(generation: str, part: str) -> str:
 def vector_files(folder: Path) -> tuple[str, ...]:
     """Names of the vector files of a folder, by its vectors.json; none without a readable one."""
     try:
-        generation = json.loads((folder / VECTORS_FILE).read_text(encoding="utf8"))["generation"]
+        about = json.loads((folder / VECTORS_FILE).read_text(encoding="utf8"))
+        generation = str(about["generation"])
     except OSError:
         return ()
     except (ValueError, KeyError, TypeError):
+        generation = ""
+    if not generation.isalnum():  # nor a path to somewhere else
         return (VECTORS_FILE,)
-    return VECTORS_FILE, *(vector_file(str(generation), part) for part in (*VECTOR_COLUMNS, "ann"))
+    return VECTORS_FILE, *(vector_file(generation, part) for part in (*VECTOR_COLUMNS, "ann"))
 
 
 def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:

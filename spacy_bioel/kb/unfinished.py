@@ -36,9 +36,7 @@ class Unfinished:
         self.done = self._done_before()
         if not self.done:
             self.discard()
-            folder.mkdir()
-            for name, dtype in VECTOR_COLUMNS.items():
-                _allocate(self.file(name), self._shapes[name], np.dtype(dtype))
+            self._allocate_all()
         self.columns: Columns = self._map("r+")
 
     @property
@@ -89,6 +87,15 @@ class Unfinished:
             if journal == self._about and found == self._shapes:
                 return int(done)
         return 0
+
+    def _allocate_all(self) -> None:
+        self.folder.mkdir()
+        try:
+            for name, dtype in VECTOR_COLUMNS.items():
+                _allocate(self.file(name), self._shapes[name], np.dtype(dtype))
+        except OSError:
+            self.discard()
+            raise
 
     def _map(self, mode: Any) -> Columns:
         return {
