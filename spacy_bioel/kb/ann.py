@@ -21,18 +21,20 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 # Up to this many names are searched exactly.
 ANN_NAMES = 200_000
-_SPARE = 32  # candidates beyond k, against the rounding of the index
+_PER_WANTED, _LEAST = 4, 128  # candidates that are scored exactly: for each wanted, and at least
 _ROWS = 1 << 16  # vectors that are added at a time
 _TRAIN_PER_LIST = 64
 _QUERIES = 2000  # what recall is measured with
-_N_PROBE = (16, 32, 64, 128, 256)  # lists that are looked at: the first that reaches the recall
+_N_PROBE = (64, 128, 256, 512, 1024)  # lists that are looked at: the first that reaches the recall
 _RECALL = 0.999
 
 
 class FaissIndex:
     """Search by inner product in the lists of an inverted file that are nearest to a query.
 
-    What it finds has the scores and the order that `ExactIndex` would give it.
+    Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
+    scan"), a quarter of a byte a number, which is in memory; the best are then scored by their
+    vectors, so that what is found has the score and the order that `ExactIndex` would give it.
 
     vectors (QuantizedVectors): Unit rows, possibly mapped.
     index (faiss.IndexIVF): Over them.
@@ -48,12 +50,12 @@ class FaissIndex:
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """See `ExactIndex.search`."""
         queries = np.ascontiguousarray(checked_queries(queries, self.vectors))
-        _, rows = self.index.search(queries, k + _SPARE)
+        _, rows = self.index.search(queries, max(_PER_WANTED * k, _LEAST))
         return rescored(self.vectors, queries, rows, k=k)
 
 
 def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> ExactIndex | FaissIndex:
-    """Map the approximate index of vectors; up to `ANN_NAMES` of them are searched exactly.
+    """Read the approximate index of vectors; up to `ANN_NAMES` of them are searched exactly.
 
     n_probe (int | None): Lists to look at; None: what reached the recall when it was built.
     RAISES BioelError: [B183] without an index, [B184] with one that faiss cannot read.
@@ -65,7 +67,7 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     try:
         import faiss
 
-        index = faiss.read_index(str(vectors.ann_file), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(vectors.ann_file))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(path=vectors.ann_file, error=error)) from error
     if n_probe is not None:
@@ -103,7 +105,8 @@ def write_index(
     """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
 
     It is measured with names of which one character was changed: how many of the nearest, and of
-    the 10 nearest, it finds. It looks at more lists until it finds 99.9 % of the 10 nearest.
+    the 10 nearest, it finds. It looks at more lists until it finds 99.9 % of the 10 nearest, and at
+    1,024 at most.
 
     names (StringColumn): Those of `vectors`.
     encode (Encode): The encoder of both.
@@ -115,9 +118,10 @@ def write_index(
         return None
     import faiss
 
-    n_lists = int(4 * len(vectors) ** 0.5)
-    kind = f"IVF{n_lists},SQ8"
-    empty = faiss.index_factory(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    n, dim = vectors.shape
+    n_lists = int(4 * n**0.5)
+    kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fs"
+    empty = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
     index = _filled(empty, vectors, n_lists=n_lists)
     measured = _tune(index, vectors, encode(_misspelled(names)))
     try:

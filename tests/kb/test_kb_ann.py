@@ -54,7 +54,7 @@ def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
     built = write(kb).ann
     assert built is not None and kb.path is not None
     assert json.loads((kb.path / "vectors.json").read_text())["ann"] == built
-    assert built["queries"] == N
+    assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fs", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
     verify_vectors(kb)
     vectors = open_vectors(kb, fingerprint="9f3a")
@@ -72,6 +72,13 @@ def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
     assert np.array_equal(scores[same], expected_scores[same])
     with pytest.raises(BioelError, match=r"\[B036\]"):
         index.search(np.ones((1, 3), np.float32), 1)
+
+
+def test_an_odd_number_of_dimensions(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    built = write_vectors(kb, lambda names: encode(names)[:, 1:], fingerprint="9f3a", dim=15).ann
+    assert built is not None and built["kind"] == "IVF126,PQ15x4fs"
+    assert built["recall@1"] > 0.9
 
 
 def test_more_wanted_than_there_is(kb: KnowledgeBase) -> None:
@@ -124,9 +131,7 @@ def test_the_index_goes_with_the_names(kb: KnowledgeBase, monkeypatch: pytest.Mo
     assert kb.path is not None and not list(kb.path.glob("*.ann"))
 
 
-def test_a_disk_that_fills_up_meanwhile(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     faiss = pytest.importorskip("faiss")
 
     def no_room(*args) -> None:
