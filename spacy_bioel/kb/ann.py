@@ -21,7 +21,7 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 # Up to this many names are searched exactly.
 ANN_NAMES = 200_000
-_PER_WANTED, _LEAST = 4, 128  # candidates that are scored exactly: for each wanted, and at least
+_PER_WANTED, _LEAST = 4, 256  # candidates that are scored exactly: for each wanted, and at least
 _ROWS = 1 << 16  # vectors that are added at a time
 _TRAIN_PER_LIST = 64
 _QUERIES = 2000  # what recall is measured with

@@ -82,30 +82,34 @@ def write_vectors(
     try:
         with exclusive(kb.path / ".encoding.lock", wait=wait):
             unfinished = Unfinished(kb.path / ".encoding", about)
-            try:
-                return _finish(kb, unfinished, fill, about, out=kb.path)
-            finally:
-                if not unfinished.done:
-                    unfinished.discard()
+            if unfinished.done and progress is not None:
+                progress(unfinished.done)
+            n_encoded = _finish(kb, unfinished, fill, _known_vectors(kb, about))
+            ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
+            unfinished.put_in_place(about | {"ann": ann}, out=kb.path)
     except BlockingIOError:
         raise BioelError(Errors.B181.format(path=kb.where)) from None
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
+    return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
 
 def _finish(
-    kb: KnowledgeBase, unfinished: Unfinished, fill: Any, about: dict[str, Any], *, out: Path
-) -> Encoded:
-    """Fill what is not filled yet, build the approximate index, and put all in place."""
-    known, n_encoded = _known_vectors(kb, about), 0
-    if unfinished.done and fill.keywords["progress"] is not None:
-        fill.keywords["progress"](unfinished.done)
-    for rows, names in _blocks(kb, start=unfinished.done):
-        n_encoded += fill(unfinished.columns, rows, names, known)
-        unfinished.finish_rows(rows.stop)
-    ann = write_index(kb.names, unfinished.vectors, fill.keywords["encode"], unfinished.file("ann"))
-    unfinished.put_in_place(about | {"ann": ann}, out=out)
-    return Encoded(n_encoded, kb.n_names - n_encoded, ann)
+    kb: KnowledgeBase,
+    unfinished: Unfinished,
+    fill: Callable[..., int],
+    known: KnownVectors | None,
+) -> int:
+    """Fill the blocks that are not filled yet; returns how many names were encoded."""
+    n_encoded = 0
+    try:
+        for rows, names in _blocks(kb, start=unfinished.done):
+            n_encoded += fill(unfinished.columns, rows, names, known)
+            unfinished.finish_rows(rows.stop)
+    finally:
+        if not unfinished.done:
+            unfinished.discard()  # nothing to go on with
+    return n_encoded
 
 
 def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[str]]]:
