@@ -42,6 +42,7 @@ from benchmarks.encoders import (
 )
 from benchmarks.record import measurement, save
 from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.quantized import quantize
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.starter import read_starter_encoder
 
@@ -60,7 +61,7 @@ def main(
     linked: dict[str, float] = {}
     for system, (encode, n) in make_encoders(checkpoint, strings).items():
         queries = encode(strings[:n])
-        index = ExactIndex(_random(searched, queries.shape[1]))
+        index = ExactIndex(quantize(_random(searched, queries.shape[1])))
         best = min(_seconds(encode, strings[:n]) for _ in range(repeats))
         rates[system] = n / best
         searching = min(_seconds(index.search, queries, 10) for _ in range(repeats))

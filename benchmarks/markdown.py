@@ -33,7 +33,7 @@ def in_order(names: dict[str, str], rows: Iterable[Row], key: str) -> list[str]:
     return [name for name in names if name in found] + sorted(found - set(names))
 
 
-def select(rows: Iterable[Row], **wanted: str) -> list[Row]:
+def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 

@@ -39,7 +39,7 @@ class Errors(metaclass=_Coded):
     )
     B024 = (
         "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the whole "
-        "folder again, or run bioel kb build again (bioel kb encode, if it is vectors.npy)."
+        "folder again, or run bioel kb build again (bioel kb encode, if its name begins with vectors)."
     )
     B025 = (
         "These bytes are not a whole knowledge base: expected what KnowledgeBase.to_bytes() "
@@ -69,8 +69,8 @@ class Errors(metaclass=_Coded):
     )
     B032 = "The knowledge base in {path} has no vectors of its names; run bioel kb encode."
     B033 = (
-        "vectors.npy in {path} is cut or foreign: expected {expected}; found {found}. Run bioel "
-        "kb encode again."
+        "{file} in {path} is missing, cut or foreign: expected {expected}; found {found}. Run "
+        "bioel kb encode again."
     )
     B034 = (
         "The vectors in {path} belong to knowledge base {found}, this is {expected}; run bioel "
@@ -296,10 +296,16 @@ class Errors(metaclass=_Coded):
     B203 = "The knowledge base in {path} cannot be written anew ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
     B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
     B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
+    B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode again."
+    B181 = "Another process is encoding the knowledge base in {path}. Wait until it is done, then run bioel kb encode again."
+    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
+    B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
+    B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
 
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
     W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "

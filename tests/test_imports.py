@@ -43,6 +43,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
     "kb": ["numpy"],
+    "kb/ann.py": ["faiss"],
     "nn": ["torch"],
     "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],

@@ -47,7 +47,7 @@ def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
         names = wheel.namelist()
         metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
     assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/names.txt" in names
-    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/vectors.npy" in names
+    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/vectors.json" in names
     assert "Requires-Dist: spacy-bioel<0.2.0,>=0.1.0" in metadata
 
 

@@ -28,7 +28,9 @@ NAMES = {
     "spacy_readers": ["spacy-bioel.Corpus.v1"],
     "spacy_misc": [
         "spacy-bioel.KnowledgeBase.v1",
+        "spacy-bioel.AutoIndex.v1",
         "spacy-bioel.ExactIndex.v1",
+        "spacy-bioel.FaissIndex.v1",
         "spacy-bioel.Ngrams.v1",
         "spacy-bioel.Tfidf.v1",
         "spacy-bioel.BM25.v1",

@@ -62,3 +62,29 @@ def test_what_lies_in_the_package() -> None:
     memory = starter_memory()
     assert "statins" not in memory.counts
     assert memory.counts["gastric cancer"] == {"MESH:D013274": 7}
+
+
+def test_its_vectors_agree_with_those_of_float32() -> None:
+    import numpy as np
+
+    from spacy_bioel.kb.index import ExactIndex
+    from spacy_bioel.kb.quantized import quantize
+    from spacy_bioel.models.linker import encode_names
+    from spacy_bioel.models.name_rescnn import build_rescnn_v1
+    from spacy_bioel.pipeline.factories import LINKER_MODEL
+    from spacy_bioel.pipeline.starter import read_starter_encoder
+    from spacy_bioel.text.normalize import normalize_name
+
+    model = build_rescnn_v1(**{k: v for k, v in LINKER_MODEL.items() if k != "@architectures"})
+    read_starter_encoder(model)
+    concepts = srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")
+    names = list(dict.fromkeys(normalize_name(n) for c in concepts for n in c["names"]))[:6000]
+    vectors = encode_names(model, names)
+    # Names with a letter left out.
+    queries = encode_names(
+        model, [name[: len(name) // 2] + name[len(name) // 2 + 1 :] for name in names[::3]]
+    )
+    expected = (queries @ vectors.T).argmax(axis=1)
+    found, _ = ExactIndex(quantize(vectors)).search(queries, 1)
+    assert len(found) == 2000
+    assert np.mean(found[:, 0] == expected) >= 0.999

@@ -51,7 +51,7 @@ def build(
     folder appears, or replaces the one before, only when all sources were read.
     """
     from spacy_bioel.kb.build import build_kb
-    from spacy_bioel.kb.schema import VECTOR_FILES
+    from spacy_bioel.kb.schema import VECTORS_FILE
 
     chosen = None if columns is None else parse_columns(columns)
     about = origin(
@@ -62,7 +62,7 @@ def build(
         release=release,
         licence=licence,
     )
-    had_vectors = all((out / name).is_file() for name in VECTOR_FILES)
+    had_vectors = (out / VECTORS_FILE).is_file()
     concepts = read_sources(sources, format=format, prefix=prefix, columns=chosen)
     if retired is not None:
         concepts = chain(concepts, read_retired(retired, prefix=prefix))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import progress_bar, show_note
+from spacy_bioel.cli.kb_info import ann_text
 from spacy_bioel.cli.models import load_model, require_linker
 
 
@@ -18,12 +19,16 @@ def encode(
     """Encode all names with a pipeline's linker and keep the vectors in the knowledge base.
 
     A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
-    another encoder are replaced.
+    another encoder are replaced, those of its own are kept: only new names are encoded. If it is
+    stopped, it goes on where it was.
     """
     from spacy_bioel.kb.store import KnowledgeBase
 
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)
     with progress_bar("Encoding names", total=base.n_names) as advance:
-        linker.encode_kb(base, progress=advance)
-    show_note(f"Encoded {base.n_names:,} names of {kb} with encoder {linker.fingerprint}.")
+        done = linker.encode_kb(base, progress=advance)
+    there = f", {done.copied:,} were there" if done.copied else ""
+    show_note(f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{there}.")
+    if done.ann:
+        show_note(f"Built an {ann_text(done.ann)}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,18 +47,13 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
     """
     import numpy as np
 
-    from spacy_bioel.kb.schema import VECTOR_FILES
-    from spacy_bioel.kb.vectors import open_vectors
+    from spacy_bioel.kb.vectors import describe_vectors
 
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))
     about["types"] = dict(sorted(per_type.items(), key=lambda item: (-item[1], item[0])))
-    about["vectors"] = None
-    files = base.files()
-    if all(name in files for name in VECTOR_FILES):
-        open_vectors(base, fingerprint=None)
-        about["vectors"] = json.loads(files[VECTOR_FILES[1]].tobytes())
+    about["vectors"] = describe_vectors(base)
     return about
 
 
@@ -81,4 +75,13 @@ def _as_table(about: dict[str, Any]) -> Table:
 
 
 def _vectors_text(vectors: dict[str, Any]) -> str:
-    return f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
+    text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
+    return f"{text}; {ann_text(vectors['ann'])}"
+
+
+def ann_text(ann: dict[str, Any] | None) -> str:
+    """An approximate index in words, with what of the exact search it finds."""
+    if ann is None:
+        return "no approximate index"
+    recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"
+    return f"approximate index {ann['kind']}, {ann['n_probe']} lists a query, {recall}"

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -115,7 +115,8 @@ def read_array(raw: RawFile) -> NDArray[Any]:
     """See the bytes of a .npy file as the array it holds, without a copy.
 
     raw (RawFile): The whole file. Shape (n_bytes,).
-    RAISES ValueError: When this is not a plain .npy file or it was cut; callers name the file.
+    RAISES ValueError: When this is not a plain .npy file of this byte order, or it was cut; callers
+        name the file.
     """
     head = io.BytesIO(raw[:4096].tobytes())
     if np.lib.format.read_magic(head) != (1, 0):
@@ -125,6 +126,8 @@ def read_array(raw: RawFile) -> NDArray[Any]:
     n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     if dtype.hasobject or fortran_order or raw.size < start + n_bytes:
         raise ValueError("not a complete array of plain numbers")
+    if not dtype.isnative:
+        raise ValueError("numbers in the byte order of another kind of machine")
     return raw[start : start + n_bytes].view(dtype).reshape(shape)
 
 
@@ -254,8 +257,7 @@ def replacing_file(out: Path) -> Iterator[Path]:
         fresh.unlink(missing_ok=True)
 
 
-def write_files(folder: Path, files: Mapping[str, RawFile], *, names: Collection[str]) -> None:
-    """Write those of `files` that are in `names`, as they are."""
-    for name in names:
-        if name in files:
-            (folder / name).write_bytes(memoryview(files[name]))  # type: ignore[arg-type]
+def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
+    """Write files as they are."""
+    for name, raw in files.items():
+        (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.quantized import FloatArray, IntArray, QuantizedVectors
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
+_RESCORED = 32  # queries whose candidates are scored again together
 _QUERIES = 256  # queries that are scored together: bounds the block of scores
-_SPARE = 8  # candidates beyond k that are scored again, so that ties at the cut are seen
+_SPARE = 32  # candidates beyond k that are scored again, for the first scores are of 8 bits
 
 
 class ExactIndex:
-    """Search by inner product over all vectors, block by block; nothing is approximated.
+    """Search by inner product over all vectors, block by block.
 
-    The scores of a query do not depend on the queries that it is searched with, and ties go to
-    the lower row.
+    All vectors are compared by their first eight bits, then the best by all bits. The scores of a
+    query do not depend on the queries that it is searched with, and ties go to the lower row.
 
-    vectors (NDArray): Unit rows, float16 or float32, possibly mapped. Shape (n_rows, dim).
-    block_rows (int): Rows that are converted to float32 at a time.
+    vectors (QuantizedVectors): Unit rows, possibly mapped.
+    block_rows (int): Rows that are scored at a time.
     """
 
-    def __init__(self, vectors: NDArray[np.floating], *, block_rows: int = 16384) -> None:
+    def __init__(self, vectors: QuantizedVectors, *, block_rows: int = 16384) -> None:
         self.vectors = vectors
         self.block_rows = block_rows
 
@@ -47,60 +47,57 @@ class ExactIndex:
             are fewer than k rows, the rest is -1 and -inf. Shape (n_queries, k) each.
         RAISES BioelError: [B036] when a shape does not fit the vectors.
         """
-        queries = np.asarray(queries, dtype=np.float32)
-        self._check(queries, allowed)
+        queries = checked_queries(queries, self.vectors)
+        if allowed is not None and allowed.shape != (len(self),):
+            found, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
+            raise BioelError(Errors.B036.format(found=found, expected=expected))
         shape = len(queries), k + _SPARE
         rows, scores = np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)
-        for block_rows, block in self._blocks(allowed):
-            for start in range(0, len(queries), _QUERIES):
-                part = slice(start, start + _QUERIES)
-                found = queries[part] @ block.T
-                rows[part], scores[part] = _merge(rows[part], scores[part], found, block_rows)
-        return self._rescore(queries, rows, k=k)
+        for first in range(0, len(queries), _QUERIES):
+            part = slice(first, first + _QUERIES)
+            for start in range(0, len(self), self.block_rows):
+                stop = min(start + self.block_rows, len(self))
+                found_scores = self.vectors.products(queries[part], start, stop)
+                if allowed is not None:
+                    found_scores[:, ~allowed[start:stop]] = -np.inf
+                rows[part], scores[part] = _merge(rows[part], scores[part], found_scores, start)
+        return rescored(self.vectors, queries, rows, k=k)
 
-    def _check(self, queries: FloatArray, allowed: Mask | None) -> None:
-        n, dim = self.vectors.shape
-        if queries.ndim != 2 or queries.shape[1] != dim:
-            found, expected = f"queries of shape {queries.shape}", f"(n_queries, {dim})"
-            raise BioelError(Errors.B036.format(found=found, expected=expected))
-        if allowed is not None and allowed.shape != (n,):
-            found, expected = f"a mask of shape {allowed.shape}", f"({n},)"
-            raise BioelError(Errors.B036.format(found=found, expected=expected))
 
-    def _blocks(self, allowed: Mask | None) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Row numbers, ascending, and their vectors in float32, valid until the next block."""
-        rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        # One buffer for all blocks: fresh memory would cost more than the conversion.
-        buffer = np.empty((min(len(rows), self.block_rows), self.vectors.shape[1]), np.float32)
-        for start in range(0, len(rows), self.block_rows):
-            block = rows[start : start + self.block_rows]
-            whole = len(block) == block[-1] - block[0] + 1  # a slice is faster than a gather
-            vectors = self.vectors[block[0] : block[-1] + 1] if whole else self.vectors[block]
-            buffer[: len(block)] = vectors
-            yield block, buffer[: len(block)]
+def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
+    """Queries as float32; raises [B036] when they do not fit the vectors."""
+    queries, dim = np.asarray(queries, dtype=np.float32), vectors.shape[1]
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        found, expected = f"queries of shape {queries.shape}", f"(n_queries, {dim})"
+        raise BioelError(Errors.B036.format(found=found, expected=expected))
+    return queries
 
-    def _rescore(
-        self, queries: FloatArray, rows: IntArray, *, k: int
-    ) -> tuple[IntArray, FloatArray]:
-        """Score the candidates again in float64, whose rounding does not depend on the batch."""
-        best_rows = np.full((len(queries), k), -1, np.int64)
-        best_scores = np.full((len(queries), k), -np.inf, np.float32)
-        if not len(self):
-            return best_rows, best_scores
-        for start in range(0, len(queries), _QUERIES):
-            part = slice(start, start + _QUERIES)
-            vectors = self.vectors[np.maximum(rows[part], 0)].astype(np.float64)
-            exact = np.einsum("qkd,qd->qk", vectors, queries[part].astype(np.float64))
-            scores = np.where(rows[part] >= 0, exact, -np.inf).astype(np.float32)
-            order = np.lexsort((rows[part], -scores))[:, :k]
-            best_rows[part] = np.take_along_axis(rows[part], order, axis=1)
-            best_scores[part] = np.take_along_axis(scores, order, axis=1)
+
+def rescored(
+    vectors: QuantizedVectors, queries: FloatArray, rows: IntArray, *, k: int
+) -> tuple[IntArray, FloatArray]:
+    """The k best of candidates, scored in float64, whose rounding does not depend on the batch.
+
+    rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
+    RETURNS (tuple): Rows and scores as `ExactIndex.search` has them. Shape (n_queries, k) each.
+    """
+    best_rows = np.full((len(queries), k), -1, np.int64)
+    best_scores = np.full((len(queries), k), -np.inf, np.float32)
+    if not len(vectors):
         return best_rows, best_scores
+    for start in range(0, len(queries), _RESCORED):
+        part = slice(start, start + _RESCORED)
+        taken = vectors.take(np.maximum(rows[part], 0)).astype(np.float64)
+        exact = np.einsum("qkd,qd->qk", taken, queries[part].astype(np.float64))
+        scores = np.where(rows[part] >= 0, exact, -np.inf).astype(np.float32)
+        order = np.lexsort((rows[part], -scores))[:, :k]
+        n = order.shape[1]
+        best_rows[part, :n] = np.take_along_axis(rows[part], order, axis=1)
+        best_scores[part, :n] = np.take_along_axis(scores, order, axis=1)
+    return best_rows, best_scores
 
 
-def create_exact_index_v1(
-    block_rows: int = 16384,
-) -> Callable[[NDArray[np.floating]], ExactIndex]:
+def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
     """spacy-bioel.ExactIndex.v1: from the vectors of a knowledge base to an `ExactIndex`."""
 
     # Not a closure: a pipeline that holds it has to be picklable.
@@ -108,13 +105,13 @@ def create_exact_index_v1(
 
 
 def _merge(
-    rows: IntArray, scores: FloatArray, found: FloatArray, block_rows: IntArray
+    rows: IntArray, scores: FloatArray, found: FloatArray, first_row: int
 ) -> tuple[IntArray, FloatArray]:
     """Put the scores of one block into the running best, which stays sorted.
 
     rows, scores (NDArray): The best so far, all of earlier blocks. Shape (n_queries, width).
     found (FloatArray): Scores of the block. Shape (n_queries, n_block).
-    block_rows (IntArray): Row numbers of the block, ascending. Shape (n_block,).
+    first_row (int): Row number of the first of the block.
     RETURNS (tuple): The new best, same shapes as rows and scores.
     """
     n, width = rows.shape
@@ -130,7 +127,7 @@ def _merge(
         return rows, scores
     all_queries = np.concatenate([np.repeat(np.arange(n), width), query])
     all_scores = np.concatenate([scores.ravel(), found[query, column]])
-    all_rows = np.concatenate([rows.ravel(), block_rows[column]])
+    all_rows = np.concatenate([rows.ravel(), first_row + column])
     order = np.lexsort((all_rows, -all_scores, all_queries))
     counts = np.bincount(query, minlength=n) + width
     starts = np.cumsum(counts) - counts

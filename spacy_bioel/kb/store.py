@@ -29,7 +29,7 @@ from spacy_bioel.kb.columns import (
 )
 from spacy_bioel.kb.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.ngrams import NgramIndex
-from spacy_bioel.kb.schema import COLUMN_FILES, KB_FILES, META_FILE, VECTOR_FILES, checked_meta
+from spacy_bioel.kb.schema import COLUMN_FILES, KB_FILES, META_FILE, checked_meta, vector_files
 from spacy_bioel.text.normalize import normalize_name
 
 _N_SHOWN = 5  # missing ids named in a Coverage
@@ -115,8 +115,7 @@ class KnowledgeBase:
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
         """Take `to_bytes` back; raises [B025] when the block is something else."""
-        files = unpack(block)
-        return cls({name: files[name] for name in KB_FILES + VECTOR_FILES if name in files})
+        return cls(unpack(block))
 
     def to_bytes(self) -> bytes:
         """The whole knowledge base, with the vectors of its names if it has them."""
@@ -132,11 +131,11 @@ class KnowledgeBase:
             return
         check_replaceable(out, marker=META_FILE)
         with replacing_folder(out) as folder:
-            write_files(folder, self.files(), names=KB_FILES + VECTOR_FILES)
+            write_files(folder, self.files())
 
     def files(self) -> dict[str, RawFile]:
         """Every file by name; the vector files as they are now, for they may come later."""
-        late = map_folder(self.path, VECTOR_FILES) if self.path else {}
+        late = map_folder(self.path, vector_files(self.path)) if self.path else {}
         return self._files | late
 
     def attach(self, files: Mapping[str, RawFile]) -> None:

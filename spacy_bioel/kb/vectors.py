@@ -1,34 +1,51 @@
-"""One unit vector for each name of a knowledge base, as a float16 column in its folder."""
+"""One unit vector for each name of a knowledge base, as columns in its folder."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import (
-    RawFile,
-    checksum,
-    map_folder,
-    npy_bytes,
-    read_array,
-    replacing_file,
+from spacy_bioel.kb.ann import write_index
+from spacy_bioel.kb.columns import checksum, npy_bytes
+from spacy_bioel.kb.encoding import (
+    Columns,
+    Encode,
+    KnownVectors,
+    fill_block,
+    new_columns,
 )
-from spacy_bioel.kb.schema import VECTOR_FILES
+from spacy_bioel.kb.lock import exclusive
+from spacy_bioel.kb.quantized import QuantizedVectors
+from spacy_bioel.kb.schema import VECTORS_FILE, vector_file
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.stored_vectors import StoredVectors
+from spacy_bioel.kb.unfinished import Unfinished
 from spacy_bioel.text.normalize import normalize_name
 
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-Vectors = NDArray[np.float16]
+_BLOCK = 1 << 16  # names after which a stopped process loses nothing
 
-_VECTORS, _ABOUT = VECTOR_FILES
-_EXPONENT = np.uint16(0x7C00)
-_BLOCK = 1 << 16  # names that are sorted by length together
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What `write_vectors` did.
+
+    encoded (int): Names that were encoded.
+    copied (int): Names whose vectors were there, in place or left by a process that was stopped.
+    ann (dict | None): The approximate index, see `ann.write_index`; None: there is none.
+    """
+
+    encoded: int
+    copied: int
+    ann: dict[str, Any] | None
 
 
 def write_vectors(
@@ -38,163 +55,135 @@ def write_vectors(
     fingerprint: str,
     dim: int,
     batch_size: int = 4096,
+    wait: bool = False,
     progress: Callable[[int], None] | None = None,
-) -> None:
+) -> Encoded:
     """Encode all names and keep the vectors with the knowledge base, in place of any before.
 
-    kb (KnowledgeBase): Its folder gets vectors.npy and vectors.json; in memory it carries them.
+    Vectors that this encoder has made for an earlier state of the knowledge base are copied. A
+    process that is stopped leaves the vectors from before as they were, and its own to the next.
+
+    kb (KnowledgeBase): Its folder gets the vectors; in memory it carries them.
     encode (Encode): From n names, as `normalize_name` returns them, to vectors of shape (n, dim).
     fingerprint (str): Of the encoder; `open_vectors` compares it.
     batch_size (int): Names in one call of `encode`.
-    progress (Callable | None): Called after each batch with the number of its names.
-    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape; vectors
-        from before are then as they were.
+    wait (bool): For another process that is encoding this knowledge base.
+    progress (Callable | None): Called with the number of names each time that some are done.
+    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B181] when
+        another process is encoding, [B182] when the disk is full or the folder cannot be written.
     """
-    shape = kb.n_names, dim
     about = {"fingerprint": fingerprint, "kb": kb.fingerprint, "n": kb.n_names, "dim": dim}
+    fill = partial(fill_block, encode=encode, batch_size=batch_size, progress=progress)
     if kb.path is None:
-        vectors = np.empty(shape, np.float16)
-        encode_names(kb, encode, out=vectors, batch_size=batch_size, progress=progress)
-        raw = npy_bytes(vectors)
-        kb.attach({_VECTORS: raw, _ABOUT: _to_json(about | {"checksum": checksum(raw)})})
-        return
-    with replacing_file(kb.path / _VECTORS) as path:
-        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=shape)
-        encode_names(kb, encode, out=mapped, batch_size=batch_size, progress=progress)
-        mapped.flush()
-        del mapped
-        raw = map_folder(path.parent, [path.name])[path.name]
-        about["checksum"] = checksum(raw)
-        # Vectors without a description are no vectors, whereas those of one encoder under the
-        # description of another would be believed.
-        (kb.path / _ABOUT).unlink(missing_ok=True)
-    with replacing_file(kb.path / _ABOUT) as path:
-        path.write_bytes(_to_json(about).tobytes())
+        columns, known = new_columns(kb.n_names, dim), _known_vectors(kb, about)
+        n_encoded = sum(fill(columns, rows, names, known) for rows, names in _blocks(kb))
+        _attach(kb, about, columns)
+        return Encoded(n_encoded, kb.n_names - n_encoded, None)
+    try:
+        with exclusive(kb.path / ".encoding.lock", wait=wait):
+            unfinished = Unfinished(kb.path / ".encoding", about)
+            if unfinished.done and progress is not None:
+                progress(unfinished.done)
+            n_encoded = _finish(kb, unfinished, fill, _known_vectors(kb, about))
+            ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
+            unfinished.put_in_place(about | {"ann": ann}, out=kb.path)
+    except BlockingIOError:
+        raise BioelError(Errors.B181.format(path=kb.where)) from None
+    except OSError as error:
+        raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
+    return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
 
-def encode_names(
+def _finish(
     kb: KnowledgeBase,
-    encode: Encode,
-    *,
-    out: Vectors,
-    batch_size: int = 4096,
-    progress: Callable[[int], None] | None = None,
-) -> None:
-    """Fill `out` with the unit vectors of all names, in row order.
+    unfinished: Unfinished,
+    fill: Callable[..., int],
+    known: KnownVectors | None,
+) -> int:
+    """Fill the blocks that are not filled yet; returns how many names were encoded."""
+    n_encoded = 0
+    try:
+        for rows, names in _blocks(kb, start=unfinished.done):
+            n_encoded += fill(unfinished.columns, rows, names, known)
+            unfinished.finish_rows(rows.stop)
+    finally:
+        if not unfinished.done:
+            unfinished.discard()  # nothing to go on with
+    return n_encoded
 
-    Within large blocks, names of like length go into one batch, which wastes less padding.
 
-    out (Vectors): Written to. Shape (n_names, dim).
-    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
-    """
-    for start in range(0, kb.n_names, _BLOCK):
-        rows = range(start, min(start + _BLOCK, kb.n_names))
-        names = [normalize_name(name) for name in kb.names.take(rows)]
-        order = sorted(range(len(names)), key=lambda i: len(names[i]))
-        for at in range(0, len(order), batch_size):
-            batch = order[at : at + batch_size]
-            texts = [names[i] for i in batch]
-            vectors = np.asarray(encode(texts), dtype=np.float32)
-            _check_encoded(vectors, texts, dim=out.shape[1])
-            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-            unit = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-            out[start + np.array(batch)] = unit.astype(np.float16)
-            if progress is not None:
-                progress(len(batch))
+def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[str]]]:
+    """Rows of names and the normalised names, block by block."""
+    for first in range(start, kb.n_names, _BLOCK):
+        rows = range(first, min(first + _BLOCK, kb.n_names))
+        yield rows, [normalize_name(name) for name in kb.names.take(rows)]
+
+
+def _known_vectors(kb: KnowledgeBase, about: dict[str, Any]) -> KnownVectors | None:
+    """Vectors of this encoder that are there, whatever names they are of; None if damaged."""
+    with suppress(BioelError):
+        stored = StoredVectors(kb)
+        if all(stored.about[key] == about[key] for key in ("fingerprint", "dim")):
+            stored.verify()
+            return KnownVectors(stored.vectors, stored.columns["digests"])
+    return None
+
+
+def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
+    """Give vectors to a knowledge base in memory."""
+    generation = uuid4().hex[:8]
+    files = {vector_file(generation, name): npy_bytes(array) for name, array in columns.items()}
+    checksums = {name: checksum(files[vector_file(generation, name)]) for name in columns}
+    about = about | {"ann": None, "generation": generation, "checksums": checksums}
+    described = np.frombuffer(json.dumps(about).encode("utf8"), dtype=np.uint8)
+    kb.attach({**files, VECTORS_FILE: described})
 
 
 def has_vectors(kb: KnowledgeBase) -> bool:
     """Whether names of this knowledge base were encoded, by whatever encoder."""
-    return all(name in kb.files() for name in VECTOR_FILES)
+    return VECTORS_FILE in kb.files()
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Whether the vectors of a knowledge base are of these names, by this encoder.
+    """Whether there are readable vectors of these names by this encoder."""
+    with suppress(BioelError):
+        about = StoredVectors(kb).about
+        return bool(about["fingerprint"] == fingerprint and about["kb"] == kb.fingerprint)
+    return False
 
-    RAISES BioelError: [B030] an unreadable vectors.json.
-    """
+
+def describe_vectors(kb: KnowledgeBase) -> dict[str, Any] | None:
+    """What vectors.json says, None without vectors; raises what `open_vectors` does."""
     if not has_vectors(kb):
-        return False
-    _, about = _read(kb)
-    return about["fingerprint"] == fingerprint and about["kb"] == kb.fingerprint
+        return None
+    open_vectors(kb, fingerprint=None)
+    return StoredVectors(kb).about
 
 
-def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> Vectors:
+def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
     """Map the vectors of a knowledge base.
 
     kb (KnowledgeBase | str | Path): The knowledge base, or its folder.
     fingerprint (str | None): Of the encoder that will embed the queries; None: any encoder.
-    RETURNS (Vectors): Read-only unit vectors. Shape (n_names, dim).
+    RETURNS (QuantizedVectors): Read-only unit vectors. Shape (n_names, dim).
     RAISES BioelError: [B031] another encoder's, [B032] no vectors, [B033] cut or foreign,
-        [B034] another knowledge base's, [B030] an unreadable vectors.json.
+        [B034] another knowledge base's, [B030] an unreadable vectors.json, [B180] an earlier
+        version's.
     """
     if not isinstance(kb, KnowledgeBase):
         kb = KnowledgeBase.open(kb)
-    raw, about = _read(kb)
-    if fingerprint is not None and about["fingerprint"] != fingerprint:
-        found = about["fingerprint"]
+    stored = StoredVectors(kb)
+    found, of = stored.about["fingerprint"], stored.about["kb"]
+    if fingerprint is not None and found != fingerprint:
         raise BioelError(Errors.B031.format(path=kb.where, found=found, expected=fingerprint))
-    if about["kb"] != kb.fingerprint:
-        raise BioelError(
-            Errors.B034.format(path=kb.where, found=about["kb"], expected=kb.fingerprint)
-        )
-    expected = f"float16 of shape {(kb.n_names, about['dim'])}"
-    try:
-        vectors = read_array(raw)
-    except ValueError as error:
-        raise _bad_vectors(kb, expected, f"{raw.size} bytes ({error})") from None
-    found = f"{vectors.dtype.name} of shape {vectors.shape}"
-    if found != expected:
-        raise _bad_vectors(kb, expected, found)
-    for start in range(0, len(vectors), _BLOCK):
-        # All bits of the exponent: NaN or infinity. Faster than asking for float16 numbers.
-        bits = vectors[start : start + _BLOCK].view(np.uint16) & _EXPONENT
-        if (bits == _EXPONENT).any():
-            raise _bad_vectors(kb, "numbers", f"NaN or infinity after row {start}")
-    return vectors
+    if of != kb.fingerprint:
+        raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
+    return stored.vectors
 
 
 def verify_vectors(kb: KnowledgeBase) -> None:
-    """Read all vectors and compare their checksum.
+    """Read the vectors and their index, and compare checksums.
 
-    RAISES BioelError: [B024] when it differs, [B032] when there are none.
+    RAISES BioelError: [B024] when one differs, and what `open_vectors` raises.
     """
-    raw, about = _read(kb)
-    expected, found = about["checksum"], checksum(raw)
-    if found != expected:
-        raise BioelError(
-            Errors.B024.format(path=kb.where, file=_VECTORS, expected=expected, found=found)
-        )
-
-
-def _read(kb: KnowledgeBase) -> tuple[RawFile, dict[str, Any]]:
-    files = kb.files()
-    if _VECTORS not in files or _ABOUT not in files:
-        raise BioelError(Errors.B032.format(path=kb.where))
-    try:
-        about = json.loads(files[_ABOUT].tobytes())
-        about = {key: about[key] for key in ("fingerprint", "kb", "n", "dim", "checksum")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise BioelError(Errors.B030.format(path=kb.where, file=_ABOUT, error=error)) from None
-    return files[_VECTORS], about
-
-
-def _check_encoded(vectors: NDArray[np.float32], names: Sequence[str], *, dim: int) -> None:
-    expected = len(names), dim
-    if vectors.shape != expected:
-        found = f"numbers of shape {vectors.shape}"
-    elif not np.isfinite(vectors).all():
-        found = "NaN or infinity"
-    else:
-        return
-    raise BioelError(
-        Errors.B035.format(found=found, first=names[0], last=names[-1], expected=expected)
-    )
-
-
-def _bad_vectors(kb: KnowledgeBase, expected: str, found: str) -> BioelError:
-    return BioelError(Errors.B033.format(path=kb.where, expected=expected, found=found))
-
-
-def _to_json(about: dict[str, Any]) -> RawFile:
-    return np.frombuffer(json.dumps(about, indent=1).encode("utf8"), dtype=np.uint8)
+    StoredVectors(kb).verify()

@@ -138,7 +138,7 @@ def make_mention_detector(
     default_config={
         "model": LINKER_MODEL,
         "kb": "",
-        "index": {"@misc": "spacy-bioel.ExactIndex.v1"},
+        "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         "mentions": "auto",
         "label_types": {},
@@ -189,7 +189,9 @@ def make_linker(
     model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`, or one that reads mentions in
         their documents too: `spacy-bioel.DualEncoder.v1`, `spacy-bioel.Reranker.v1`.
     kb (str): Folder of a knowledge base, opened at first use.
-    index (Callable): Makes the nearest-name search from the vectors of the knowledge base.
+    index (Callable): Makes the nearest-name search from the vectors of the knowledge base:
+        `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
+        is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
     spelling (Callable): Makes the search by spelling from the knowledge base.
     mentions (str): What to link: "spans" (the group `spans_key`), "ents", "auto" (the group if it
         is there, else the entities), or "kb" (every longest name of the knowledge base in the

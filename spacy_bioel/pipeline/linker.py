@@ -126,11 +126,13 @@ class Linker(StoredLinker):
         """Identifies the encoder."""
         return self.ranker.fingerprint
 
-    def encode_kb(self, kb: Any, *, progress: Callable[[int], None] | None = None) -> None:
+    def encode_kb(self, kb: Any, *, progress: Callable[[int], None] | None = None) -> Any:
         """Write vectors of all names of a knowledge base into its folder.
 
-        progress (Callable | None): Is told the number of names after each batch.
-        RAISES BioelError: [B053] without an encoder, its own or the package's.
+        progress (Callable | None): Is told the number of names each time that some are done.
+        RETURNS (kb.vectors.Encoded): How many names were new, and the approximate index.
+        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
+            `kb.vectors.write_vectors`.
         """
         from spacy_bioel.pipeline.starter import read_starter_encoder
 
@@ -139,7 +141,7 @@ class Linker(StoredLinker):
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
         self.ranker.encoder_changed()
-        self.ranker.encode_kb(kb, progress=progress)
+        return self.ranker.encode_kb(kb, progress=progress)
 
     # Prediction.
 

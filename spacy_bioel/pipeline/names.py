@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.quantized import QuantizedVectors
 from spacy_bioel.pipeline.evidence import NameSearch
 
 IntArray = NDArray[np.int64]
@@ -16,12 +17,12 @@ IntArray = NDArray[np.int64]
 class EncodedNames:
     """Names of a knowledge base with their vectors, and the search among them.
 
-    vectors (NDArray): Unit rows, float16 or float32, possibly mapped. Shape (n, dim).
+    vectors (QuantizedVectors): Unit rows, possibly mapped. Shape (n, dim).
     index (NameSearch): Over them.
     rows (IntArray | None): Their name rows, ascending; None: they are all names. Shape (n,).
     """
 
-    vectors: NDArray[np.floating]
+    vectors: QuantizedVectors
     index: NameSearch
     rows: IntArray | None = None
 
@@ -35,6 +36,6 @@ class EncodedNames:
     def take(self, rows: IntArray) -> NDArray[np.float32]:
         """Vectors of name rows; zeros of those that are not here. Shape (len(rows), dim)."""
         if self.rows is None:
-            return self.vectors[rows].astype(np.float32)
+            return self.vectors.take(rows)
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where((self.rows[at] == rows)[:, None], self.vectors[at], 0).astype(np.float32)
+        return np.where((self.rows[at] == rows)[:, None], self.vectors.take(at), np.float32(0))

@@ -18,6 +18,7 @@ from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.quantized import quantize
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.linker import NameEncoder, encode_names, has_attention, perturbed
 from spacy_bioel.pipeline.linker import Linker
@@ -184,7 +185,7 @@ def _nearest(
             vectors[start : start + _BLOCK] = encode_names(model, block)
             if progress is not None:
                 progress(len(block))
-    index = ExactIndex(vectors[: len(names)])
+    index = ExactIndex(quantize(vectors[: len(names)]))
     rows = index.search(vectors[len(names) :], 1)[0][:, 0]
     return np.where([query != "" for query in queries], rows, -1)
 

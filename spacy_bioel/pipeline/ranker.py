@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
+from spacy_bioel.kb.quantized import QuantizedVectors, quantize
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors, is_encoded, open_vectors, write_vectors
+from spacy_bioel.kb.vectors import Encoded, has_vectors, is_encoded, open_vectors, write_vectors
 from spacy_bioel.pipeline.evidence import (
     SOURCES,
     Candidates,
@@ -55,7 +56,7 @@ class Ranker:
         *,
         fusion: Fusion | None,
         cfg: dict[str, Any],
-        make_index: Callable[[NDArray], NameSearch],
+        make_index: Callable[[QuantizedVectors], NameSearch],
         make_spelling: MakeSearch,
     ) -> None:
         self.kb = kb
@@ -102,15 +103,28 @@ class Ranker:
             self._network = fast_network(self.model)
         return encode_names(self.model, names, network=self._network)
 
-    def encode_kb(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None) -> None:
-        dim = self.model.get_dim("nO")
-        write_vectors(kb, self.encode, fingerprint=self.fingerprint, dim=dim, progress=progress)
+    def encode_kb(
+        self,
+        kb: KnowledgeBase,
+        *,
+        wait: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Encoded:
+        """See `kb.vectors.write_vectors`."""
         self._names = None
+        return write_vectors(
+            kb,
+            self.encode,
+            fingerprint=self.fingerprint,
+            dim=self.model.get_dim("nO"),
+            wait=wait,
+            progress=progress,
+        )
 
     def ensure_vectors(self) -> None:
         """Encode the knowledge base, if vectors are wanted and those of this encoder are absent."""
         if self._uses_encoder and not is_encoded(self.kb, fingerprint=self.fingerprint):
-            self.encode_kb(self.kb, progress=None)
+            self.encode_kb(self.kb, wait=True)
 
     @property
     def _uses_encoder(self) -> bool:
@@ -121,7 +135,7 @@ class Ranker:
         if not self._uses_encoder:
             return None, None
         if self._recall is None:
-            self._recall = self.make_index(self.encode(self.memory.names))
+            self._recall = self.make_index(quantize(self.encode(self.memory.names)))
         vectors = self.encode(queries)
         k = self.cfg["search_names"]
         return self.names.search(vectors, k), self._recall.search(vectors, k)
@@ -137,7 +151,7 @@ class Ranker:
         if self.pool:
             return self.pool.encoded(self.encode, self.make_index)
         if not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD:
-            vectors: NDArray = self.encode([normalize_name(name) for name in self.kb.names])
+            vectors = quantize(self.encode([normalize_name(name) for name in self.kb.names]))
         else:
             vectors = open_vectors(self.kb, fingerprint=self.fingerprint)
         return EncodedNames(vectors, self.make_index(vectors))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.quantized import QuantizedVectors, quantize
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.pipeline.evidence import NameSearch
 from spacy_bioel.pipeline.memory import Memory
@@ -15,7 +16,7 @@ from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
-MakeIndex = Callable[[NDArray], NameSearch]
+MakeIndex = Callable[[QuantizedVectors], NameSearch]
 _MINED = 10  # confusable names remembered for each training string
 
 
@@ -46,7 +47,7 @@ class NamePool:
 
     def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
         """All names of the pool with the encoder as it is now."""
-        vectors = encode(self.names)
+        vectors = quantize(encode(self.names))
         return EncodedNames(vectors, make_index(vectors), self.rows)
 
 

@@ -44,6 +44,11 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(
     vectors = json.loads(capsys.readouterr().out)["vectors"]
     assert (vectors["n"], vectors["dim"]) == (3, 8)
     assert vectors["fingerprint"] == linker.fingerprint
+    assert run("kb", "encode", base, model) == 0
+    assert f"Encoded 0 names of {base}" in (shown := capsys.readouterr().err)
+    assert "3 were there" in shown
+    assert run("kb", "info", base) == 0
+    assert "no approximate index" in capsys.readouterr().out
 
 
 def test_encode_needs_a_trained_linker(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spacy_bioel.cli.kb_info import ann_text
 from spacy_bioel.cli.sources import parse_columns
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
@@ -50,6 +51,13 @@ def test_a_new_build_says_that_vectors_are_gone(
     shown = " ".join(capsys.readouterr().err.split())
     assert f"vectors of the names before are gone: run bioel kb encode {out} MODEL" in shown
     assert not has_vectors(KnowledgeBase.open(out))
+
+
+def test_an_approximate_index_in_words() -> None:
+    ann = {"kind": "IVF9,PQ4x4fs", "n_probe": 64, "recall@1": 0.99955, "recall@10": 0.9876}
+    assert ann_text(ann) == (
+        "approximate index IVF9,PQ4x4fs, 64 lists a query, recall@1 99.95%, recall@10 98.76%"
+    )
 
 
 def test_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,25 +8,44 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vectors as vectors_module
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import npy_bytes
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors import (
+    describe_vectors,
+    is_encoded,
+    open_vectors,
+    verify_vectors,
+    write_vectors,
+)
 from spacy_bioel.types import Concept
 
 # "disease", "illness", "cold", "common cold", "heart attack", "beta estradiol": length and
 # number of "c"; "common cold" is [11, 2], divided by its length 11.18: [0.9839, 0.1789].
 UNIT = [[1, 0], [1, 0], [0.9701, 0.2425], [0.9839, 0.1789], [0.9965, 0.083], [1, 0]]
+ALL = slice(None)
 
 
 def encode(names):
     return np.array([[len(name), name.count("c")] for name in names], dtype=np.float32)
 
 
-def test_unit_vectors_in_row_order(kb):
+def assert_unit(kb, fingerprint="9f3a"):
+    vectors = open_vectors(kb, fingerprint=fingerprint).take(ALL)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, UNIT, atol=3e-4)
+
+
+def file_of(folder, part):
+    [path] = folder.glob(f"vectors.*.{part}*")
+    return path
+
+
+def test_unit_vectors_in_row_order(folder):
     for batch_size in (1, 2, 4096):
-        write_vectors(kb, encode, fingerprint="9f3a", dim=2, batch_size=batch_size)
-        vectors = open_vectors(kb, fingerprint="9f3a")
-        assert vectors.dtype == np.float16
-        np.testing.assert_allclose(vectors, UNIT, atol=1e-3)
+        build_again = KnowledgeBase.open(folder)
+        (folder / "vectors.json").unlink(missing_ok=True)
+        write_vectors(build_again, encode, fingerprint="9f3a", dim=2, batch_size=batch_size)
+        assert_unit(build_again)
 
 
 def test_blocks_and_batches(kb, monkeypatch):
@@ -42,23 +61,29 @@ def test_blocks_and_batches(kb, monkeypatch):
         ["cold", "disease", "illness"], ["common cold"], ["heart attack", "beta estradiol"],
     ]  # fmt: skip
     assert done == [3, 1, 2]
-    np.testing.assert_allclose(open_vectors(kb, fingerprint=None), UNIT, atol=1e-3)
+    assert_unit(kb, None)
 
 
 def test_folder_holds_vectors_and_what_made_them(kb, folder):
+    before = {path.name for path in folder.iterdir()}
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     about = json.loads((folder / "vectors.json").read_text("utf8"))
-    checksum = about.pop("checksum")
-    assert about == {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2}
-    assert len(checksum) == 32
-    assert not [path for path in folder.iterdir() if path.suffix == ".new"]
+    assert describe_vectors(kb) == about
+    checksums, generation = about.pop("checksums"), about.pop("generation")
+    assert about == {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None}
+    assert {name: len(value) for name, value in checksums.items()} == {
+        "codes": 32, "fine": 32, "scales": 32, "digests": 32,
+    }  # fmt: skip
+    files = {f"vectors.{generation}.{name}.npy" for name in checksums}
+    now = {path.name for path in folder.iterdir()}
+    assert now - before == files | {"vectors.json", ".encoding.lock"}
     assert open_vectors(str(folder), fingerprint="9f3a").shape == (6, 2)
     verify_vectors(kb)
 
 
 def test_a_zero_vector_stays_zero(kb):
     write_vectors(kb, lambda names: np.zeros((len(names), 2)), fingerprint="9f3a", dim=2)
-    assert not open_vectors(kb, fingerprint="9f3a").any()
+    assert not open_vectors(kb, fingerprint="9f3a").take(ALL).any()
 
 
 def test_copies_carry_the_vectors(kb, tmp_path):
@@ -67,7 +92,7 @@ def test_copies_carry_the_vectors(kb, tmp_path):
     in_memory.save_to(tmp_path / "copy")
     for copy in (in_memory, KnowledgeBase.open(tmp_path / "copy")):
         verify_vectors(copy)
-        np.testing.assert_allclose(open_vectors(copy, fingerprint="9f3a"), UNIT, atol=1e-3)
+        assert_unit(copy)
 
 
 def test_encoding_in_memory(kb):
@@ -76,11 +101,13 @@ def test_encoding_in_memory(kb):
         open_vectors(in_memory, fingerprint=None)
     write_vectors(in_memory, encode, fingerprint="9f3a", dim=2)
     again = KnowledgeBase.from_bytes(in_memory.to_bytes())
-    np.testing.assert_allclose(open_vectors(again, fingerprint="9f3a"), UNIT, atol=1e-3)
+    verify_vectors(again)
+    assert_unit(again)
 
 
 def test_another_encoder(kb):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    assert is_encoded(kb, fingerprint="9f3a") and not is_encoded(kb, fingerprint="4c1e")
     with pytest.raises(BioelError, match=r"\[B031\].*encoder 9f3a, .* is 4c1e; run bioel kb enc"):
         open_vectors(kb, fingerprint="4c1e")
 
@@ -89,13 +116,14 @@ def test_another_knowledge_base(kb, tmp_path):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     other = tmp_path / "other"
     build_kb([Concept("Y:1", ("a",))], other)
-    for name in ("vectors.npy", "vectors.json"):
-        (other / name).write_bytes((kb.path / name).read_bytes())
+    for path in kb.path.glob("vectors.*"):
+        (other / path.name).write_bytes(path.read_bytes())
     with pytest.raises(BioelError, match=r"\[B034\]"):
         open_vectors(other, fingerprint="9f3a")
 
 
 def test_no_vectors(kb, folder):
+    assert describe_vectors(kb) is None and not is_encoded(kb, fingerprint="9f3a")
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
@@ -104,26 +132,67 @@ def test_no_vectors(kb, folder):
         open_vectors(kb, fingerprint=None)
 
 
-def test_damaged_vectors(kb, folder):
+def test_vectors_of_an_earlier_version(kb, folder):
+    np.save(folder / "vectors.npy", np.ones((6, 2), np.float16))
+    about = {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "checksum": "0"}
+    (folder / "vectors.json").write_text(json.dumps(about))
+    assert not is_encoded(kb, fingerprint="9f3a")
+    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode again"):
+        open_vectors(kb, fingerprint="9f3a")
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
+    assert_unit(kb)
+    assert not (folder / "vectors.npy").exists()
+
+
+@pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
+def test_a_column_that_is_cut_or_foreign(kb, folder, part):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    whole = (folder / "vectors.npy").read_bytes()
-    for cut in (whole[:-1], whole[:50], b""):
-        (folder / "vectors.npy").write_bytes(cut)
-        with pytest.raises(BioelError, match=rf"\[B033\].*\(6, 2\).* found {len(cut)} bytes"):
+    path = file_of(folder, part)
+    whole = path.read_bytes()
+    array = np.load(path)
+    for damaged in (
+        *(whole[:-1], whole[:50], b""),
+        *(npy_bytes(other).tobytes() for other in (array[:5], array.astype(">f8"))),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(BioelError, match=rf"\[B033\] vectors\.\w+\.{part}.npy in .*shape \(6,"):
             open_vectors(kb, fingerprint="9f3a")
-    for array in (np.zeros((5, 2), np.float16), np.zeros((6, 2), np.float32)):
-        np.save(folder / "vectors.npy", array)
-        with pytest.raises(BioelError, match=r"\[B033\]"):
-            open_vectors(kb, fingerprint="9f3a")
-    np.save(folder / "vectors.npy", np.full((6, 2), np.nan, np.float16))
-    with pytest.raises(BioelError, match=r"\[B033\].*NaN"):
+    path.unlink()
+    with pytest.raises(BioelError, match=r"\[B033\].* found no file"):
         open_vectors(kb, fingerprint="9f3a")
-    (folder / "vectors.npy").write_bytes(whole[:-1] + b"\1")
-    with pytest.raises(BioelError, match=r"\[B024\] vectors.npy"):
+
+
+def test_the_byte_order_of_another_machine(kb, folder):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    path = file_of(folder, "scales")
+    np.save(path, np.load(path).astype(np.dtype(np.float32).newbyteorder()))
+    with pytest.raises(BioelError, match=r"\[B033\].*byte order of another kind"):
+        open_vectors(kb, fingerprint="9f3a")
+
+
+@pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
+def test_one_wrong_byte(kb, folder, part):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    path = file_of(folder, part)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(BioelError, match=rf"\[B024\] vectors\.\w+\.{part}.npy"):
         verify_vectors(kb)
-    (folder / "vectors.json").write_text("{}")
-    with pytest.raises(BioelError, match=r"\[B030\] vectors.json"):
+    # Damaged vectors are not taken over.
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
+    verify_vectors(kb)
+
+
+def test_damaged_numbers_and_description(kb, folder):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    np.save(file_of(folder, "scales"), np.full(6, np.nan, np.float32))
+    with pytest.raises(BioelError, match=r"\[B033\].*numbers from 0"):
         open_vectors(kb, fingerprint="9f3a")
+    for text in ("{}", "[1]", "1", '{"generation": "x"', '{"generation": "../../x"}'):
+        (folder / "vectors.json").write_text(text)
+        with pytest.raises(BioelError, match=r"\[B030\] vectors.json"):
+            open_vectors(kb, fingerprint="9f3a")
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
 
 
 @pytest.mark.parametrize(
@@ -141,4 +210,4 @@ def test_a_bad_encoder_leaves_the_old_vectors(kb, folder, encode_badly):
     with pytest.raises(BioelError, match=r"\[B035\].*'cold' ... 'beta estradiol'"):
         write_vectors(kb, encode_badly, fingerprint="4c1e", dim=2)
     assert sorted(path.name for path in folder.iterdir()) == before
-    np.testing.assert_allclose(open_vectors(kb, fingerprint="9f3a"), UNIT, atol=1e-3)
+    assert_unit(kb)

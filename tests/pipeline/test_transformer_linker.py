@@ -14,6 +14,7 @@ from tiny import blank, examples, fleeting, links, train, with_linker
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import open_vectors
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -97,7 +98,7 @@ def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: P
     shutil.copytree(kb_folder, tmp_path / "kb")
     linker = spacy.load(saved).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(tmp_path / "kb"))
-    vectors = np.load(tmp_path / "kb" / "vectors.npy")
+    vectors = open_vectors(tmp_path / "kb", fingerprint=linker.fingerprint).take(slice(None))
     assert vectors.shape == (75, 32)
     linker.set_kb(tmp_path / "kb")
     assert np.abs(linker.ranker.encode(["aspirin"])[0] @ vectors.T).max() == pytest.approx(

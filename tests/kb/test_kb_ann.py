@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import pickle
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import ann
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.quantized import quantize
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.types import Concept
+
+N, DIM = 1000, 16
+
+
+def encode(names) -> np.ndarray:
+    """How often each letter occurs, with its place in the name."""
+    vectors = np.zeros((len(names), DIM), np.float32)
+    for row, name in enumerate(names):
+        for place, letter in enumerate(name):
+            vectors[row, ord(letter) % DIM] += 1 + place / 8
+    return vectors
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(0)
+    names = {"".join(chr(97 + i) for i in random.integers(0, 26, 12)) for _ in range(N)}
+    folder = tmp_path_factory.mktemp("many") / "kb"
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(sorted(names))], folder)
+    return folder
+
+
+@pytest.fixture
+def kb(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnowledgeBase:
+    """A thousand names, and an index for more than 500."""
+    monkeypatch.setattr(ann, "ANN_NAMES", 500)
+    KnowledgeBase.open(base).save_to(tmp_path / "kb")
+    return KnowledgeBase.open(tmp_path / "kb")
+
+
+write = partial(write_vectors, encode=encode, fingerprint="9f3a", dim=DIM)
+
+
+def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    built = write(kb).ann
+    assert built is not None and kb.path is not None
+    assert json.loads((kb.path / "vectors.json").read_text())["ann"] == built
+    assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fs", N)
+    assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
+    verify_vectors(kb)
+    vectors = open_vectors(kb, fingerprint="9f3a")
+    index = ann.choose_index(vectors)
+    assert isinstance(index, ann.FaissIndex) and len(index) == N
+    assert index.index.nprobe == built["n_probe"]
+    queries = vectors.take(np.arange(0, N, 7))
+    rows, scores = index.search(queries, 5)
+    expected_rows, expected_scores = ExactIndex(vectors).search(queries, 5)
+    assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
+    assert rows[:, 0].tolist() == list(range(0, N, 7))
+    assert (rows == expected_rows).mean() > 0.9
+    # Scores are those of exact search, to the last bit.
+    same = rows == expected_rows
+    assert np.array_equal(scores[same], expected_scores[same])
+    with pytest.raises(BioelError, match=r"\[B036\]"):
+        index.search(np.ones((1, 3), np.float32), 1)
+
+
+def test_an_odd_number_of_dimensions(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    built = write_vectors(kb, lambda names: encode(names)[:, 1:], fingerprint="9f3a", dim=15).ann
+    assert built is not None and built["kind"] == "IVF126,PQ15x4fs"
+    assert built["recall@1"] > 0.9
+
+
+def test_more_wanted_than_there_is(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    write(kb)
+    index = ann.create_faiss_index_v1(n_probe=1)(open_vectors(kb, fingerprint=None))
+    rows, scores = index.search(encode(["abc"]), N)
+    assert isinstance(index, ann.FaissIndex) and index.index.nprobe == 1
+    n_found = int((rows >= 0).sum())
+    assert 0 < n_found < N  # those of one list
+    assert (rows[0, n_found:] == -1).all() and (scores[0, n_found:] == -np.inf).all()
+    assert index.search(np.zeros((0, DIM), np.float32), 3)[0].shape == (0, 3)
+
+
+def test_a_copy_has_the_index_and_one_in_memory_searches_exactly(
+    kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    pytest.importorskip("faiss")
+    write(kb)
+    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
+    assert open_vectors(in_memory, fingerprint=None).ann_file is None
+    in_memory.save_to(tmp_path / "copy")
+    copy = open_vectors(tmp_path / "copy", fingerprint=None)
+    assert isinstance(ann.choose_index(copy), ann.FaissIndex)
+
+
+def test_a_damaged_index(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    write(kb)
+    path = open_vectors(kb, fingerprint=None).ann_file
+    assert path is not None
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(BioelError, match=r"\[B033\] vectors\.\w+\.ann.*bytes; found"):
+        open_vectors(kb, fingerprint=None)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(BioelError, match=r"\[B024\] vectors\.\w+\.ann"):
+        verify_vectors(kb)
+    path.write_bytes(b"x" * len(whole))
+    with pytest.raises(BioelError, match=r"\[B184\]"):
+        ann.choose_index(open_vectors(kb, fingerprint=None))
+
+
+def test_the_index_goes_with_the_names(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss")
+    write(kb)
+    monkeypatch.setattr(ann, "ANN_NAMES", 2000)
+    assert write(kb).ann is None
+    assert open_vectors(kb, fingerprint=None).ann_file is None
+    assert kb.path is not None and not list(kb.path.glob("*.ann"))
+
+
+def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss")
+
+    def no_room(*args) -> None:
+        raise RuntimeError("write error: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faiss, "write_index", no_room)
+        with pytest.raises(BioelError, match=r"\[B182\].*No space left"):
+            write(kb)
+    assert write(kb).copied == N  # goes on from there
+
+
+def test_without_faiss(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ann, "_has_faiss", lambda: False)
+    assert write(kb).ann is None
+    vectors = open_vectors(kb, fingerprint=None)
+    with pytest.warns(UserWarning, match=r"\[W180\] All of 1,000 names"):
+        assert isinstance(ann.choose_index(vectors), ExactIndex)
+    with pytest.raises(BioelError, match=r"\[B183\] .*1,000 names"):
+        ann.create_faiss_index_v1()(vectors)
+
+
+def test_few_names_are_searched_exactly() -> None:
+    vectors = quantize(np.eye(3))
+    for make in (ann.create_auto_index_v1(), ann.create_faiss_index_v1(n_probe=3)):
+        assert isinstance(pickle.loads(pickle.dumps(make))(vectors), ExactIndex)

@@ -1,0 +1,203 @@
+"""Encoding again, going on, and not getting into each other's way."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import unfinished as unfinished_module
+from spacy_bioel.kb import vectors as vectors_module
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.encoding import KnownVectors, name_digests
+from spacy_bioel.kb.lock import exclusive
+from spacy_bioel.kb.quantized import quantize
+from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.vectors import Encoded, open_vectors, verify_vectors, write_vectors
+from spacy_bioel.types import Concept
+
+ALL = slice(None)
+NAMES = ["cold", "disease", "illness", "common cold", "heart attack", "beta estradiol"]
+
+
+class Encoder:
+    """Length and number of "c"; remembers what it was asked, and fails from the n-th name on."""
+
+    def __init__(self, *, fails_after: int = 99) -> None:
+        self.asked: list[str] = []
+        self.fails_after = fails_after
+
+    def __call__(self, names):
+        if len(self.asked) + len(names) > self.fails_after:
+            raise KeyboardInterrupt
+        self.asked += names
+        return np.array([[len(name), name.count("c") + 0.25] for name in names], np.float32)
+
+
+def write(kb: KnowledgeBase, encode, fingerprint: str = "9f3a", **options) -> Encoded:
+    return write_vectors(kb, encode, fingerprint=fingerprint, dim=2, **options)
+
+
+def stored(kb: KnowledgeBase) -> np.ndarray:
+    return open_vectors(kb, fingerprint=None).take(ALL)
+
+
+def with_other_names(folder: Path) -> KnowledgeBase:
+    """The knowledge base with "illness" and "cold" gone and "grippe" new; vectors as they were."""
+    vectors = {path.name: path.read_bytes() for path in folder.glob("vectors.*")}
+    build_kb(
+        [
+            Concept("X:0", ("Common Cold", "grippe")),
+            Concept("X:1", ("Disease",)),
+            Concept("X:3", ("Heart attack", "beta estradiol")),
+        ],
+        folder,
+    )
+    for name, content in vectors.items():
+        (folder / name).write_bytes(content)
+    return KnowledgeBase.open(folder)
+
+
+def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
+    write(kb, Encoder())
+    changed, again = with_other_names(folder), Encoder()
+    with pytest.raises(BioelError, match=r"\[B034\]"):
+        open_vectors(changed, fingerprint="9f3a")
+    done: list[int] = []
+    assert write(changed, again, progress=done.append) == Encoded(1, 4, None)
+    assert (again.asked, done) == (["grippe"], [4, 1])
+    whole = Encoder()
+    assert write(changed, whole, fingerprint="4c1e") == Encoded(5, 0, None)
+    assert len(whole.asked) == 5
+    found = stored(changed)
+    assert write(changed, Encoder(), fingerprint="9f3a").encoded == 5
+    assert np.array_equal(stored(changed), found)
+    verify_vectors(changed)
+
+
+def test_the_same_in_memory(kb: KnowledgeBase) -> None:
+    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
+    assert write(in_memory, Encoder()) == Encoded(6, 0, None)
+    assert write(in_memory, Encoder(fails_after=0)) == Encoded(0, 6, None)
+
+
+def test_known_names_are_found_by_both_halves() -> None:
+    digests = name_digests(NAMES)
+    assert (digests.shape, digests.dtype) == ((6, 2), np.uint64)
+    known = KnownVectors(quantize(np.eye(6)), digests)
+    assert known.find(name_digests(["heart attack", "x", "cold"])).tolist() == [4, -1, 0]
+    half = digests.copy()
+    half[:, 1] += np.uint64(1)
+    assert known.find(half).tolist() == [-1] * 6
+    nothing = KnownVectors(quantize(np.zeros((0, 6))), digests[:0])
+    assert nothing.find(digests[:2]).tolist() == [-1, -1]
+
+
+def test_a_stopped_process_leaves_what_it_did(
+    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
+    write(kb, Encoder(), fingerprint="old")
+    before = stored(kb)
+    with pytest.raises(KeyboardInterrupt):
+        write(kb, Encoder(fails_after=5), batch_size=1)
+    assert np.array_equal(stored(kb), before)
+    assert open_vectors(kb, fingerprint="old").shape == (6, 2)
+    assert (folder / ".encoding").is_dir()
+    again, done = Encoder(), []
+    assert write(kb, again, progress=done.append) == Encoded(2, 4, None)
+    assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 2])
+    assert np.array_equal(stored(kb), before)  # of the same encoder, whatever it is called
+    verify_vectors(kb)
+    assert not (folder / ".encoding").exists()
+
+
+@pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
+def test_what_does_not_fit_is_thrown_away(
+    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(vectors_module, "_BLOCK", 2)
+    with pytest.raises(KeyboardInterrupt):
+        write(kb, Encoder(fails_after=5), batch_size=1)
+    [codes] = (folder / ".encoding").glob("*codes*")
+    if damage == "cut column":
+        codes.write_bytes(codes.read_bytes()[:-1])
+    elif damage == "no column":
+        codes.unlink()
+    elif damage == "no journal":
+        (folder / ".encoding" / "journal.json").write_text("{}")
+    fingerprint = "other" if damage == "other encoder" else "9f3a"
+    assert write(kb, Encoder(), fingerprint=fingerprint).encoded == 6
+    verify_vectors(kb)
+
+
+def killed(folder: Path) -> None:
+    """Encodes two of three blocks, and dies as if by the system."""
+    vectors_module._BLOCK = 2
+
+    def encode(names):
+        if "beta estradiol" in names:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Encoder()(names)
+
+    write(KnowledgeBase.open(folder), encode)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=killed, args=(folder,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not (folder / "vectors.json").exists()
+    assert write(kb, Encoder()) == Encoded(2, 4, None)
+    verify_vectors(kb)
+
+
+def test_two_at_once(kb: KnowledgeBase, folder: Path) -> None:
+    with (
+        exclusive(folder / ".encoding.lock", wait=False),
+        pytest.raises(BioelError, match=r"\[B181\] Another process is encoding"),
+    ):
+        write(kb, Encoder())
+    assert write(kb, Encoder(), wait=True).encoded == 6
+
+
+def hold(path: Path, held, let_go) -> None:
+    with exclusive(path, wait=False):
+        held.set()
+        let_go.wait(30)
+
+
+def test_a_lock_of_another_process(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    held, let_go = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(tmp_path / "lock", held, let_go))
+    process.start()
+    assert held.wait(60)
+    with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock", wait=False):
+        pass
+    process.kill()
+    with exclusive(tmp_path / "lock", wait=True):  # the lock died with its holder
+        pass
+    process.join()
+
+
+def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(kb, Encoder())
+    before = sorted(path.name for path in folder.iterdir())
+
+    def no_room(*args) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(unfinished_module, "_allocate", no_room)
+    with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Make room"):
+        write(kb, Encoder(), fingerprint="4c1e")
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.quantized import quantize
+
+
+def test_twelve_bits_of_each_number() -> None:
+    # The largest number of a row is 2032 = 127 * 16; 1016 = 64 * 16 - 8; -999 = -62 * 16 - 7.
+    vectors = quantize(np.array([[2032, 1016, -999], [0, 0.5, -0.5], [0, 0, 0]]))
+    assert vectors.codes.tolist() == [[127, 64, -62], [0, 127, -127], [0, 0, 0]]
+    # Two in a byte, plus 8: 8 + 16 * 0, 1; 8 + 16 * 8, 8.
+    assert vectors.fine.tolist() == [[8, 1], [136, 8], [136, 8]]
+    assert vectors.scales.tolist() == [1, np.float32(0.5) / np.float32(2032), 0]
+    assert (vectors.codes.dtype, vectors.fine.dtype) == (np.int8, np.uint8)
+    assert (vectors.shape, len(vectors)) == ((3, 3), 3)
+    assert vectors.take(np.array([2, 0])).tolist() == [[0, 0, 0], [2032, 1016, -999]]
+    assert vectors.take(np.array([[1], [1]])).shape == (2, 1, 3)
+    assert vectors.take(slice(1, 9)).dtype == np.float32
+
+
+@pytest.mark.parametrize("dim", [1, 7, 192])
+def test_numbers_are_off_by_half_a_step(dim: int) -> None:
+    vectors = np.random.default_rng(0).standard_normal((500, dim))
+    steps = np.abs(vectors).max(axis=1, keepdims=True) / 2032
+    assert (np.abs(quantize(vectors).take(slice(None)) - vectors) < 0.501 * steps).all()
+
+
+def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
+    assert quantize(np.full((1, 2), 1e-41, np.float32)).take(slice(None)).tolist() == [[0, 0]]
+    assert quantize(np.zeros((0, 5))).shape == (0, 5)
+
+
+def test_products_are_without_the_four_bits() -> None:
+    vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
+    queries = np.array([[1, 0], [0, 2]], np.float32)
+    assert vectors.products(queries, 0, 2).tolist() == [[2032, 0], [-1984, 2.0]]
+    many = quantize(np.ones((5000, 2)))
+    assert np.array_equal(many.products(queries, 1, 4998), [[1] * 4997, [2] * 4997])
+
+
+def test_the_nearest_is_that_of_float32() -> None:
+    random = np.random.default_rng(0)
+    # 4,000 vectors in 400 groups, whose members are nearly as far from a query as each other.
+    groups = random.standard_normal((400, 192))
+    vectors = unit(np.repeat(groups, 10, axis=0) + 0.8 * random.standard_normal((4000, 192)))
+    queries = unit(np.repeat(groups, 5, axis=0) + 0.5 * random.standard_normal((2000, 192)))
+    expected = (queries @ vectors.T).argmax(axis=1)
+    quantized = quantize(vectors)
+    found, _ = ExactIndex(quantized).search(queries, 1)
+    assert (found[:, 0] == expected).mean() >= 0.999
+    by_codes = quantized.products(queries, 0, 4000).argmax(axis=1)
+    assert (by_codes == expected).mean() < 0.99  # what the four bits are for
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
