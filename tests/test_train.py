@@ -85,13 +85,15 @@ def test_the_config_of_the_shared_transformer(script: Any) -> None:
     assert config["nlp"]["pipeline"] == ["tok2vec", "bioel_mentions", "bioel_linker"]
     model = config["components"]["bioel_mentions"]["model"]
     # Another architecture takes nothing from that of the base.
-    assert model["tok2vec"] == {
+    assert model["tok2vec"]["@architectures"] == "spacy-bioel.WithSpelling.v1"
+    assert set(model["tok2vec"]) == {"@architectures", "tok2vec", "spelling"}
+    assert model["tok2vec"]["tok2vec"] == {
         "@architectures": "spacy.Tok2VecListener.v1",
         "width": "${components.tok2vec.model.width}",
         "upstream": "tok2vec",
     }
     assert (model["@architectures"], model["max_width"]) == ("spacy-bioel.SpanEnumerator.v1", 10)
-    assert config["training"]["max_steps"] == 800
+    assert config["training"]["max_steps"] == 1000
     assert config["paths"]["transformer"] is None
 
 
@@ -162,7 +164,7 @@ def test_the_option_is_stronger_than_the_config(
     assert config["paths"]["transformer"] == expected
     assert config["paths"]["train"] == "corpus/tiny/train.spacy"
     assert config["components"]["tok2vec"]["model"]["path"] == expected
-    assert config["components"]["bioel_mentions"]["model"]["tok2vec"]["width"] == 384
+    assert config["components"]["bioel_mentions"]["model"]["tok2vec"]["tok2vec"]["width"] == 384
     assert config["system"]["seed"] == 7
 
 
