@@ -67,7 +67,7 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     try:
         import faiss
 
-        index = faiss.read_index(str(vectors.ann_file))
+        index: Any = faiss.read_index(str(vectors.ann_file))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(path=vectors.ann_file, error=error)) from error
     if n_probe is not None:
