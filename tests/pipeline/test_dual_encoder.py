@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.collective import read_mentions
 from spacy_bioel.pipeline.gold import add_gold
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.types import AnnotatedText, Link
 
 pytest.importorskip("transformers")
 
@@ -35,24 +35,35 @@ def test_learns_both_by_heart(dual: Language, texts: list[AnnotatedText]) -> Non
     assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
 
 
+def expect_same(found: list[list[Link]], expected: list[list[Link]]) -> None:
+    """The same links. A transformer rounds by the shape of its batch, which scores can show."""
+    plain: tuple[list, list] = ([], [])
+    scores: tuple[list, list] = ([], [])
+    for i, docs in enumerate((found, expected)):
+        plain[i].extend([(x.start, x.end, x.label, x.ids) for x in of_doc] for of_doc in docs)
+        scores[i].extend(c.score for of_doc in docs for x in of_doc for c in x.candidates)
+    assert plain[0] == plain[1]
+    assert scores[0] == pytest.approx(scores[1], abs=5e-4)
+
+
 def test_same_links_from_bytes_in_any_batch_and_without_gold(
     dual: Language, texts: list[AnnotatedText]
 ) -> None:
     inputs = [text.text for text in texts] + ["", "  ", "AKI"]
     alone = [get_links(dual(text)) for text in inputs]
-    assert [get_links(doc) for doc in dual.pipe(inputs, batch_size=4)] == alone
+    expect_same([get_links(doc) for doc in dual.pipe(inputs, batch_size=4)], alone)
     again = spacy.util.load_model_from_config(dual.config).from_bytes(dual.to_bytes())
-    assert [get_links(doc) for doc in again.pipe(inputs)] == alone
+    expect_same([get_links(doc) for doc in again.pipe(inputs)], alone)
     with_gold = [dual.make_doc(text) for text in inputs]
     for doc, text in zip(with_gold, texts, strict=False):
         add_gold(doc, text)
-    assert [get_links(doc) for doc in dual.pipe(with_gold)] == alone
+    expect_same([get_links(doc) for doc in dual.pipe(with_gold)], alone)
 
 
 def test_two_processes(dual: Language, texts: list[AnnotatedText], start_method: str) -> None:
     inputs = [text.text for text in texts]
     found = [get_links(doc) for doc in dual.pipe(inputs, n_process=2, batch_size=2)]
-    assert found == [get_links(doc) for doc in dual.pipe(inputs)]
+    expect_same(found, [get_links(doc) for doc in dual.pipe(inputs)])
 
 
 @pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
