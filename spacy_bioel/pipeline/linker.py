@@ -264,10 +264,14 @@ class Linker(StoredLinker):
     def remember(self, examples: Iterable[Example]) -> None:
         """Count the training mentions, as written and with abbreviations written out."""
         from spacy_bioel.pipeline.linker_training import training_strings
+        from spacy_bioel.pipeline.memory import Memory
 
+        memory = Memory(self.memory.counts)
         for example in examples:
             for string, concept_id in training_strings(self, [example]):
-                self.memory.add(string, self.kb.canonical(concept_id))
+                memory.add(string, self.kb.canonical(concept_id))
+        self.memory = memory
+        self.set_kb(self.kb)  # what was made of the memory before is made anew
 
     def update(
         self,

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import linking_nlp
+from spacy.training import Example
+from tiny import blank, linking_nlp
 
 from spacy_bioel.pipeline import ranker as module
+from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.types import AnnotatedText, Mention
 
 COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")
 
@@ -56,3 +59,13 @@ def test_what_was_not_asked_for_longest_is_forgotten(
         ranker.rank([pair])
     assert asked == [["cold"], ["heart attack"], ["chill"], ["heart attack"]]
     assert len(ranker.rank([COLD, ATTACK, ("chill", "")])) == 3
+
+
+def test_what_is_remembered_later_counts(kb_folder: Path) -> None:
+    linker: Any = linking_nlp(kb_folder).get_pipe("bioel_linker")
+    assert "memory" not in linker.ranker.rank([ATTACK])[ATTACK][0].evidence
+    doc = blank().make_doc("A heart attack.")
+    add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
+    linker.remember([Example(doc, doc)])
+    found = {c.id: c.evidence for c in linker.ranker.rank([ATTACK])[ATTACK]}
+    assert "memory" in found["MESH:D003139"]
