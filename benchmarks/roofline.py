@@ -45,7 +45,8 @@ def main(
     read_starter_encoder(linker.model)
     encode = Names(linker.model, fast=True)
     network = encode.network
-    precision = network.dtype if isinstance(network, FoldedResCNN) else torch.float32
+    dtype = network.dtype if isinstance(network, FoldedResCNN) else torch.float32
+    precision = str(dtype).removeprefix("torch.")
     strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
     n_tokens = sum(map(len, linker.model.attrs["tokenizer"].encode_batch_fast(strings)))
     vectors = encode(strings)
@@ -57,7 +58,7 @@ def main(
 
     memory = np.zeros(1 << 25, dtype=np.float32)
     other = np.ones_like(memory)
-    peaks = {"float32": flops(torch.float32), str(precision).split(".")[1]: flops(precision)}
+    peaks = {"float32": flops(torch.float32), precision: flops(dtype)}
     bandwidth = 2 * memory.nbytes / _best(lambda: np.copyto(memory, other), repeats)
     seconds = _best(lambda: encode(strings), repeats)
     searching = _best(lambda: index.search(queries, 10), repeats)
@@ -67,13 +68,13 @@ def main(
         *(("peak", f"gigaflops_{name}", value / 1e9) for name, value in peaks.items()),
         ("peak", "gigabytes_per_second", bandwidth / 1e9),
         ("encoder", "gigaflops", encoder / 1e9),
-        ("encoder", "of_peak", encoder / flops(precision)),
+        ("encoder", "of_peak", encoder / peaks[precision]),
         ("encoder", "names_per_second", len(strings) / seconds),
         ("search", "gigaflops", search / 1e9),
         ("search", "of_peak_float32", search / peaks["float32"]),
         ("search", "gigabytes_per_second", vectors.size / searching / 1e9),  # a byte a number
     ]
-    about = {"n": names, "tokens": n_tokens, "precision": str(precision).split(".")[1]}
+    about = {"n": names, "tokens": n_tokens, "precision": precision}
     rows = [
         measurement("roofline", system, metric=metric, value=round(value, 3), **about)
         for system, metric, value in figures

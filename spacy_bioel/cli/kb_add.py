@@ -16,9 +16,7 @@ from spacy_bioel.cli.sources import (
     ReleaseOption,
     SourceNameOption,
     SourcesArgument,
-    origin,
-    parse_columns,
-    read_sources,
+    open_sources,
     show_counts,
     split_list,
 )
@@ -60,16 +58,15 @@ def add(
     """
     from spacy_bioel.kb.grow import add_concepts
 
-    chosen = None if columns is None else parse_columns(columns)
-    about = origin(
+    concepts, about = open_sources(
         sources,
         format=format,
-        columns=chosen,
+        prefix=prefix,
+        columns=columns,
         source=source_name,
         release=release,
         licence=licence,
     )
-    concepts = read_sources(sources, format=format, prefix=prefix, columns=chosen)
     growth = add_concepts(
         kb,
         track(concepts, "Reading concepts"),

@@ -17,10 +17,8 @@ from spacy_bioel.cli.sources import (
     ReleaseOption,
     SourceNameOption,
     SourcesArgument,
-    origin,
-    parse_columns,
+    open_sources,
     read_retired,
-    read_sources,
     show_counts,
     split_list,
 )
@@ -53,17 +51,16 @@ def build(
     from spacy_bioel.kb.build import build_kb
     from spacy_bioel.kb.schema import VECTORS_FILE
 
-    chosen = None if columns is None else parse_columns(columns)
-    about = origin(
+    concepts, about = open_sources(
         sources,
         format=format,
-        columns=chosen,
+        prefix=prefix,
+        columns=columns,
         source=source_name,
         release=release,
         licence=licence,
     )
     had_vectors = (out / VECTORS_FILE).is_file()
-    concepts = read_sources(sources, format=format, prefix=prefix, columns=chosen)
     if retired is not None:
         concepts = chain(concepts, read_retired(retired, prefix=prefix))
     report = build_kb(

@@ -42,16 +42,6 @@ LicenceOption = Annotated[
 Columns = dict[str, str | int | tuple[str, ...]]
 
 
-def read_sources(
-    paths: Iterable[Path], *, format: str | None, prefix: str, columns: Columns | None
-) -> Iterator[Concept]:
-    """Stream the concepts of all files, one file after the other."""
-    from spacy_bioel.io.formats import read_ontology
-
-    for path in paths:
-        yield from read_ontology(path, format=format, prefix=prefix, columns=columns)
-
-
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
     """Stream the pairs of a file: the old id, a tab, the current id."""
     from spacy_bioel.io.table import read_table
@@ -59,21 +49,38 @@ def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
     yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
 
 
-def origin(
+def open_sources(
     paths: list[Path],
     *,
     format: str | None,
-    columns: Columns | None,
+    prefix: str,
+    columns: str | None,
     source: str,
     release: str,
     licence: str,
-) -> dict[str, str]:
-    """source, release and licence: as given, else the file names and what OBO headers state."""
-    if columns is None and not (release and licence):
+) -> tuple[Iterator[Concept], dict[str, str]]:
+    """What the options of a command say to read.
+
+    RETURNS (tuple): The concepts of all files, streamed; and source, release and licence: as given,
+        else the file names and what OBO headers state.
+    RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
+    """
+    chosen = None if columns is None else parse_columns(columns)
+    if chosen is None and not (release and licence):
         stated_release, stated_licence = _stated(paths, format=format)
         release, licence = release or stated_release, licence or stated_licence
     source = source or ", ".join(path.name for path in paths)
-    return {"source": source, "release": release, "licence": licence}
+    about = {"source": source, "release": release, "licence": licence}
+    return _read(paths, format=format, prefix=prefix, columns=chosen), about
+
+
+def _read(
+    paths: Iterable[Path], *, format: str | None, prefix: str, columns: Columns | None
+) -> Iterator[Concept]:
+    from spacy_bioel.io.formats import read_ontology
+
+    for path in paths:
+        yield from read_ontology(path, format=format, prefix=prefix, columns=columns)
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:

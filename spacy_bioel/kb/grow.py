@@ -7,7 +7,6 @@ read as fast as one that was built. Vectors in the folder stay, for the next enc
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,10 +21,11 @@ from spacy_bioel.kb.columns import IntArray, replacing_folder
 from spacy_bioel.kb.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.schema import KB_FILES
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.stored_vectors import StoredVectors
+from spacy_bioel.kb.vectors import has_vectors
 from spacy_bioel.types import Concept
 
 _ABOUT = ("source", "release", "licence")
-_VECTORS = "vectors.json"  # beside it, files whose names begin alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
     folder = _folder(kb)
     killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
     leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
-    if _has_vectors(kb) and not _are_current(kb):
+    if has_vectors(kb) and not _are_current(kb):
         leftovers += [path for path in folder.iterdir() if path.name.startswith("vectors")]
     freed = sum(_n_bytes(path) for path in leftovers)
     for path in leftovers:
@@ -177,7 +177,7 @@ def _replace(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,
         retired=report.retired - len(kb.retired),
-        vectors_outdated=_has_vectors(kb) and report.fingerprint != kb.fingerprint,
+        vectors_outdated=has_vectors(kb) and report.fingerprint != kb.fingerprint,
         report=report,
     )
 
@@ -214,15 +214,11 @@ def _folder(kb: KnowledgeBase) -> Path:
     return kb.path
 
 
-def _has_vectors(kb: KnowledgeBase) -> bool:
-    return _VECTORS in kb.files()
-
-
 def _are_current(kb: KnowledgeBase) -> bool:
     """Whether the vectors say that they are of the names that are there."""
     try:
-        return bool(json.loads(kb.files()[_VECTORS].tobytes())["kb"] == kb.fingerprint)
-    except (ValueError, KeyError, TypeError):
+        return bool(StoredVectors(kb).about["kb"] == kb.fingerprint)
+    except BioelError:  # of an earlier version, or unreadable
         return False
 
 
