@@ -219,3 +219,11 @@ def test_windows_begin_at_sentences(checkpoint: Path, nlp: Language) -> None:
     vectors = model.predict([Doc(nlp.vocab, words=one + other)])[0]
     alone = model.predict([Doc(nlp.vocab, words=words) for words in (one, other)])
     assert np.abs(vectors - np.concatenate(alone)).max() < 1e-5
+
+
+def test_no_weight_of_attention_is_dropped(transformer: Any, checkpoint: Path) -> None:
+    # A checkpoint drops some, which would keep PyTorch from its fused kernels.
+    assert (
+        json.loads((checkpoint / "config.json").read_text())["attention_probs_dropout_prob"] == 0.1
+    )
+    assert transformer.shims[0]._model.backbone.config.attention_probs_dropout_prob == 0.0
