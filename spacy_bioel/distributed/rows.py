@@ -64,6 +64,9 @@ def link_texts(
 ) -> Iterator[LinkedText]:
     """Link documents, in their order. One that fails takes no other with it.
 
+    In one process, spaCy forgets the words of a batch after it, or memory would grow with every
+    new word: the doc of a result is good only until the next result is asked for.
+
     documents (Iterable): (text, id) of each, of any number; they are streamed.
     batch_size (int): Documents a batch. Where one fails, its batch is done again one by one.
     n_process (int): Worker processes of `nlp.pipe`.
@@ -72,7 +75,8 @@ def link_texts(
         yield from _link_batch(nlp, documents, batch_size=batch_size, n_process=n_process)
         return
     for batch in minibatch(documents, batch_size):
-        yield from _link_batch(nlp, batch, batch_size=batch_size, n_process=1)
+        with nlp.memory_zone():
+            yield from _link_batch(nlp, batch, batch_size=batch_size, n_process=1)
 
 
 def spans_key(nlp: Language) -> str:

@@ -122,6 +122,15 @@ def test_documents_are_streamed(nlp: Language) -> None:
     assert len(taken) <= 4
 
 
+def test_words_of_a_batch_are_forgotten(nlp: Language) -> None:
+    words = [f"Narcanlike{i}" for i in range(6)]
+    n_strings = len(nlp.vocab.strings)
+    linked = link_texts(nlp, [(f"{word} or Narcan", word) for word in words], batch_size=2)
+    assert [len(one.links) for one in linked] == [1] * 6
+    assert not any(word in nlp.vocab.strings for word in words)
+    assert len(nlp.vocab.strings) == n_strings
+
+
 def test_totals() -> None:
     totals = Totals()
     nlp = spacy.blank("en")
