@@ -16,14 +16,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from benchmarks.record import measurement, save
-from benchmarks.scispacy import THEIRS, write_concepts
+from benchmarks.scispacy import THEIRS, work_folder, write_concepts
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.kb.store import KnowledgeBase
@@ -32,13 +31,13 @@ from spacy_bioel.kb.store import KnowledgeBase
 def main(
     corpus: str,
     python: Annotated[Path, typer.Option(help="Of the environment.")],
+    folder: Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")] = None,
 ) -> None:
     model = Path("models") / corpus / "final"
     kb = KnowledgeBase.open(Path("kb") / corpus)
     dev = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
     found: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with work_folder(folder, corpus) as folder:
         write_concepts(kb, folder / "concepts.jsonl")
         train = read_texts(Path("corpus") / corpus / "train.spacy")
         write_texts_jsonl(folder / "train.jsonl", train)

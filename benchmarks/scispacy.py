@@ -4,7 +4,8 @@ python -m benchmarks.run scispacy CORPUS MENTIONS --python VENV/bin/python, wher
 has scispacy==0.6.2 and scipy<1.11, which it needs to build an index (Python 3.11, numpy 1). The
 knowledge base is the one of a corpus of the project, names only; queries are the strings of the
 gold mentions of its dev documents and of a file in any format, each once, up to `n`. Both build
-and link in processes of their own, with all cores, times on the clock:
+and link in processes of their own, with all cores, times on the clock. With --folder, the index of
+scispaCy is kept there for the next time, and for benchmarks.documents.
 
 index        from concepts in a file to what can be searched, encoding included
 load         from a new process, libraries imported, to the first answer
@@ -19,6 +20,8 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +42,7 @@ def main(
     mentions: Path,
     python: Annotated[Path, typer.Option(help="Of the environment.")],
     n: Annotated[int, typer.Option(help="Queries.")] = 10_000,
+    folder: Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")] = None,
 ) -> None:
     kb = KnowledgeBase.open(Path("kb") / corpus)
     gold = [
@@ -51,8 +55,7 @@ def main(
     ]
     queries = [q for q in dict.fromkeys([*(string for string, _ in gold), *more]) if q][:n]
     found: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with work_folder(folder, corpus) as folder:
         write_concepts(kb, folder / "concepts.jsonl")
         (folder / "queries.json").write_text(json.dumps(queries), encoding="utf8")
         children: dict[str, list[Any]] = {
@@ -82,6 +85,17 @@ def main(
     for row in rows:
         typer.echo(f"{row['question']:11} {row['system']:9} {row['metric']:6} {row['value']:>12,}")
     typer.echo(save("scispacy", rows))
+
+
+@contextmanager
+def work_folder(kept: Path | None, corpus: str) -> Iterator[Path]:
+    """A folder for the knowledge base of a corpus, in one that is kept, or a temporary one."""
+    if kept is None:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+    else:
+        (kept / corpus).mkdir(parents=True, exist_ok=True)
+        yield kept / corpus
 
 
 def write_concepts(kb: KnowledgeBase, path: Path) -> None:
