@@ -75,8 +75,10 @@ def test_the_corpus_is_stronger_than_the_base_only(script: Any, chain: Path) -> 
 
 def test_a_config_that_extends_what_is_not_there(script: Any, tmp_path: Path) -> None:
     (tmp_path / "a.cfg").write_text('[extends]\npath = "no.cfg"')
-    with pytest.raises(OSError, match=r"no\.cfg"):
+    with pytest.raises(BioelError, match=r"T009.*no\.cfg, which a\.cfg extends.* are: a\. "):
         script.load_chain(tmp_path / "a.cfg")
+    with pytest.raises(BioelError, match=r"T009.*b\.cfg\. "):
+        script.load_chain(tmp_path / "b.cfg")
 
 
 def test_the_config_of_the_shared_transformer(script: Any) -> None:

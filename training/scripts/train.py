@@ -48,6 +48,11 @@ NOTHING_LEFT = (
     "max_steps and total_steps in the config."
 )
 
+NO_CONFIG = (
+    "[T009] There is no config {path}{asked}. Beside it are: {known}. Name one of them "
+    "(--vars.config), or another folder (--vars.configs)."
+)
+
 
 def main(
     corpus: str,
@@ -124,11 +129,19 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
     return base
 
 
-def load_chain(path: Path) -> list[Config]:
-    """The config of a file after those that it extends, not interpolated."""
+def load_chain(path: Path, *, asked: str = "") -> list[Config]:
+    """The config of a file after those that it extends, not interpolated.
+
+    asked (str): Who wants it, if not the user.
+    RAISES BioelError: [T009] when it is missing.
+    """
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.cfg"))) or "none"
+        raise BioelError(NO_CONFIG.format(path=path, asked=asked, known=known))
     own = load_config(path, interpolate=False)
     extends = own.pop("extends", None)
-    return [*(load_chain(path.parent / extends["path"]) if extends else []), own]
+    asked = f", which {path.name} extends"
+    return [*(load_chain(path.parent / extends["path"], asked=asked) if extends else []), own]
 
 
 def go_on(config: Config, last: Path) -> None:
