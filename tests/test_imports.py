@@ -44,6 +44,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/open.py": ["zstandard"],
     "kb": ["numpy"],
     "kb/ann.py": ["faiss"],
+    "kb/products.py": ["torch"],
     "nn": ["torch"],
     "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],

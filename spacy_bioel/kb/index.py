@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,8 @@ Mask = NDArray[np.bool_]
 _RESCORED = 32  # queries whose candidates are scored again together
 _QUERIES = 256  # queries that are scored together: bounds the block of scores
 _SPARE = 32  # candidates beyond k that are scored again, for the first scores are of 8 bits
+_FIRST_ROWS = 1024  # of the first block
+_PLACE_BITS = 24  # of the place of a candidate in the list that is sorted; a query takes 8
 
 
 class ExactIndex:
@@ -25,7 +27,7 @@ class ExactIndex:
     query do not depend on the queries that it is searched with, and ties go to the lower row.
 
     vectors (QuantizedVectors): Unit rows, possibly mapped.
-    block_rows (int): Rows that are scored at a time.
+    block_rows (int): Rows that are scored at a time, at most.
     """
 
     def __init__(self, vectors: QuantizedVectors, *, block_rows: int = 16384) -> None:
@@ -49,19 +51,26 @@ class ExactIndex:
         """
         queries = checked_queries(queries, self.vectors)
         if allowed is not None and allowed.shape != (len(self),):
-            found, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
-            raise BioelError(Errors.B036.format(found=found, expected=expected))
+            wrong, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
+            raise BioelError(Errors.B036.format(found=wrong, expected=expected))
         shape = len(queries), k + _SPARE
         rows, scores = np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)
         for first in range(0, len(queries), _QUERIES):
             part = slice(first, first + _QUERIES)
-            for start in range(0, len(self), self.block_rows):
-                stop = min(start + self.block_rows, len(self))
-                found_scores = self.vectors.products(queries[part], start, stop)
+            for start, stop in self._blocks():
+                found = self.vectors.products(queries[part], start, stop)
                 if allowed is not None:
-                    found_scores[:, ~allowed[start:stop]] = -np.inf
-                rows[part], scores[part] = _merge(rows[part], scores[part], found_scores, start)
+                    found[~allowed[start:stop]] = -np.inf
+                rows[part], scores[part] = _merge(rows[part], scores[part], found, start)
         return rescored(self.vectors, queries, rows, k=k)
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        """Ever larger ones: of the next one, about as many as are kept are better than these."""
+        start = 0
+        while start < len(self):
+            size = min(max(start, _FIRST_ROWS), self.block_rows, len(self) - start)
+            yield start, start + size
+            start += size
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -110,26 +119,39 @@ def _merge(
     """Put the scores of one block into the running best, which stays sorted.
 
     rows, scores (NDArray): The best so far, all of earlier blocks. Shape (n_queries, width).
-    found (FloatArray): Scores of the block. Shape (n_queries, n_block).
+    found (FloatArray): Scores of the block. Shape (n_block, n_queries).
     first_row (int): Row number of the first of the block.
     RETURNS (tuple): The new best, same shapes as rows and scores.
     """
     n, width = rows.shape
     # Later rows lose ties, so only those above the worst that is kept can come in: after the
-    # first blocks these are few, and no block needs sorting.
-    better = found > scores[:, -1:]
-    if found.shape[1] > width and np.count_nonzero(better) > 4 * n * width:
-        at = found.shape[1] - width
-        better &= found >= np.partition(found, at, axis=1)[:, at, None]
+    # first block these are few, and no block needs sorting.
+    better = found > scores[:, -1]
+    if len(found) > width and np.count_nonzero(better) > 4 * n * width:
+        at = len(found) - width
+        better &= found >= np.partition(found.T, at, axis=1)[:, at]
     flat = np.flatnonzero(better)  # several times faster than np.nonzero of a matrix
-    query, column = np.divmod(flat, found.shape[1])
+    row, query = np.divmod(flat, n)
     if not len(query):
         return rows, scores
     all_queries = np.concatenate([np.repeat(np.arange(n), width), query])
-    all_scores = np.concatenate([scores.ravel(), found[query, column]])
-    all_rows = np.concatenate([rows.ravel(), first_row + column])
-    order = np.lexsort((all_rows, -all_scores, all_queries))
+    all_scores = np.concatenate([scores.ravel(), found[row, query]])
+    all_rows = np.concatenate([rows.ravel(), first_row + row])
+    # By query, then the best score, then the place, which is in the order of the rows: as one
+    # number, for numbers are sorted ten times as fast as places by three keys.
+    keys = all_queries.astype(np.uint64) << np.uint64(_PLACE_BITS + 32)
+    keys |= _descending(all_scores) << np.uint64(_PLACE_BITS)
+    keys |= np.arange(len(keys), dtype=np.uint64)
+    keys.sort()
+    order = (keys & np.uint64((1 << _PLACE_BITS) - 1)).astype(np.int64)
     counts = np.bincount(query, minlength=n) + width
     starts = np.cumsum(counts) - counts
     kept = order[starts[:, None] + np.arange(width)]
     return all_rows[kept], all_scores[kept]
+
+
+def _descending(scores: FloatArray) -> NDArray[np.uint64]:
+    """Numbers of 32 bits that are lower for higher scores. Shape of scores."""
+    bits = scores.view(np.uint32)
+    # Bits of positive numbers ascend with them, those of negative numbers descend.
+    return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1)).astype(np.uint64)

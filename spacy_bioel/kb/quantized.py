@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.products import multiply
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _FINE = 16  # a code stands for 16 of the smallest steps, and four bits say which
 _MAX = 127 * _FINE
-_ROWS = 2048  # rows that are converted at a time: they stay in the processor's cache
 
 
 class QuantizedVectors:
@@ -60,20 +61,12 @@ class QuantizedVectors:
         return numbers.astype(np.float32) * self.scales[rows][..., None]
 
     def products(self, queries: FloatArray, start: int, stop: int) -> FloatArray:
-        """Inner products with consecutive rows, without their fine part.
+        """Inner products with consecutive rows, without their fine part; see `kb.products`.
 
         queries (FloatArray): Shape (n_queries, dim).
-        RETURNS (FloatArray): Shape (n_queries, stop - start).
+        RETURNS (FloatArray): Of each query in a unit of its own. Shape (stop - start, n_queries).
         """
-        found = np.empty((len(queries), stop - start), np.float32)
-        buffer = np.empty((min(_ROWS, stop - start), self.shape[1]), np.float32)
-        for at in range(start, stop, _ROWS):
-            codes = self.codes[at : min(at + _ROWS, stop)]
-            buffer[: len(codes)] = codes
-            part = found[:, at - start : at - start + len(codes)]
-            np.matmul(queries, buffer[: len(codes)].T, out=part)
-        found *= self.scales[start:stop] * np.float32(_FINE)
-        return found
+        return multiply(self.codes[start:stop], self.scales[start:stop], queries)
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:

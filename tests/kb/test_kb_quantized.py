@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from spacy_bioel.kb import products
 from spacy_bioel.kb.index import ExactIndex
 from spacy_bioel.kb.quantized import quantize
 
@@ -33,14 +34,26 @@ def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
     assert quantize(np.zeros((0, 5))).shape == (0, 5)
 
 
+@pytest.fixture(params=["as the processor can", "by numpy"])
+def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "by numpy":
+        monkeypatch.setattr(products, "_torch_for_bytes", lambda: None)
+
+
+@pytest.mark.usefixtures("arithmetic")
 def test_products_are_without_the_four_bits() -> None:
     vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
-    queries = np.array([[1, 0], [0, 2]], np.float32)
-    assert vectors.products(queries, 0, 2).tolist() == [[2032, 0], [-1984, 2.0]]
-    many = quantize(np.ones((5000, 2)))
-    assert np.array_equal(many.products(queries, 1, 4998), [[1] * 4997, [2] * 4997])
+    queries = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
+    found = vectors.products(queries, 0, 2)
+    assert found.dtype == np.float32 and found.shape == (2, 3)
+    # 16 codes are 2032 and -992 of the first row: of each query, only ratios mean something.
+    assert found[1] == pytest.approx([0, -found[0, 1] / 992, 0])
+    assert found[0, 0] > 0 > found[0, 1]
+    many = quantize(np.ones((5000, 2))).products(queries, 1, 4998)
+    assert many.shape == (4997, 3) and (many == many[0]).all() and not many[:, 2].any()
 
 
+@pytest.mark.usefixtures("arithmetic")
 def test_the_nearest_is_that_of_float32() -> None:
     random = np.random.default_rng(0)
     # 4,000 vectors in 400 groups, whose members are nearly as far from a query as each other.
@@ -51,7 +64,7 @@ def test_the_nearest_is_that_of_float32() -> None:
     quantized = quantize(vectors)
     found, _ = ExactIndex(quantized).search(queries, 1)
     assert (found[:, 0] == expected).mean() >= 0.999
-    by_codes = quantized.products(queries, 0, 4000).argmax(axis=1)
+    by_codes = quantized.products(queries, 0, 4000).argmax(axis=0)
     assert (by_codes == expected).mean() < 0.99  # what the four bits are for
 
 
