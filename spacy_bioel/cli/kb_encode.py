@@ -14,7 +14,10 @@ from spacy_bioel.cli.models import load_model, require_linker
 
 def encode(
     kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
-    model: Annotated[str, typer.Argument(help="Pipeline with a trained bioel_linker.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="Pipeline with a bioel_linker; or KB itself: the package's encoder."),
+    ],
 ) -> None:
     """Encode all names with a pipeline's linker and keep the vectors in the knowledge base.
 

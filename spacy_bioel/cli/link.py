@@ -16,7 +16,6 @@ import typer
 from spacy_bioel.cli.console import count_of, show_note, track, writing
 from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 STDIN = STDOUT = "-"
 ALL_FAILED = 1  # exit status
 _PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
+_OUTPUTS = (".jsonl", ".ndjson", ".json", _PARQUET, "")
 # What a .txt file may be besides plain text; a line with a tab in it is still text.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn")
 
@@ -79,16 +79,19 @@ def link(
     and candidates with id, score, name and evidence; error is null. A document that fails has no
     links, and an error with code and message. Annotations in the input are ignored.
     """
+    if Path(output).suffix not in _OUTPUTS:
+        raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
         _refuse_with_spark(html=html, format=format, n_process=n_process)
         totals = link_file(input, output, model=model, batch_size=batch_size)
     else:
-        from spacy_bioel.distributed.rows import link_texts, spans_key
+        from spacy_bioel.distributed.rows import check_linker, link_texts, spans_key
 
         texts = _read_input(input, format)
         nlp = load_model(model)
+        check_linker(nlp)
         linked = link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)
         totals = _write(linked, Path(output), html, key=spans_key(nlp))
     _report(totals)
@@ -178,7 +181,7 @@ def _read_input(source: str, format: str | None) -> Iterator[Document]:
 
         lines = numbered_lines(source)
     else:
-        return ((text.text, text.id) for text in _read_corpus(Path(source), format))
+        return _read_corpus(Path(source), format)
     stripped = ((number, line.strip()) for number, line in lines)
     documents: Iterator[Document] = ((line, str(number)) for number, line in stripped if line)
     first = next(documents, None)
@@ -187,16 +190,22 @@ def _read_input(source: str, format: str | None) -> Iterator[Document]:
     return chain([first], documents)
 
 
-def _read_corpus(path: Path, format: str | None) -> Iterator[AnnotatedText]:
+def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
+    """Annotations are not read where they can be left out: wrong ones are no reason to stop."""
     from spacy_bioel.corpus import read_texts
     from spacy_bioel.io.formats import detect_corpus_format
+    from spacy_bioel.io.jsonl import read_documents_jsonl
     from spacy_bioel.io.pubtator import read_pubtator
 
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
-    if format == "pubtator":
-        return read_pubtator(path, annotations=False)  # wrong ones are no reason to stop here
-    return read_texts(path, format=format)
+    if format == "jsonl":
+        return read_documents_jsonl(path)
+    is_pubtator = format == "pubtator"
+    texts = (
+        read_pubtator(path, annotations=False) if is_pubtator else read_texts(path, format=format)
+    )
+    return ((text.text, text.id) for text in texts)
 
 
 def _is_plain(path: Path, format: str | None) -> bool:

@@ -108,4 +108,6 @@ def _import_pyarrow(module: str) -> Any:
     try:
         return import_module(f"pyarrow.{module}")
     except ImportError as error:
-        raise BioelError(Errors.B192.format(what="Parquet", error=error)) from error
+        raise BioelError(
+            Errors.B192.format(what="Parquet", extra="parquet", error=error)
+        ) from error

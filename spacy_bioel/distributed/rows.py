@@ -79,6 +79,18 @@ def link_texts(
             yield from _link_batch(nlp, batch, batch_size=batch_size, n_process=1)
 
 
+def check_linker(nlp: Language) -> None:
+    """Open the knowledge base of a linker and link a word, before any document is read.
+
+    What is wrong with them would else be the error of each document.
+
+    RAISES BioelError: Those of `KnowledgeBase.open`, of its vectors, and of a linker without one.
+    """
+    linker = find_linker(nlp)
+    if linker is not None:
+        linker.ranker.rank([("a", "")])
+
+
 def spans_key(nlp: Language) -> str:
     """The span group in which the linker of a pipeline leaves its links."""
     linker = find_linker(nlp)

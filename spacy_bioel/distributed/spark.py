@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from spacy_bioel.distributed.parquet import check_columns, row_schema
-from spacy_bioel.distributed.rows import Document, Totals, link_texts, to_row
+from spacy_bioel.distributed.rows import Document, Totals, check_linker, link_texts, to_row
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _load_once(model: str) -> Language:
     from spacy_bioel.pipeline.loading import load_model
 
     torch.set_num_threads(1)
-    return load_model(model)
+    nlp = load_model(model)
+    check_linker(nlp)
+    return nlp
 
 
 def _read(spark: SparkSession, source: str) -> DataFrame:
@@ -183,7 +185,7 @@ def _require_packages() -> None:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise BioelError(Errors.B192.format(what="Spark", error=error)) from error
+        raise BioelError(Errors.B192.format(what="Spark", extra="spark", error=error)) from error
 
 
 def _check_suffix(what: str, path: str) -> None:

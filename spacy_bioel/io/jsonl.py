@@ -78,12 +78,26 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
             _read_mention(f"{where}, mention {i}", mention, text, prefix)
             for i, mention in enumerate(record.get("mentions", []), start=1)
         )
-        yield AnnotatedText(str(record.get("id", record.get("pmid", number))), text, mentions)
+        yield AnnotatedText(_id_of(record, number), text, mentions)
+
+
+def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, str]]:
+    """Stream the text and the id of each line, as they are; what else a line says is not read.
+
+    YIELDS (tuple): The text, None where there is none, and the id, as `read_texts_jsonl` has it.
+    RAISES BioelError: [B131] no JSON object; those of `numbered_lines`.
+    """
+    for number, (_, record) in enumerate(_records(path), start=1):
+        yield record.get("text"), _id_of(record, number)
 
 
 def write_texts_jsonl(path: str | os.PathLike[str], texts: Iterable[AnnotatedText]) -> int:
     """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many were written."""
     return _write(path, (_text_record(text) for text in texts))
+
+
+def _id_of(record: _Record, number: int) -> str:
+    return str(record.get("id", record.get("pmid", number)))
 
 
 def _text_record(text: AnnotatedText) -> _Record:

@@ -37,7 +37,7 @@ CTD_COLUMNS: dict[str, dict[str, Column]] = {
     },
 }  # fmt: skip
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".rrf": "|"}
+_SEPARATORS = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
 
 
 def read_table(
@@ -121,10 +121,13 @@ def _separator(path: str | os.PathLike[str], encoding: str = "utf8") -> str:
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     if suffixes and suffixes[-1].lower() in _SEPARATORS:
         return _SEPARATORS[suffixes[-1].lower()]
+    is_csv = suffixes[-1:] == [".csv"]
     for _, line in numbered_lines(path, encoding=encoding):
         if line.strip() and not line.startswith("#"):
+            if is_csv:  # spreadsheets write semicolons where a comma is in numbers
+                return ";" if "," not in line else ","
             return "\t" if "\t" in line else max(",;", key=line.count)
-    return "\t"
+    return "," if is_csv else "\t"
 
 
 def _column_names(columns: Mapping[str, Column]) -> set[str]:

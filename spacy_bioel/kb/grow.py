@@ -21,8 +21,7 @@ from spacy_bioel.kb.columns import IntArray, replacing_folder
 from spacy_bioel.kb.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.schema import KB_FILES
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.stored_vectors import StoredVectors
-from spacy_bioel.kb.vectors import has_vectors
+from spacy_bioel.kb.vectors import are_outdated, has_vectors
 from spacy_bioel.types import Concept
 
 _ABOUT = ("source", "release", "licence")
@@ -65,9 +64,9 @@ def add_concepts(
     RETURNS (Growth): What was added.
     RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B202] another process
         changed the knowledge base meanwhile, [B203] it cannot be written; those of
-        `KnowledgeBase.open`.
+        `KnowledgeBase.open` and `verify`.
     """
-    kb = KnowledgeBase.open(path)
+    kb = _open_whole(path)
     report = BuildReport()
     drafts = merge_records(concepts, types=types, report=report, base=drafts_of(kb))
     about = _about(kb, source=source, release=release, licence=licence)
@@ -87,9 +86,9 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] nothing would be left,
         [B200] an id that is unknown, [B201] an id that is retired already, [B202] another process
         changed the knowledge base meanwhile, [B203] it cannot be written; those of
-        `KnowledgeBase.open`.
+        `KnowledgeBase.open` and `verify`.
     """
-    kb = KnowledgeBase.open(path)
+    kb = _open_whole(path)
     for id in replaced_by:
         _check_retirable(kb, id)
     drafts = drafts_of(kb)
@@ -112,9 +111,9 @@ def forget_retired_ids(path: str | Path) -> Growth:
 
     RETURNS (Growth): What was dropped.
     RAISES BioelError: [B202] another process changed the knowledge base meanwhile, [B203] it
-        cannot be written; those of `KnowledgeBase.open`.
+        cannot be written; those of `KnowledgeBase.open` and `verify`.
     """
-    kb = KnowledgeBase.open(path)
+    kb = _open_whole(path)
     return _replace(kb, Drafts(drafts_of(kb).current), BuildReport(), _about(kb))
 
 
@@ -130,12 +129,19 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
     folder = _folder(kb)
     killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
     leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
-    if has_vectors(kb) and not _are_current(kb):
+    if are_outdated(kb):
         leftovers += [path for path in folder.iterdir() if path.name.startswith("vectors")]
     freed = sum(_n_bytes(path) for path in leftovers)
     for path in leftovers:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     return len(leftovers), freed
+
+
+def _open_whole(path: str | Path) -> KnowledgeBase:
+    """What is written anew gets new checksums, which would make damage look right."""
+    kb = KnowledgeBase.open(path)
+    kb.verify()
+    return kb
 
 
 def drafts_of(kb: KnowledgeBase) -> Drafts:
@@ -212,14 +218,6 @@ def _folder(kb: KnowledgeBase) -> Path:
     if kb.path is None:
         raise TypeError("a knowledge base in memory has no folder that could change")
     return kb.path
-
-
-def _are_current(kb: KnowledgeBase) -> bool:
-    """Whether the vectors say that they are of the names that are there."""
-    try:
-        return bool(StoredVectors(kb).about["kb"] == kb.fingerprint)
-    except BioelError:  # of an earlier version, or unreadable
-        return False
 
 
 def _n_bytes(path: Path) -> int:

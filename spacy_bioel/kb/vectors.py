@@ -144,6 +144,16 @@ def has_vectors(kb: KnowledgeBase) -> bool:
     return VECTORS_FILE in kb.files()
 
 
+def are_outdated(kb: KnowledgeBase) -> bool:
+    """Whether there are vectors, but of other names, or kept as an earlier version did."""
+    if not has_vectors(kb):
+        return False
+    try:
+        return bool(StoredVectors(kb).about["kb"] != kb.fingerprint)
+    except BioelError:
+        return True
+
+
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
     """Whether there are readable vectors of these names by this encoder."""
     with suppress(BioelError):

@@ -18,7 +18,8 @@ def load_model(model: str) -> Language:
 
     RAISES BioelError: [B071] when there is none.
     """
-    if (Path(model) / "ids.txt").is_file():
+    # By any of its files: one that is missing is for the knowledge base to say.
+    if any((Path(model) / name).is_file() for name in ("ids.txt", "names.txt")):
         return dictionary_pipeline(model)
     try:
         return spacy.load(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -12,9 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
+from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.quantized import QuantizedVectors, quantize
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import Encoded, has_vectors, is_encoded, open_vectors, write_vectors
+from spacy_bioel.kb.vectors import (
+    Encoded,
+    are_outdated,
+    has_vectors,
+    is_encoded,
+    open_vectors,
+    write_vectors,
+)
 from spacy_bioel.pipeline.evidence import (
     SOURCES,
     Candidates,
@@ -150,7 +159,10 @@ class Ranker:
     def _encoded_names(self) -> EncodedNames:
         if self.pool:
             return self.pool.encoded(self.encode, self.make_index)
-        if not has_vectors(self.kb) and self.kb.n_names <= ENCODE_ON_LOAD:
+        outdated = are_outdated(self.kb)
+        if self.kb.n_names <= ENCODE_ON_LOAD and (outdated or not has_vectors(self.kb)):
+            if outdated:
+                warnings.warn(Warnings.W181.format(path=self.kb.where), stacklevel=2)
             vectors = quantize(self.encode([normalize_name(name) for name in self.kb.names]))
         else:
             vectors = open_vectors(self.kb, fingerprint=self.fingerprint)

@@ -20,7 +20,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.schema import SCHEMA_VERSION
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors
+from spacy_bioel.kb.vectors import are_outdated, has_vectors
 from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder
 from spacy_bioel.models.linker import NameEncoder
 from spacy_bioel.pipeline.memory import Memory
@@ -93,9 +93,11 @@ def _concepts() -> Iterator[Concept]:
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     """Give the package's encoder to a model of its architecture and size; leave others alone.
 
-    A large knowledge base without vectors is linked without an encoder, and a warning says so.
+    A large knowledge base without vectors, or with those of names that it had before, is linked
+    without an encoder, and a warning says so.
     """
-    if has_vectors(kb) or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
+    has_current = has_vectors(kb) and not are_outdated(kb)
+    if has_current or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
         read_starter_encoder(model)
     elif _is_fit(model):
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)

@@ -80,7 +80,9 @@ def test_retire_one(run: Run, kb: Path, capsys: pytest.CaptureFixture[str]) -> N
     base = KnowledgeBase.open(kb)
     assert base.canonical("MESH:D003000") == "MESH:D009270"
     assert base.find("MESH:D003000") == base.find("MESH:D009270") == 1
-    assert "run bioel kb encode" in " ".join(capsys.readouterr().err.split())
+    captured = capsys.readouterr()
+    assert "run bioel kb encode" in " ".join(captured.err.split())
+    assert "gone concepts" in captured.out and "new retired" in captured.out
     assert run("kb", "retire", kb, "MESH:D006973") == 0
     assert list(KnowledgeBase.open(kb).ids) == ["MESH:D009270"]
 

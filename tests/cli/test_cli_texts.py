@@ -167,6 +167,40 @@ def test_link_without_any_text(
     assert not out.exists()
 
 
+def test_link_keeps_a_record_without_a_text(run: Run, model: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "some.jsonl", tmp_path / "out.jsonl"
+    wrong = {"pmid": 8, "text": "Naloxone", "mentions": [{"start": 5, "end": 99}]}
+    source.write_text(f'{{"id": "7", "text": null}}\n{json.dumps(wrong)}\n{{"title": "x"}}\n')
+    assert run("link", model, source, "--format", "jsonl", "-o", out) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    codes = [row["error"] and row["error"]["code"] for row in rows]
+    assert [(row["id"], code) for row, code in zip(rows, codes, strict=True)] == [
+        ("7", "B190"),
+        ("8", None),
+        ("3", "B190"),
+    ]
+
+
+def test_link_says_at_once_what_is_wrong_with_a_knowledge_base(
+    run: Run, concepts_file: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    kb = tmp_path / "kb"
+    assert run("kb", "build", kb, concepts_file) == 0
+    (kb / "names.txt").write_bytes(b"cut")
+    (tmp_path / "a.txt").write_text("Naloxone\n")
+    assert run("link", kb, tmp_path / "a.txt", "-o", tmp_path / "out.jsonl") == 2
+    assert "[B023]" in capsys.readouterr().err
+    (kb / "ids.txt").unlink()
+    assert run("link", kb, tmp_path / "a.txt", "-o", tmp_path / "out.jsonl") == 2
+    assert "[B023]" in capsys.readouterr().err and not (tmp_path / "out.jsonl").exists()
+
+
+def test_link_writes_no_tables(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "a.txt").write_text("Naloxone\n")
+    assert run("link", model, tmp_path / "a.txt", "-o", tmp_path / "out.csv") == 2
+    assert "[B198]" in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+
+
 def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
     assert run("link", model, corpus, "--format", "foo") == 2
     assert "[B134] There is no format 'foo'. Choose from: text, spacy, " in capsys.readouterr().err

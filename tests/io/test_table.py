@@ -79,6 +79,13 @@ def test_separators(write):
     assert list(two) == [Concept("1", ("a b", "c d", "e"))]
 
 
+def test_a_csv_of_a_spreadsheet_that_writes_semicolons(write):
+    path = write("id;name\nX:1;fever, high\n", "t.csv")
+    assert list(read_table(path, columns={"id": "id", "name": "name"})) == [
+        Concept("X:1", ("fever, high",))
+    ]
+
+
 def test_parents_separated_by_commas(write):
     (concept,) = read_table(write("1\ta\tD2,D3\n"), columns={"id": 1, "name": 2, "parents": 3})
     assert concept.parents == ("D2", "D3")

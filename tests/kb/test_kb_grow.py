@@ -136,6 +136,23 @@ def test_vectors_and_other_files_stay(folder):
     assert len(open_vectors(kb, fingerprint="f")) == 7
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: add_concepts(folder, []),
+        lambda folder: retire_ids(folder, {"X:1": ""}),
+        forget_retired_ids,
+    ],
+)
+def test_damage_is_not_written_anew(folder, change):
+    names = folder / "names.txt"
+    names.write_bytes(names.read_bytes().replace(b"e", b"X", 1))
+    before = files_of(folder)
+    with pytest.raises(BioelError, match=r"\[B024\].*names\.txt"):
+        change(folder)
+    assert files_of(folder) == before
+
+
 def test_a_replaced_concept_leaves_names_and_children(folder):
     add_concepts(folder, [Concept("X:5", ("Five", "lupus"), (), ("X:3",))])
     growth = retire_ids(folder, {"X:3": "X:1"})

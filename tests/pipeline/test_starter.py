@@ -13,6 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, with_en
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.grow import add_concepts
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.vectors import has_vectors
 from spacy_bioel.models.encoder_storage import encoder_settings
@@ -181,6 +182,31 @@ def test_a_large_knowledge_base_without_vectors(large: Path) -> None:
     with pytest.warns(UserWarning, match=r"\[W064\].*large.* 2 names.*bioel kb encode"):
         nlp(with_entity(nlp, "aspirin", "aspirin"))
     assert not nlp.get_pipe("bioel_linker").has_encoder
+
+
+def test_vectors_of_what_a_large_knowledge_base_was(large: Path) -> None:
+    linker: Any = linking_nlp(large).get_pipe("bioel_linker")
+    starter.read_starter_encoder(linker.model)
+    linker.encode_kb(KnowledgeBase.open(large))
+    add_concepts(large, [Concept("X:2", ("ibuprofen",))])
+    nlp = linking_nlp(large)
+    with pytest.warns(UserWarning, match=r"\[W064\].* 3 names and no vectors of them all"):
+        doc = nlp(with_entity(nlp, "ibuprofen", "ibuprofen"))
+    assert doc.ents[0]._.candidates[0].evidence == "exact"
+    assert not nlp.get_pipe("bioel_linker").has_encoder
+
+
+def test_vectors_of_what_a_small_knowledge_base_was(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starter, "ENCODE_ON_LOAD", 60_000)
+    linker: Any = linking_nlp(large).get_pipe("bioel_linker")
+    linker.encode_kb(KnowledgeBase.open(large))
+    add_concepts(large, [Concept("X:2", ("ibuprofen",))])
+    nlp = linking_nlp(large)
+    with pytest.warns(UserWarning, match=r"\[W181\].*large.*bioel kb encode"):
+        doc = nlp(with_entity(nlp, "ibuprofen", "ibuprofen"))
+    assert doc.ents[0]._.candidates[0].evidence == "exact+dense"
 
 
 def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,12 +82,15 @@ def main(
     # it makes every step wait.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     output.mkdir(parents=True, exist_ok=True)
-    if resume and (output / "model-last").is_dir():
-        go_on(merged, output / "model-last")
     # Kept beside the model: `spacy train` with this file does the same again.
     path = output / "config.cfg"
     merged.to_disk(path)
-    train(path, output, use_gpu=gpu_id)
+    with tempfile.TemporaryDirectory(dir=output) as folder:
+        if resume and (output / "model-last").is_dir():
+            go_on(merged, output / "model-last", Path(folder))
+            path = Path(folder) / "config.cfg"
+            merged.to_disk(path)
+        train(path, output, use_gpu=gpu_id)
 
 
 def require_gpu(gpu_id: int) -> None:
@@ -144,13 +148,14 @@ def load_chain(path: Path, *, asked: str = "") -> list[Config]:
     return [*(load_chain(path.parent / extends["path"], asked=asked) if extends else []), own]
 
 
-def go_on(config: Config, last: Path) -> None:
+def go_on(config: Config, last: Path, folder: Path) -> None:
     """Let a config do what is left of a training that was stopped.
 
     The pipes come as they were saved at the last evaluation; the optimizer's moments and the
     averaging of weights do not. model-best is then the best from there on, that start among it.
 
     last (Path): A pipeline that counts its updates, see `spacy-bioel.StepCounter.v1`.
+    folder (Path): For a copy of it.
     RAISES BioelError: [T008] when the pipeline does not say where it stopped, or is complete.
     """
     training = config["training"]
@@ -161,7 +166,8 @@ def go_on(config: Config, last: Path) -> None:
     if not done or left <= 0:
         raise BioelError(NOTHING_LEFT.format(path=last, done=done, steps=training["max_steps"]))
     # Copied: the run will write to its place.
-    source = Path(shutil.copytree(last, last.with_name("resumed"), dirs_exist_ok=True))
+    source = Path(shutil.copytree(last, folder / last.name))
+    typer.echo(f"Going on after {done} of {training['max_steps']} updates; steps below count anew.")
     config["components"] = {name: {"source": str(source)} for name in config["nlp"]["pipeline"]}
     config["initialize"]["components"] = {}
     training["before_update"]["done"] = done

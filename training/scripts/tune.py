@@ -15,8 +15,10 @@ import spacy
 import typer
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import get_minor_version_range
 from thinc.api import Model
 
+from spacy_bioel import __version__
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
@@ -51,7 +53,8 @@ def main(model: Path, kb: Path, dev: Path, out: Path) -> None:
         tune_nil(nlp, docs)
     if any(node.name in _TRANSFORMERS for node in walk_models(nlp)):
         # `spacy package` writes it into the wheel.
-        nlp.meta["requirements"] = ["spacy-bioel[transformers]"]
+        versions = get_minor_version_range(__version__)
+        nlp.meta["requirements"] = [f"spacy-bioel[transformers]{versions}"]
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
 
@@ -93,6 +96,8 @@ def tune_detector(nlp: Language, docs: list[Doc]) -> None:
     score, threshold, consistency, allow_overlap = best
     detector.cfg.update(threshold=threshold, consistency=consistency, allow_overlap=allow_overlap)
     _LOGGER.info("mention F1 %.4f with threshold %s, consistency %s, overlap %s", *best)
+    if not score:
+        _LOGGER.warning("The detector finds no mention of dev as it is: train it for longer.")
 
 
 def tune_weights(nlp: Language, docs: list[Doc]) -> None:
