@@ -3,8 +3,8 @@
 python -m benchmarks.run roofline KB takes names of a knowledge base. On one core, which other
 programs should leave alone, in processor time; the best of several runs of each:
 
-peak      matrix products of the precision that is used, of the size at which they are fastest, and
-          a copy within memory
+peak      matrix products of each precision that is used, of the size at which they are fastest,
+          and a copy within memory
 encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
           of its matrix products; what is folded into tables, shifts and activations do not count
 search    exact, 256 queries: the products of queries and vectors
@@ -25,6 +25,7 @@ import typer
 from benchmarks.encoders import Names, sample_names, unit
 from benchmarks.record import measurement, save
 from spacy_bioel.kb.index import ExactIndex
+from spacy_bioel.kb.products import multiplies_bytes
 from spacy_bioel.kb.quantized import quantize
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.models.linker import get_network
@@ -45,20 +46,21 @@ def main(
     read_starter_encoder(linker.model)
     encode = Names(linker.model, fast=True)
     network = encode.network
-    dtype = network.dtype if isinstance(network, FoldedResCNN) else torch.float32
-    precision = str(dtype).removeprefix("torch.")
+    is_folded = isinstance(network, FoldedResCNN)
+    precision = str(network.dtype).removeprefix("torch.") if is_folded else "float32"
     strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
     n_tokens = sum(map(len, linker.model.attrs["tokenizer"].encode_batch_fast(strings)))
     vectors = encode(strings)
     index = ExactIndex(quantize(vectors))
     queries = unit(np.random.default_rng(0).standard_normal((_QUERIES, vectors.shape[1])))
 
-    def flops(dtype: torch.dtype) -> float:
-        return max(2 * size**3 / _best(_product(size, dtype), repeats) for size in _SIZES)
+    def flops(precision: str) -> float:
+        return max(2 * size**3 / _best(_product(size, precision), repeats) for size in _SIZES)
 
     memory = np.zeros(1 << 25, dtype=np.float32)
     other = np.ones_like(memory)
-    peaks = {"float32": flops(torch.float32), precision: flops(dtype)}
+    searched_in = "int8" if multiplies_bytes() else "float32"
+    peaks = {name: flops(name) for name in dict.fromkeys(("float32", precision, searched_in))}
     bandwidth = 2 * memory.nbytes / _best(lambda: np.copyto(memory, other), repeats)
     seconds = _best(lambda: encode(strings), repeats)
     searching = _best(lambda: index.search(queries, 10), repeats)
@@ -71,7 +73,7 @@ def main(
         ("encoder", "of_peak", encoder / peaks[precision]),
         ("encoder", "names_per_second", len(strings) / seconds),
         ("search", "gigaflops", search / 1e9),
-        ("search", "of_peak_float32", search / peaks["float32"]),
+        ("search", f"of_peak_{searched_in}", search / peaks[searched_in]),
         ("search", "gigabytes_per_second", vectors.size / searching / 1e9),  # a byte a number
     ]
     about = {"n": names, "tokens": n_tokens, "precision": precision}
@@ -84,8 +86,11 @@ def main(
     typer.echo(save("roofline", rows))
 
 
-def _product(size: int, dtype: torch.dtype) -> Callable[[], Any]:
-    left, right = (torch.randn(size, size).to(dtype) for _ in range(2))
+def _product(size: int, precision: str) -> Callable[[], Any]:
+    if precision == "int8":
+        left, right = torch.randint(-127, 128, (2, size, size), dtype=torch.int8)
+        return lambda: torch._int_mm(left, right.T)
+    left, right = torch.randn(2, size, size).to(getattr(torch, precision))
     return lambda: left @ right
 
 

@@ -41,6 +41,11 @@ def multiply(codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray) -
     return torch.mul(products, torch.from_numpy(scales)[:, None]).numpy()
 
 
+def multiplies_bytes() -> bool:
+    """Whether this processor does."""
+    return _torch_for_bytes() is not None
+
+
 @cache
 def _torch_for_bytes() -> Any:
     """PyTorch, if the processor says that it multiplies bytes; what is found is the same each run.

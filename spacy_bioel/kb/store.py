@@ -246,6 +246,10 @@ class KnowledgeBase:
     def preferred_name(self, concept: int) -> str:
         return self.names[int(self.names_of(concept)[0])]
 
+    def preferred_rows(self, concepts: IntArray) -> IntArray:
+        """Name rows of the preferred names of concepts. Any shape; returns the same."""
+        return self.concept_names[self.concept_offsets[concepts]].astype(np.int64)
+
     def lookup(self, keys: KeyArray) -> IntArray:
         """Name row of each key of `kb.keys`, e.g. of all spans of a document.
 

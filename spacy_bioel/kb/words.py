@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,13 +47,15 @@ def word_overlap(
 
 def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
     """Numbers of the different words of each string, and where those of a string start."""
-    rows = [
-        [words.setdefault(word, len(words)) for word in {singular(w): 0 for w in s.split()}]
-        for s in strings
-    ]
+    # Words repeat from name to name: each is taken to its singular once.
+    numbers = {
+        word: words.setdefault(singular(word), len(words))
+        for word in dict.fromkeys(chain.from_iterable(map(str.split, strings)))
+    }
+    rows = [dict.fromkeys(map(numbers.__getitem__, string.split())) for string in strings]
     starts = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=starts[1:])
-    return np.array([w for row in rows for w in row], dtype=np.int64), starts
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(starts[-1])), starts
 
 
 def _sums(values: NDArray[np.float64], starts: IntArray) -> NDArray[np.float64]:

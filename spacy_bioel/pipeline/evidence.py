@@ -228,7 +228,9 @@ def _nearest(
 ) -> _Proposals:
     """Concepts of the names that a search found."""
     different, number = np.unique(rows.ravel(), return_inverse=True)
-    names = [normalize_name(kb.name(row)) if row >= 0 else "" for row in different.tolist()]
+    # The first may stand for no name, -1.
+    n_none = int((different < 0).sum())
+    names = [""] * n_none + [normalize_name(name) for name in kb.names.take(different[n_none:])]
     owner = np.repeat(np.arange(len(queries)), rows.shape[1])
     words, covered = word_overlap(queries, names, owner, number)
     indptr, concepts, _ = kb.concepts_of_names(rows.ravel())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -243,12 +243,22 @@ class Ranker:
     ) -> dict[int, list[Candidate]]:
         """Rows of the table as records, by query."""
         described: dict[int, list[Candidate]] = {}
-        ids = self.kb.ids_of(candidates.concept[rows])
-        for row, concept_id in zip(rows.tolist(), ids, strict=True):
-            name = int(candidates.name[row])
-            concept = int(candidates.concept[row])
-            text = self.kb.name(name) if name >= 0 else self.kb.preferred_name(concept)
-            evidence = "+".join(s for bit, s in SOURCES.items() if candidates.sources[row] & bit)
-            candidate = Candidate(concept_id, round(float(scores[row]), 4), text, evidence)
-            described.setdefault(int(candidates.query[row]), []).append(candidate)
+        concepts, names = candidates.concept[rows], candidates.name[rows]
+        # What was seen in training is called by the preferred name.
+        names = np.where(names >= 0, names, self.kb.preferred_rows(concepts))
+        columns = (
+            candidates.query[rows].tolist(),
+            self.kb.ids_of(concepts),
+            scores[rows].tolist(),
+            self.kb.names.take(names),
+            candidates.sources[rows].tolist(),
+        )
+        for query, id, score, name, sources in zip(*columns, strict=True):
+            candidate = Candidate(id, round(score, 4), name, _evidence(sources))
+            described.setdefault(query, []).append(candidate)
         return described
+
+
+@cache
+def _evidence(sources: int) -> str:
+    return "+".join(name for bit, name in SOURCES.items() if sources & bit)
