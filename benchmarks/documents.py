@@ -32,6 +32,7 @@ def main(
     corpus: str,
     python: Annotated[Path, typer.Option(help="Of the environment.")],
     folder: Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")] = None,
+    note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
 ) -> None:
     model = Path("models") / corpus / "final"
     kb = KnowledgeBase.open(Path("kb") / corpus)
@@ -52,7 +53,7 @@ def main(
             for command in commands:
                 subprocess.run(list(map(str, command)), check=True)
             found[system] = json.loads((folder / "out.json").read_text("utf8"))
-    about = {"corpus": corpus, "names": kb.n_names, "n": len(texts)}
+    about = {"corpus": corpus, "names": kb.n_names, "n": len(texts), "note": note}
     rows = [
         measurement("documents", system, metric=metric, value=round(value, 2), **about)
         for system, values in found.items()

@@ -102,4 +102,5 @@ def roofline_table(rows: list[Row]) -> str:
 
 
 def _source(row: Row) -> str:
-    return f"One run: `{row['command']}`; {row['machine']}; {row['date']}."
+    note = f" {row['note'][:1].upper()}{row['note'][1:]}." if row.get("note") else ""
+    return f"One run: `{row['command']}`; {row['machine']}; {row['date']}.{note}"

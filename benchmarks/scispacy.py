@@ -43,6 +43,7 @@ def main(
     python: Annotated[Path, typer.Option(help="Of the environment.")],
     n: Annotated[int, typer.Option(help="Queries.")] = 10_000,
     folder: Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")] = None,
+    note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
 ) -> None:
     kb = KnowledgeBase.open(Path("kb") / corpus)
     gold = [
@@ -72,6 +73,7 @@ def main(
             ]
             found[system] = result | {"accuracy": 100 * sum(right) / len(right)}
     about = {"corpus": corpus, "names": kb.n_names, "n": len(queries), "mentions": len(gold)}
+    about["note"] = note
     rows: list[dict[str, Any]] = [
         measurement(question, system, metric="value", value=round(value, 2), **about)
         for system, values in found.items()
