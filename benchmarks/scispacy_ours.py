@@ -6,14 +6,14 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import spacy
 
-from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
 
 
 def make_linker(folder: Path) -> Any:
@@ -25,10 +25,17 @@ def make_linker(folder: Path) -> Any:
 
 def build(folder: Path) -> None:
     start = time.perf_counter()
-    build_kb(read_ontology(folder / "concepts.jsonl"), folder / "ours")
+    build_kb(read_concepts(folder / "concepts.jsonl"), folder / "ours")
     linker = make_linker(folder)
     linker.encode_kb(linker.kb)
     (folder / "built.json").write_text(json.dumps(time.perf_counter() - start), "utf8")
+
+
+def read_concepts(path: Path) -> Iterator[Concept]:
+    """From scispaCy's format."""
+    for line in path.open(encoding="utf8"):
+        record = json.loads(line)
+        yield Concept(record["concept_id"], (record["canonical_name"], *record["aliases"]))
 
 
 def link(folder: Path) -> None:
