@@ -41,6 +41,7 @@ from spacy_bioel.types import Candidate
 ENCODE_ON_LOAD = 60_000
 # Strings whose candidates are remembered: some 25 MB.
 REMEMBERED = 10_000
+_TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 
 class Ranker:
@@ -205,7 +206,9 @@ class Ranker:
         known = self._remembered()
         # What is asked for again goes to the end; what was not for longest goes first.
         ranked = {pair: known.pop(pair) for pair in wanted if pair in known}
-        ranked |= self._rank([pair for pair in wanted if pair not in ranked])
+        new = [pair for pair in wanted if pair not in ranked]
+        for start in range(0, len(new), _TOGETHER):
+            ranked |= self._rank(new[start : start + _TOGETHER])
         known |= ranked
         for pair in list(islice(known, max(0, len(known) - REMEMBERED))):
             del known[pair]
