@@ -32,7 +32,8 @@ def encoding_table(rows: list[Row]) -> str:
     columns = ["encoder", "names a second", "mentions encoded and searched", "ResCNN is faster"]
     first = rows[0]
     note = (
-        f"From strings to vectors; searched exactly among {first['searched']:,} vectors. "
+        f"From strings to vectors, threads: {first['threads']}; searched exactly among "
+        f"{first['searched']:,} vectors. "
         f"{_source(first)}"
     )
     return f"{table(columns, lines)}\n\n{note}"
