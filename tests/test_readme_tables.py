@@ -129,7 +129,9 @@ def test_encoders_beside_ours() -> None:
     def rows(system: str, names: float, ratio: float) -> list[Row]:
         values = {"names_per_second": names, "mentions_per_second": names / 2, "ratio": ratio}
         return [
-            measured(system, value, metric=metric, searched=80_000, command="c", date="d")
+            measured(
+                system, value, metric=metric, searched=80_000, threads=1, command="c", date="d"
+            )
             for metric, value in values.items()
         ]
 
