@@ -21,7 +21,7 @@ from spacy_bioel.kb.columns import IntArray, replacing_folder
 from spacy_bioel.kb.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.schema import KB_FILES
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import are_outdated, has_vectors
+from spacy_bioel.kb.vectors import encoded_state, has_vectors
 from spacy_bioel.types import Concept
 
 _ABOUT = ("source", "release", "licence")
@@ -129,7 +129,7 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
     folder = _folder(kb)
     killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
     leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
-    if are_outdated(kb):
+    if has_vectors(kb) and encoded_state(kb) != kb.fingerprint:
         leftovers += [path for path in folder.iterdir() if path.name.startswith("vectors")]
     freed = sum(_n_bytes(path) for path in leftovers)
     for path in leftovers:

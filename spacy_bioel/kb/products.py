@@ -41,6 +41,14 @@ def multiply(codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray) -
     return torch.mul(products, torch.from_numpy(scales)[:, None]).numpy()
 
 
+def processor_has(*names: str) -> bool:
+    """Whether the processor has any of these, as PyTorch calls them; older versions do not say."""
+    import torch
+
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(known.get(name) for name in names)
+
+
 def multiplies_bytes() -> bool:
     """Whether this processor does."""
     return _torch_for_bytes() is not None
@@ -48,14 +56,10 @@ def multiplies_bytes() -> bool:
 
 @cache
 def _torch_for_bytes() -> Any:
-    """PyTorch, if the processor says that it multiplies bytes; what is found is the same each run.
-
-    Older versions of PyTorch do not say, and multiply bytes slowly.
-    """
+    """PyTorch, if the processor says that it multiplies bytes, so that all runs find the same."""
     import torch
 
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    if not any(known.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8")):
+    if not processor_has("avx512_vnni", "avx_vnni", "amx_int8"):
         return None
     with warnings.catch_warnings():
         # Once in a process it warns of arrays that cannot be written to. None is written to here.

@@ -144,14 +144,16 @@ def has_vectors(kb: KnowledgeBase) -> bool:
     return VECTORS_FILE in kb.files()
 
 
+def encoded_state(kb: KnowledgeBase) -> str | None:
+    """Fingerprint of the knowledge base when it was encoded; None without readable vectors."""
+    with suppress(BioelError):
+        return str(StoredVectors(kb).about["kb"])
+    return None
+
+
 def are_outdated(kb: KnowledgeBase) -> bool:
-    """Whether there are vectors, but of other names, or kept as an earlier version did."""
-    if not has_vectors(kb):
-        return False
-    try:
-        return bool(StoredVectors(kb).about["kb"] != kb.fingerprint)
-    except BioelError:
-        return True
+    """Whether the vectors are of what the knowledge base was before. Damaged ones are not."""
+    return encoded_state(kb) not in (None, kb.fingerprint)
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.products import processor_has
 from spacy_bioel.models.linker import (
     EncoderKind,
     EncoderSource,
@@ -122,9 +123,7 @@ def _fast(network: Any) -> Any:
 
     if next(network.parameters()).device.type != "cpu":
         return network
-    # Older versions of torch do not say.
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    has_bfloat16 = any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    has_bfloat16 = processor_has("avx512_bf16", "amx_bf16")
     return FoldedResCNN(network, dtype=torch.bfloat16 if has_bfloat16 else torch.float32)
 
 

@@ -184,29 +184,36 @@ def test_a_large_knowledge_base_without_vectors(large: Path) -> None:
     assert not nlp.get_pipe("bioel_linker").has_encoder
 
 
-def test_vectors_of_what_a_large_knowledge_base_was(large: Path) -> None:
+@pytest.mark.parametrize(
+    ("most", "warning", "evidence"),
+    [
+        (1, r"\[W064\].*large.* 3 names and no vectors of them all", "exact"),
+        (60_000, r"\[W181\].*large.*bioel kb encode", "exact+dense"),
+    ],
+)
+def test_vectors_of_what_a_knowledge_base_was(
+    large: Path, monkeypatch: pytest.MonkeyPatch, most: int, warning: str, evidence: str
+) -> None:
+    monkeypatch.setattr(starter, "ENCODE_ON_LOAD", most)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     starter.read_starter_encoder(linker.model)
     linker.encode_kb(KnowledgeBase.open(large))
     add_concepts(large, [Concept("X:2", ("ibuprofen",))])
     nlp = linking_nlp(large)
-    with pytest.warns(UserWarning, match=r"\[W064\].* 3 names and no vectors of them all"):
+    with pytest.warns(UserWarning, match=warning):
         doc = nlp(with_entity(nlp, "ibuprofen", "ibuprofen"))
-    assert doc.ents[0]._.candidates[0].evidence == "exact"
-    assert not nlp.get_pipe("bioel_linker").has_encoder
+    assert doc.ents[0]._.candidates[0].evidence == evidence
+    assert nlp.get_pipe("bioel_linker").has_encoder is (evidence == "exact+dense")
 
 
-def test_vectors_of_what_a_small_knowledge_base_was(
-    large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starter, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
-    add_concepts(large, [Concept("X:2", ("ibuprofen",))])
+    (large / "vectors.json").write_text("{")
     nlp = linking_nlp(large)
-    with pytest.warns(UserWarning, match=r"\[W181\].*large.*bioel kb encode"):
-        doc = nlp(with_entity(nlp, "ibuprofen", "ibuprofen"))
-    assert doc.ents[0]._.candidates[0].evidence == "exact+dense"
+    with pytest.raises(BioelError, match=r"^\[B030\] vectors\.json"):
+        nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
 def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_path: Path) -> None:
