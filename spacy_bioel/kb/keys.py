@@ -50,11 +50,13 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # A token acts on the key of what stands before it as key -> key * factor + own.
-    own = name_keys(tokens)
-    n_words = np.array([token.count(" ") + 1 if token else 0 for token in tokens])
+    # Tokens repeat. One acts on the key of what stands before it as key -> key * factor + own.
+    numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
+    own = name_keys(numbers)[number]
+    n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers])
     powers = np.array([pow(_BASE, k, 1 << 64) for k in range(n_words.max() + 1)], dtype=np.uint64)
-    factor = powers[n_words]
+    factor = powers[n_words][number]
     keys[:, 0] = own
     for width in range(1, min(max_width, n)):
         keys[: n - width, width] = keys[: n - width, width - 1] * factor[width:] + own[width:]

@@ -47,9 +47,14 @@ class KeyMasks:
         """Mask of each key, 0 where it is unknown. Same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        position = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        known = (self.keys[position] == keys) & (keys != 0)
-        return np.where(known, self.masks[position], np.uint64(0))
+        # In their order, for then they are found one near the other: several times as fast.
+        order = np.argsort(keys, axis=None)
+        ascending = keys.ravel()[order]
+        position = np.minimum(np.searchsorted(self.keys, ascending), len(self.keys) - 1)
+        known = (self.keys[position] == ascending) & (ascending != 0)
+        masks = np.zeros(keys.size, dtype=np.uint64)
+        masks[order[known]] = self.masks[position[known]]
+        return masks.reshape(keys.shape)
 
 
 class Lexicon:
@@ -93,15 +98,19 @@ class Lexicon:
         return cls(names, words)
 
     def match_spans(
-        self, tokens: Sequence[str], max_width: int
+        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """All spans of a text that are names, as (start, width - 1, bit) triples.
+        """All spans of documents that are names, as (start, width - 1, bit) triples.
 
-        tokens (Sequence[str]): Normalised tokens of one document.
+        tokens (Sequence[str]): Normalised tokens, of one document after the other.
         max_width (int): Longest span, in tokens.
+        lengths (IntArray | None): Tokens of each document; None: there is one. Shape (n_docs,).
         RETURNS (tuple): Three arrays of one length, with one entry for each bit of each span.
         """
         keys = span_keys(tokens, max_width)
+        if lengths is not None:
+            left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
+            keys[left[:, None] <= np.arange(max_width)] = 0
         # A span that begins or ends with a token without a word would repeat its core's match.
         wordless = np.array([not token for token in tokens], dtype=bool)
         keys[wordless] = 0

@@ -17,6 +17,7 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.fast_tok2vec import token_vectors
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
 
@@ -118,10 +119,14 @@ def find_spans(
 def _forward(
     model: MentionModel, batch: MentionBatch, is_train: bool
 ) -> tuple[Any, Callable[[Any], Any]]:
-    vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
     lengths: Any = [len(doc) for doc in batch.docs]
-    # A tok2vec may return a row for an empty document; the concatenation must not have it.
-    flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
+    tok2vec = model.get_ref("tok2vec")
+    if is_train:
+        vectors, backprop_vectors = tok2vec(batch.docs, is_train)
+        # A tok2vec may return a row for an empty document; the concatenation must not have it.
+        flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
+    else:
+        flat = token_vectors(tok2vec, batch.docs)
     inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 

@@ -10,7 +10,6 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.products import processor_has
 from spacy_bioel.models.linker import (
     EncoderKind,
     EncoderSource,
@@ -20,7 +19,7 @@ from spacy_bioel.models.linker import (
     name_encoder,
     set_network,
 )
-from spacy_bioel.models.torch_io import require_torch
+from spacy_bioel.models.torch_io import dtype_to_predict_with, require_torch
 from spacy_bioel.models.vocabulary import EmbeddingTables, load_huggingface, make_vocabulary
 from spacy_bioel.text.normalize import normalize_name
 
@@ -117,14 +116,11 @@ def _fast(network: Any) -> Any:
     That is 2.3 times the reference there, and without them 1.4 times; and it is what the processor
     says, not a stopwatch, so that results are the same in each run.
     """
-    import torch
-
     from spacy_bioel.nn.folded import FoldedResCNN
 
     if next(network.parameters()).device.type != "cpu":
         return network
-    has_bfloat16 = processor_has("avx512_bf16", "amx_bf16")
-    return FoldedResCNN(network, dtype=torch.bfloat16 if has_bfloat16 else torch.float32)
+    return FoldedResCNN(network, dtype=dtype_to_predict_with())
 
 
 _KIND = EncoderKind(make=_make, parts=_parts, rebuild=_rebuild, fast=_fast)

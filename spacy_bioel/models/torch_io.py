@@ -11,6 +11,7 @@ from thinc.layers.pytorchwrapper import forward as pytorch_forward
 from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.products import processor_has
 
 
 def require_torch() -> None:
@@ -19,6 +20,13 @@ def require_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise BioelError(Errors.B040.format(error=error)) from error
+
+
+def dtype_to_predict_with() -> Any:
+    """Of matrix products on this CPU: bfloat16, twice as fast, where the processor has it."""
+    import torch
+
+    return torch.bfloat16 if processor_has("avx512_bf16", "amx_bf16") else torch.float32
 
 
 class AveragingShim(PyTorchShim):

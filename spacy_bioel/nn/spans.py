@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from spacy_bioel.nn.tokens import TokenReader
 
-# Spans are scored for at most this many start tokens at once: bounds memory on long documents.
-_BLOCK = 4096
+# Start tokens whose spans are scored together: what is added up stays in the processor's cache.
+_BLOCK = 512
 # Nearly all spans are not mentions: scores start there.
 _START_BIAS = -4.0
 
@@ -87,41 +88,42 @@ class SpanScorer(TokenReader):
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
-        starts, ends = self.start(tokens), self.end(tokens)
-        sums = _prefix_sums(self.content(tokens))
-        doc_ends = _document_ends(lengths)
+        # Rows after the last token: spans that would end there are not looked at.
+        ends, content = (
+            functional.pad(layer(tokens), (0, 0, 0, self.max_width - 1))
+            for layer in (self.end, self.content)
+        )
+        starts = self.start(tokens)
         blocks = [
-            self._score_block(first, starts, ends, sums, doc_ends, spans)
+            self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
             for first in range(0, len(tokens), _BLOCK)
         ]
-        return torch.cat(blocks)
+        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
+        widths = torch.arange(self.max_width, device=tokens.device)
+        outside = begin + widths >= _document_ends(lengths)[:, None]
+        return torch.cat(blocks).masked_fill(outside[..., None], -torch.inf)
 
     def _score_block(
-        self,
-        first: int,
-        starts: Tensor,
-        ends: Tensor,
-        sums: Tensor,
-        doc_ends: Tensor,
-        spans: Tensor,
+        self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
     ) -> Tensor:
-        last = min(first + _BLOCK, len(starts))
-        begin = torch.arange(first, last, device=starts.device)[:, None]  # (block, 1)
-        widths = torch.arange(self.max_width, device=starts.device)  # (max_width,)
-        end = (begin + widths).clamp(max=len(starts) - 1)  # (block, max_width)
-        content = (sums[end + 1] - sums[begin]) / (end - begin + 1)[..., None]
-        hidden = (
-            starts[first:last, None] + ends[end] + content.to(starts.dtype) + self.width(widths)
-        )
-        here = (spans[:, 0] >= first) & (spans[:, 0] < last)
-        start, width, feature = spans[here].unbind(1)
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        flat = flat.index_add(
-            0, (start - first) * self.max_width + width, self.span_features(feature)
-        )
-        logits = self.output(self.dropout(torch.relu(flat))).reshape(*end.shape, self.n_labels)
-        outside = begin + widths >= doc_ends[first:last, None]
-        return logits.masked_fill(outside[..., None], -torch.inf)
+        """Logits of the spans that start in one block, one width after the other.
+
+        Slices of tokens are added in place, while they are in the processor's cache, to a sum
+        that grows by one token with the width; nothing is gathered.
+        """
+        n = len(starts)
+        spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]
+        total = torch.zeros_like(starts)
+        logits = []
+        for width in range(self.max_width):
+            last = slice(first + width, first + width + n)
+            total = total + content[last]
+            hidden = starts + ends[last]
+            hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
+            start, _, feature = spans[spans[:, 1] == width].unbind(1)
+            hidden.index_add_(0, start - first, self.span_features(feature))
+            logits.append(self.output(self.dropout(hidden.relu_())))
+        return torch.stack(logits, dim=1)
 
 
 def _prefix_sums(values: Tensor) -> Tensor:

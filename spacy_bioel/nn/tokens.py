@@ -48,12 +48,12 @@ class TokenReader(nn.Module):
         """
         tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
         start, width, feature = spans.unbind(1)
-        tokens = tokens.index_add(0, start, self.token_features(feature))
-        tokens = tokens.index_add(0, start + width, self.token_features(feature + self.n_features))
+        tokens.index_add_(0, start, self.token_features(feature))
+        tokens.index_add_(0, start + width, self.token_features(feature + self.n_features))
         inside = self.token_features(feature + 2 * self.n_features)
         for offset in range(1, self.max_width - 1):
             within = offset < width
-            tokens = tokens.index_add(0, (start + offset)[within], inside[within])
+            tokens.index_add_(0, (start + offset)[within], inside[within])
         tokens = self.dropout(tokens)
         if self.context is None:
             return tokens

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import ORTH
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -172,18 +173,16 @@ class MentionDetector(StoredPipe):
             raise BioelError(Errors.B053.format(name=self.name))
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
-        """What the lexicon says of each document, in one batch."""
-        spans, words = [], []
-        offset = 0
-        for doc in docs:
-            tokens = [_normalize_token(token.text) for token in doc]
-            matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"])
-            for start, width, bit in (matches, self._short_forms(doc)):
-                spans.append(np.stack([start + offset, width, bit], axis=1))
-            token, bit = self.lexicon.match_words(tokens)
-            words.append(np.stack([token + offset, bit], axis=1))
-            offset += len(doc)
-        return MentionBatch(docs, np.concatenate(spans), np.concatenate(words))
+        """What the lexicon says of the documents."""
+        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+        tokens = _normalized_tokens(docs)
+        matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"], lengths=lengths)
+        spans = [np.stack(matches, axis=1)]
+        for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
+            start, width, bit = self._short_forms(doc)
+            spans.append(np.stack([start + offset, width, bit], axis=1))
+        words = np.stack(self.lexicon.match_words(tokens), axis=1)
+        return MentionBatch(docs, np.concatenate(spans), words)
 
     def _short_forms(self, doc: Doc) -> tuple[NDArray, NDArray, NDArray]:
         """Matches of abbreviations that the document defines: those of their long forms."""
@@ -192,10 +191,12 @@ class MentionDetector(StoredPipe):
         from spacy_bioel.models.detector import SHORT_FORM
 
         found = []
-        for short, long in long_forms(doc).items():
+        long_of = long_forms(doc)
+        text = doc.text if long_of else ""
+        for short, long in long_of.items():
             key = name_keys([normalize_name(long)])
             bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
-            for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", doc.text):
+            for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
                 span = doc.char_span(*match.span())
                 if span is not None and len(span) <= self.model.attrs["max_width"]:
                     found += [(span.start, len(span) - 1, bit) for bit in bits]
@@ -286,6 +287,16 @@ class MentionDetector(StoredPipe):
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
         return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+
+
+def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
+    """Of one document after the other; each different token of them is normalised once."""
+    found: list[str] = []
+    for doc in docs:
+        ids = doc.to_array(ORTH).tolist()
+        words = {id_: _normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
+        found += map(words.__getitem__, ids)
+    return found
 
 
 def _unpickle(

@@ -51,6 +51,13 @@ def test_matched_names(lexicon: Lexicon, tokens: list[str], expected: list) -> N
     assert spans(lexicon, tokens) == expected
 
 
+def test_no_name_reaches_from_one_document_into_the_next(lexicon: Lexicon) -> None:
+    tokens, lengths = ["heart", "heart", "attack", "attack"], np.array([1, 0, 2, 1])
+    starts, widths, _ = lexicon.match_spans(tokens, 4, lengths=lengths)
+    assert set(zip(starts.tolist(), widths.tolist(), strict=True)) == {(1, 1)}
+    assert spans(lexicon, ["heart", "attack"]) == spans(lexicon, ["heart", "attack", "attack"])
+
+
 def test_a_homonym_has_the_types_of_all_its_concepts(lexicon: Lexicon) -> None:
     # "cold" is a name of a disease and the preferred one of a disease that is an infection.
     assert spans(lexicon, ["cold"]) == [(0, 0, b) for b in (DISEASE, INFECTION, PREFERRED)]
