@@ -1,16 +1,19 @@
 """How do we compare with scispaCy's candidate generator, same names, same queries?
 
-python -m benchmarks.run scispacy CORPUS MENTIONS --python VENV/bin/python, where that environment
+python -m benchmarks.run scispacy CORPUS OTHERS --python VENV/bin/python, where that environment
 has scispacy==0.6.2 and scipy<1.11, which it needs to build an index (Python 3.11, numpy 1). The
-knowledge base is the one of a corpus of the project, names only; queries are the strings of the
-gold mentions of its dev documents and of a file in any format, each once, up to `n`. Both build
-and link in processes of their own, with all cores, times on the clock. With --folder, the index of
-scispaCy is kept there for the next time, and for benchmarks.documents.
+knowledge base is the one of a corpus of the project, names only. Both build and link in processes
+of their own, with all cores, times on the clock, at the settings that each has by default. With
+--folder, the index of scispaCy is kept there for the next time, and for benchmarks.documents.
 
 index        from concepts in a file to what can be searched, encoding included
 load         from a new process, libraries imported, to the first answer
-throughput   queries a second, at the settings that each has by default
+throughput   mentions a second: the gold mentions of train and dev, as they follow in the documents;
+             ours by batches of 64 documents as in `nlp.pipe`, scispaCy's all in one call
+different    strings a second that are all different, so that nothing can be remembered: those of
+             the mentions of dev, and of a file in any format, up to `n`
 memory       of the process that linked, at its peak, libraries included
+own          what of it was not there when the libraries had been imported
 accuracy     top candidate right (any id), dev mentions whose ids the knowledge base has; percent
 """
 
@@ -32,6 +35,7 @@ from benchmarks.record import measurement, save
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import AnnotatedText
 
 # -P: a script's folder is no place to import `scispacy` from.
 THEIRS = ("-P", Path(__file__).with_name("scispacy_theirs.py"))
@@ -39,9 +43,9 @@ THEIRS = ("-P", Path(__file__).with_name("scispacy_theirs.py"))
 
 def main(
     corpus: str,
-    mentions: Path,
+    others: Annotated[Path, typer.Argument(help="Documents whose mentions are queries too.")],
     python: Annotated[Path, typer.Option(help="Of the environment.")],
-    n: Annotated[int, typer.Option(help="Queries.")] = 10_000,
+    n: Annotated[int, typer.Option(help="Different strings.")] = 10_000,
     folder: Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")] = None,
     note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
 ) -> None:
@@ -51,14 +55,18 @@ def main(
         for text in known_texts(corpus, kb)
         for m in text.mentions
     ]
-    more = [
-        normalize_name(t.text[m.start : m.end]) for t in read_texts(mentions) for m in t.mentions
+    documents = [
+        mention_strings(text)
+        for split in ("train.spacy", "dev.jsonl")
+        for text in read_texts(Path("corpus") / corpus / split)
     ]
+    more = [string for text in read_texts(others) for string in mention_strings(text)]
     queries = [q for q in dict.fromkeys([*(string for string, _ in gold), *more]) if q][:n]
     found: dict[str, dict[str, float]] = {}
     with work_folder(folder, corpus) as folder:
         write_concepts(kb, folder / "concepts.jsonl")
         (folder / "queries.json").write_text(json.dumps(queries), encoding="utf8")
+        (folder / "documents.json").write_text(json.dumps(documents), encoding="utf8")
         children: dict[str, list[Any]] = {
             "scispacy": [python, *THEIRS],
             "rescnn": [sys.executable, "-m", "benchmarks.scispacy_ours"],
@@ -72,8 +80,9 @@ def main(
                 top[s] is not None and kb.find(top[s]) in kb.find_all(list(ids)) for s, ids in gold
             ]
             found[system] = result | {"accuracy": 100 * sum(right) / len(right)}
-    about = {"corpus": corpus, "names": kb.n_names, "n": len(queries), "mentions": len(gold)}
-    about["note"] = note
+    about: dict[str, Any] = {"corpus": corpus, "names": kb.n_names, "note": note}
+    about |= {"n": len(queries), "gold": len(gold)}
+    about |= {"documents": len(documents), "mentions": sum(map(len, documents))}
     rows: list[dict[str, Any]] = [
         measurement(question, system, metric="value", value=round(value, 2), **about)
         for system, values in found.items()
@@ -87,6 +96,12 @@ def main(
     for row in rows:
         typer.echo(f"{row['question']:11} {row['system']:9} {row['metric']:6} {row['value']:>12,}")
     typer.echo(save("scispacy", rows))
+
+
+def mention_strings(text: AnnotatedText) -> list[str]:
+    """Normalised, in their order; those without a word left out."""
+    strings = (normalize_name(text.text[m.start : m.end]) for m in text.mentions)
+    return [string for string in strings if string]
 
 
 @contextmanager
