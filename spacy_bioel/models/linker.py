@@ -25,6 +25,10 @@ NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
 
 
+# A GPU is given this many times the names that suit a CPU; see `_encode_batches` for too many.
+_GPU_BATCHES = 32
+
+
 @dataclass(frozen=True)
 class EncoderSource:
     """What an encoder can be made from; an architecture takes what it needs.
@@ -152,6 +156,8 @@ def encode_names(
     RETURNS (NDArray[float32]): Shape (n_names, dim).
     """
     size = batch_size or model.attrs["batch_size"]
+    if model.ops.device_type == "gpu" and batch_size is None:
+        size *= _GPU_BATCHES
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     encoded = _encode_batches(model, batches, network)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
@@ -175,8 +181,15 @@ def _encode_batches(
     predict = predict or network
 
     def encode(ids: list[list[int]]) -> NDArray:
-        with torch.inference_mode():
-            return predict(*_flat(ids, device), **kwargs).float().cpu().numpy()
+        try:
+            with torch.inference_mode():
+                return predict(*_flat(ids, device), **kwargs).float().cpu().numpy()
+        except torch.cuda.OutOfMemoryError:
+            if len(ids) == 1:
+                raise
+        # What a GPU holds is known only by trying; out of the handler, its memory is free again.
+        half = len(ids) // 2
+        return np.concatenate([encode(ids[:half]), encode(ids[half:])])
 
     # Word pieces in order and on this thread: `shuffle` may draw from one generator.
     pieces = [_piece_ids(model, batch) for batch in batches]
@@ -274,5 +287,8 @@ def _flat(ids: list[list[int]], device: Any) -> tuple[Any, Any]:
     """Pieces of all names one after another, and how many each name has."""
     import torch
 
-    flat = torch.tensor([piece for name in ids for piece in name])
-    return flat.to(device), torch.tensor([len(name) for name in ids]).to(device)
+    # From pinned memory a GPU fetches them while it still works on what came before.
+    is_pinned = device.type == "cuda"
+    flat = torch.tensor([piece for name in ids for piece in name], pin_memory=is_pinned)
+    lengths = torch.tensor([len(name) for name in ids], pin_memory=is_pinned)
+    return flat.to(device, non_blocking=True), lengths.to(device, non_blocking=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder, write_encoder
-from spacy_bioel.models.linker import NameEncoder, encode_names
+from spacy_bioel.models.linker import NameEncoder, encode_names, get_network
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 
@@ -97,3 +99,25 @@ def test_embeddings_of_another_vocabulary() -> None:
     tables["words"] = tables["words"][:3]
     with pytest.raises(BioelError, match=r"\[B044\].* 3 rows"):
         add_rescnn(empty(), tokenizer, tables)
+
+
+def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model: NameEncoder) -> None:
+    fitting = []
+
+    def predict(ids: Any, lengths: Any) -> Any:
+        if len(lengths) > 2:
+            raise torch.cuda.OutOfMemoryError
+        fitting.append(len(lengths))
+        return get_network(model)(ids, lengths)
+
+    vectors = encode_names(model, [*NAMES, "heart"], network=predict)
+    assert fitting == [2, 2]
+    assert np.abs(vectors - encode_names(model, [*NAMES, "heart"])).max() < 1e-6
+
+
+def test_one_name_that_does_not_fit_into_memory(model: NameEncoder) -> None:
+    def predict(ids: Any, lengths: Any) -> Any:
+        raise torch.cuda.OutOfMemoryError("there is no more")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="there is no more"):
+        encode_names(model, NAMES, network=predict)
