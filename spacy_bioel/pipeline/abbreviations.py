@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from spacy.tokens import Doc
 
 from spacy_bioel.text.abbreviations import find_abbreviations
+
+# What one pipe found, for the other. The text of a document does not change.
+_FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 
 def long_forms(doc: Doc) -> dict[str, str]:
     """Short forms that the document defines; scispacy's detector is believed if it ran."""
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         return {short.text: str(short._.long_form) for short in doc._.abbreviations}
-    return {short: found.long for short, found in find_abbreviations(doc.text).items()}
+    if doc not in _FOUND:
+        abbreviations = find_abbreviations(doc.text)
+        _FOUND[doc] = {short: found.long for short, found in abbreviations.items()}
+    return _FOUND[doc]
