@@ -28,7 +28,8 @@ _Record = dict[str, Any]
 def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Stream concepts, one JSON object a line with the fields of `Concept`.
 
-    "id" is required, and "names" unless "replaced_by" is there.
+    "id" is required. A record without "names" is a concept that a build counts and leaves out,
+    or, with "replaced_by", a retired id.
 
     prefix (str): Vocabulary of ids that name none.
     YIELDS (Concept): One a line.
@@ -37,17 +38,15 @@ def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> It
     """
     for where, record in _records(path):
         _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
-        names = _strings(where, record, "names")
-        replaced_by = curie(record.get("replaced_by", ""), prefix)
-        if not record["id"].strip() or not (names or replaced_by):
-            raise BioelError(Errors.B132.format(where=where, problem="empty 'id' or no 'names'"))
+        if not record["id"].strip():
+            raise BioelError(Errors.B132.format(where=where, problem="empty 'id'"))
         yield Concept(
             curie(record["id"], prefix),
-            names,
+            _strings(where, record, "names"),
             types=_strings(where, record, "types"),
             parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
             definition=record.get("definition", ""),
-            replaced_by=replaced_by,
+            replaced_by=curie(record.get("replaced_by", ""), prefix),
         )
 
 

@@ -79,13 +79,20 @@ def test_texts_of_other_shapes(tmp_path):
         ({"id": "D1", "names": "a"}, "B132.*line 2: 'names' is 'a', of type str"),
         ({"id": "D1", "names": [1]}, "B132.*line 2: 'names'"),
         ({"id": 1, "names": ["a"]}, "B132.*line 2: 'id' is 1, of type int"),
-        ({"id": "D1", "names": []}, "B132.*line 2.*no 'names'"),
+        ({"id": " ", "names": ["a"]}, "B132.*line 2.*empty 'id'"),
         ({"id": "D1", "names": ["a"], "synonyms": []}, "B132.*unknown key 'synonyms'"),
     ],
 )
 def test_malformed_concepts(tmp_path, record, message):
     with pytest.raises(BioelError, match=message):
         list(read_concepts_jsonl(lines(tmp_path, {"id": "D1", "names": ["a"]}, record)))
+
+
+def test_concepts_without_names_are_for_the_build_to_count(tmp_path):
+    path = lines(tmp_path, {"id": "D1", "names": []}, {"id": "D2"}, {"id": "D3", "names": ["a"]})
+    assert [(c.id, c.names) for c in read_concepts_jsonl(path)] == [
+        ("D1", ()), ("D2", ()), ("D3", ("a",)),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
