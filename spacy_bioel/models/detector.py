@@ -18,7 +18,7 @@ from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.torch_io import require_torch, wrap_torch
+from spacy_bioel.models.torch_io import one_thread_each, require_torch, wrap_torch
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
 
 # Bits of a lexicon mask, and "this is a short form that the document defines".
@@ -113,28 +113,34 @@ def find_spans(
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    return model.attrs["kind"].decode(model.predict(batch), lengths, lowest)
+    with one_thread_each() as pool:
+        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, pool=pool)
+        logits, _ = _score(model, vectors, batch, is_train=False)
+    return model.attrs["kind"].decode(logits, lengths, lowest)
 
 
 def _forward(
     model: MentionModel, batch: MentionBatch, is_train: bool
 ) -> tuple[Any, Callable[[Any], Any]]:
+    vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
     lengths: Any = [len(doc) for doc in batch.docs]
-    tok2vec = model.get_ref("tok2vec")
-    if is_train:
-        vectors, backprop_vectors = tok2vec(batch.docs, is_train)
-        # A tok2vec may return a row for an empty document; the concatenation must not have it.
-        flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
-    else:
-        flat = token_vectors(tok2vec, batch.docs)
-    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
-    scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
+    # A tok2vec may return a row for an empty document; the concatenation must not have it.
+    flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
+    scores, backprop_scores = _score(model, flat, batch, is_train=is_train)
 
     def backprop(d_scores: Any) -> Any:
         d_flat = backprop_scores(d_scores)
         return backprop_vectors(model.ops.unflatten(d_flat, lengths))
 
     return scores, backprop
+
+
+def _score(
+    model: MentionModel, vectors: Any, batch: MentionBatch, *, is_train: bool
+) -> tuple[Any, Callable[[Any], Any]]:
+    """Logits of what the token vectors, shape (n_tokens, width), are of."""
+    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
+    return model.get_ref("scorer")((vectors, lengths, batch.spans, batch.words), is_train)
 
 
 def _to_torch(

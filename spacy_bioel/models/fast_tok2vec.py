@@ -8,6 +8,7 @@ next, for weights may change in between: to rearrange them takes less than a mil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ Vectors = NDArray[np.float32]
 Function = Callable[[Any], Any]  # from a tensor to a tensor, shape (n, width in) to (n, width out)
 
 
-def token_vectors(tok2vec: Model, docs: Sequence[Doc]) -> Vectors:
+def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, pool: Executor) -> Vectors:
     """Vectors of the tokens of all documents. Shape (n_tokens, width).
 
     They are those of `tok2vec.predict(docs)` up to rounding, which is that of float32 or, where the
@@ -33,6 +34,7 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc]) -> Vectors:
 
     tok2vec (Model): Any; a `spacy.Tok2Vec.v2` made of a `spacy.MultiHashEmbed.v2` without static
         vectors and a `spacy.MaxoutWindowEncoder.v2`, which is on a CPU, is fast.
+    pool (Executor): Reads parts of the documents at once.
     """
     if not _is_known(tok2vec):
         found = tok2vec.predict(docs)
@@ -42,14 +44,19 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc]) -> Vectors:
     import torch
 
     encode = tok2vec.get_ref("encode")
-    network = _function(encode.layers[0])
     with torch.inference_mode():
         embedded = _embed(tok2vec.get_ref("embed"), docs)
-        lengths = [len(doc) for doc in docs]
-        found = [
-            network(part)[kept] for part, kept in _parts(embedded, lengths, encode.attrs["pad"])
-        ]
-        return torch.cat(found).numpy() if found else embedded.numpy()
+        read = partial(_read, _function(encode.layers[0]))
+        parts = _parts(embedded, [len(doc) for doc in docs], encode.attrs["pad"])
+        return torch.cat([embedded[:0], *pool.map(read, parts)]).numpy()
+
+
+def _read(network: Function, part: tuple[Any, Any]) -> Any:
+    import torch
+
+    padded, rows = part
+    with torch.inference_mode():  # each thread has its own mode
+        return network(padded)[rows]
 
 
 def _is_known(tok2vec: Model) -> bool:

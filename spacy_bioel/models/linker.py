@@ -7,7 +7,6 @@ that says how it is made and stored; see `models.name_rescnn` and `models.name_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.models.torch_io import one_thread_each, output_from_torch, wrap_torch
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -168,9 +167,7 @@ def encode_names(
 def _encode_batches(
     model: NameEncoder, batches: Sequence[Sequence[str]], predict: Any
 ) -> list[NDArray]:
-    """Batches in parallel, each on one thread. Threads that share a small product wait for each
-    other at every step, on a busy machine tens of times as long, and round as their number has it.
-    """
+    """Batches in parallel, each on one thread."""
     import torch
 
     network = get_network(model)
@@ -194,16 +191,14 @@ def _encode_batches(
     # Word pieces in order and on this thread: `shuffle` may draw from one generator.
     pieces = [_piece_ids(model, batch) for batch in batches]
     # Not by `model.predict`, which switches dropout off and on again around every batch.
-    n_threads, was_training = torch.get_num_threads(), network.training
+    was_training = network.training
     network.eval()
-    torch.set_num_threads(1)
     try:
-        # Restricted attention is set in the layers of the one network, for one batch at a time.
-        is_shared = model.ops.device_type != "cpu" or attention is not None
-        with ThreadPoolExecutor(1 if is_shared else n_threads) as pool:
-            return list(pool.map(encode, pieces))
+        with one_thread_each() as pool:
+            # Restricted attention is set in the layers of the one network, one batch at a time.
+            is_shared = model.ops.device_type != "cpu" or attention is not None
+            return list(map(encode, pieces) if is_shared else pool.map(encode, pieces))
     finally:
-        torch.set_num_threads(n_threads)
         network.train(was_training)
 
 

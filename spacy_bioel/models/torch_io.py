@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,24 @@ def dtype_to_predict_with() -> Any:
     import torch
 
     return torch.bfloat16 if processor_has("avx512_bf16", "amx_bf16") else torch.float32
+
+
+@contextmanager
+def one_thread_each() -> Iterator[ThreadPoolExecutor]:
+    """Threads for parts of a batch, as many as torch may use, in each of which it uses one.
+
+    Threads that share a small product wait for each other at every step, on a busy machine ten
+    times as long as it takes one of them, and round as their number has it.
+    """
+    import torch
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 class AveragingShim(PyTorchShim):
