@@ -15,7 +15,7 @@ NAMES = 10e6
 CORES = 160
 CORES_OF_A_MACHINE = 16
 STARTER_NAMES = 85_949  # `bioel kb info` of the package's own knowledge base
-BYTES_OF_A_VECTOR = 192 * 12 // 8 + 4 + 16  # numbers of 12 bits, a scale, a digest of the name
+BYTES_OF_A_VECTOR = 192 * 16 // 8 + 4 + 16  # numbers of 16 bits, a scale, a digest of the name
 
 
 class Figures:
@@ -89,7 +89,7 @@ def names_table(found: Figures) -> str:
         ],
         [
             "GB of disk",
-            f"$10^7 (k + {BYTES_OF_A_VECTOR})$: vectors of 192 numbers, 12 bits each",
+            f"$10^7 (k + {BYTES_OF_A_VECTOR})$: vectors of 192 numbers, 16 bits each",
             _show(bytes_a_name, ".1f", NAMES / 1e9),
         ],
         [

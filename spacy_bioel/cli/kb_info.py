@@ -84,4 +84,5 @@ def ann_text(ann: dict[str, Any] | None) -> str:
     if ann is None:
         return "no approximate index"
     recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"
-    return f"approximate index {ann['kind']}, {ann['n_probe']} lists a query, {recall}"
+    lists = f"{ann['steps'][0][0]} to {ann['steps'][-1][0]} lists a query"
+    return f"approximate index {ann['kind']}, {lists}, {recall}"

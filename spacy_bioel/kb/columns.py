@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,6 +160,18 @@ def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     counts = np.where(known, offsets[np.where(known, rows + 1, 0)], 0) - starts
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+
+
+def give_back(*arrays: NDArray[Any]) -> None:
+    """Let go of the pages of mapped arrays; the system keeps them for whoever reads them next.
+
+    Without it the memory of a process grows to the size of the files. Others are left alone.
+    """
+    for base in arrays:
+        while isinstance(base, np.ndarray):
+            base = base.base  # type: ignore[assignment]
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,10 +116,10 @@ def new_columns(n: int, dim: int) -> Columns:
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
     """The shape of each of `VECTOR_COLUMNS`."""
-    return {"codes": (n, dim), "fine": (n, (dim + 1) // 2), "scales": (n,), "digests": (n, 2)}
+    return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
 
-def vectors_of(columns: Columns, *, ann_file: Path | None = None) -> QuantizedVectors:
-    """The vectors that are in columns, without a copy."""
+def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
+    """The vectors that are in columns, without a copy; `ann` goes to `QuantizedVectors`."""
     parts = (columns[name] for name in ("codes", "fine", "scales"))
-    return QuantizedVectors(*parts, ann_file=ann_file)
+    return QuantizedVectors(*parts, **ann)

@@ -1,34 +1,39 @@
-"""Unit vectors as they are kept: numbers of 12 bits, of which a search reads eight."""
+"""Unit vectors as they are kept: numbers of 16 bits, of which a search reads eight."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns import give_back
 from spacy_bioel.kb.products import multiply
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
+Steps = Sequence[Sequence[float]]  # of a search, see `kb.ann`
 
-_FINE = 16  # a code stands for 16 of the smallest steps, and four bits say which
+BITS = 16  # of a number; vectors of another version of this file have others
+_FINE = 256  # a code stands for 256 of the smallest steps, and eight bits say which
 _MAX = 127 * _FINE
 
 
 class QuantizedVectors:
-    """Rows of int8 codes, four more bits a number, and a float32 scale for each row:
-    vector = (16 * code + fine) * scale.
+    """Rows of int8 codes, eight more bits a number, and a float32 scale for each row:
+    vector = (256 * code + fine - 128) * scale.
 
-    With the codes alone, names that differ in a plural change places; with the four bits they
-    do not. A search goes through all codes, and reads the fine part of its candidates only.
+    With the codes alone, names that differ in a plural change places; with four more bits, one
+    nearest name in a thousand is another one; with eight, none. A search goes through all codes,
+    and reads the fine part of its candidates only.
     Nothing outside this class knows how vectors are kept.
 
     codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
-    fine (NDArray[uint8]): From -8 to 7, plus 8, two in a byte, the first in the low bits.
-        Possibly mapped. Shape (n, ceil(dim / 2)).
+    fine (NDArray[uint8]): From -128 to 127, plus 128. Possibly mapped. Shape (n, dim).
     scales (NDArray[float32]): Possibly mapped. Shape (n,).
     ann_file (Path | None): Of an approximate index over them, see `kb.ann`.
+    ann_steps (Steps): How it is searched.
     """
 
     def __init__(
@@ -38,11 +43,13 @@ class QuantizedVectors:
         scales: FloatArray,
         *,
         ann_file: Path | None = None,
+        ann_steps: Steps = (),
     ) -> None:
         self.codes = codes
         self.fine = fine
         self.scales = scales
         self.ann_file = ann_file
+        self.ann_steps = ann_steps
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,11 +61,15 @@ class QuantizedVectors:
 
     def take(self, rows: IntArray | slice) -> FloatArray:
         """The vectors of some rows. rows: shape (...,); returns shape (..., dim)."""
-        numbers = self.codes[rows].astype(np.int16) * np.int16(_FINE) - np.int16(_FINE // 2)
-        fine = self.fine[rows]
-        numbers[..., ::2] += fine & np.uint8(15)
-        numbers[..., 1::2] += (fine >> np.uint8(4))[..., : self.shape[1] // 2]
-        return numbers.astype(np.float32) * self.scales[rows][..., None]
+        numbers = self.codes[rows].astype(np.float32) * np.float32(_FINE)
+        numbers += self.fine[rows]
+        numbers -= np.float32(_FINE // 2)
+        numbers *= self.scales[rows][..., None]
+        return numbers
+
+    def give_back(self) -> None:
+        """See `columns.give_back`."""
+        give_back(self.codes, self.fine)
 
     def products(self, queries: FloatArray, start: int, stop: int) -> FloatArray:
         """Inner products with consecutive rows, without their fine part; see `kb.products`.
@@ -70,7 +81,7 @@ class QuantizedVectors:
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
-    """Round vectors to 12 bits; the largest number of a row becomes 2032 or -2032.
+    """Round vectors to 16 bits; the largest number of a row becomes 32512 or -32512.
 
     vectors (NDArray): Finite numbers. Shape (n, dim).
     """
@@ -78,8 +89,5 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(_MAX)
     scales[scales < np.finfo(np.float32).tiny] = 0  # next to nothing cannot be divided by
     numbers = np.rint(vectors / np.where(scales > 0, scales, np.inf)[:, None]).astype(np.int16)
-    codes = (numbers + _FINE // 2) >> 4
-    fine = np.zeros((len(vectors), 2 * ((vectors.shape[1] + 1) // 2)), np.uint8)
-    fine[:, : vectors.shape[1]] = numbers - codes * _FINE + _FINE // 2
-    packed = fine[:, ::2] | fine[:, 1::2] << np.uint8(4)
-    return QuantizedVectors(codes.astype(np.int8), packed, scales)
+    codes, fine = np.divmod(numbers + np.int16(_FINE // 2), np.int16(_FINE))
+    return QuantizedVectors(codes.astype(np.int8), fine.astype(np.uint8), scales)

@@ -11,11 +11,11 @@ import numpy as np
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import RawFile, checksum, read_array
 from spacy_bioel.kb.encoding import Columns, column_shapes, vectors_of
-from spacy_bioel.kb.quantized import QuantizedVectors
+from spacy_bioel.kb.quantized import BITS, QuantizedVectors
 from spacy_bioel.kb.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
 from spacy_bioel.kb.store import KnowledgeBase
 
-_KEYS = ("fingerprint", "kb", "n", "dim", "ann", "generation", "checksums")
+_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "ann", "generation", "checksums")
 
 
 class StoredVectors:
@@ -32,7 +32,7 @@ class StoredVectors:
             raise BioelError(Errors.B032.format(path=kb.where))
         try:
             about = dict(json.loads(self._files[VECTORS_FILE].tobytes()))
-            is_old = "dim" in about and "generation" not in about
+            is_old = "dim" in about and about.get("bits") != BITS
             self.about: dict[str, Any] = about if is_old else {key: about[key] for key in _KEYS}
         except (ValueError, KeyError, TypeError) as error:
             message = Errors.B030.format(path=kb.where, file=VECTORS_FILE, error=error)
@@ -60,14 +60,15 @@ class StoredVectors:
     @property
     def vectors(self) -> QuantizedVectors:
         """The vectors, with their approximate index if it is in a folder; raises [B033]."""
-        columns, ann_file = self.columns, None
-        if self.about["ann"] and self._folder:
-            expected = self.about["ann"]["bytes"]
+        columns, ann = self.columns, self.about["ann"]
+        if ann and self._folder:
+            expected = ann["bytes"]
             found = self._raw("ann", f"{expected} bytes").size
             if found != expected:
                 raise self._bad("ann", f"{expected} bytes", f"{found} bytes")
-            ann_file = self._folder / self.file("ann")
-        return vectors_of(columns, ann_file=ann_file)
+            file = self._folder / self.file("ann")
+            return vectors_of(columns, ann_file=file, ann_steps=ann["steps"])
+        return vectors_of(columns)
 
     def verify(self) -> None:
         """Read all files and compare checksums.

@@ -24,7 +24,7 @@ from spacy_bioel.kb.encoding import (
     new_columns,
 )
 from spacy_bioel.kb.lock import exclusive
-from spacy_bioel.kb.quantized import QuantizedVectors
+from spacy_bioel.kb.quantized import BITS, QuantizedVectors
 from spacy_bioel.kb.schema import VECTORS_FILE, vector_file
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.stored_vectors import StoredVectors
@@ -72,7 +72,8 @@ def write_vectors(
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B181] when
         another process is encoding, [B182] when the disk is full or the folder cannot be written.
     """
-    about = {"fingerprint": fingerprint, "kb": kb.fingerprint, "n": kb.n_names, "dim": dim}
+    about: dict[str, Any] = {"fingerprint": fingerprint, "kb": kb.fingerprint}
+    about |= {"n": kb.n_names, "dim": dim, "bits": BITS}
     fill = partial(fill_block, encode=encode, batch_size=batch_size, progress=progress)
     if kb.path is None:
         columns, known = new_columns(kb.n_names, dim), _known_vectors(kb, about)

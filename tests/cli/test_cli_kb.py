@@ -54,9 +54,11 @@ def test_a_new_build_says_that_vectors_are_gone(
 
 
 def test_an_approximate_index_in_words() -> None:
-    ann = {"kind": "IVF9,PQ4x4fs", "n_probe": 64, "recall@1": 0.99955, "recall@10": 0.9876}
+    steps = [(64, 0.8), (512, -1.0)]
+    ann = {"kind": "IVF9,PQ4x4fsr", "steps": steps, "recall@1": 0.99955, "recall@10": 0.9876}
     assert ann_text(ann) == (
-        "approximate index IVF9,PQ4x4fs, 64 lists a query, recall@1 99.95%, recall@10 98.76%"
+        "approximate index IVF9,PQ4x4fsr, 64 to 512 lists a query, "
+        "recall@1 99.95%, recall@10 98.76%"
     )
 
 

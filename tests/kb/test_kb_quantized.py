@@ -8,16 +8,15 @@ from spacy_bioel.kb.index import ExactIndex
 from spacy_bioel.kb.quantized import quantize
 
 
-def test_twelve_bits_of_each_number() -> None:
-    # The largest number of a row is 2032 = 127 * 16; 1016 = 64 * 16 - 8; -999 = -62 * 16 - 7.
-    vectors = quantize(np.array([[2032, 1016, -999], [0, 0.5, -0.5], [0, 0, 0]]))
-    assert vectors.codes.tolist() == [[127, 64, -62], [0, 127, -127], [0, 0, 0]]
-    # Two in a byte, plus 8: 8 + 16 * 0, 1; 8 + 16 * 8, 8.
-    assert vectors.fine.tolist() == [[8, 1], [136, 8], [136, 8]]
-    assert vectors.scales.tolist() == [1, np.float32(0.5) / np.float32(2032), 0]
+def test_sixteen_bits_of_each_number() -> None:
+    # The largest number of a row is 32512 = 127 * 256; 640 = 3 * 256 - 128; -999 = -4 * 256 + 25.
+    vectors = quantize(np.array([[32512, 640, -999], [0, 0.5, -0.5], [0, 0, 0]]))
+    assert vectors.codes.tolist() == [[127, 3, -4], [0, 127, -127], [0, 0, 0]]
+    assert vectors.fine.tolist() == [[128, 0, 153], [128, 128, 128], [128, 128, 128]]
+    assert vectors.scales.tolist() == [1, np.float32(0.5) / np.float32(32512), 0]
     assert (vectors.codes.dtype, vectors.fine.dtype) == (np.int8, np.uint8)
     assert (vectors.shape, len(vectors)) == ((3, 3), 3)
-    assert vectors.take(np.array([2, 0])).tolist() == [[0, 0, 0], [2032, 1016, -999]]
+    assert vectors.take(np.array([2, 0])).tolist() == [[0, 0, 0], [32512, 640, -999]]
     assert vectors.take(np.array([[1], [1]])).shape == (2, 1, 3)
     assert vectors.take(slice(1, 9)).dtype == np.float32
 
@@ -25,8 +24,8 @@ def test_twelve_bits_of_each_number() -> None:
 @pytest.mark.parametrize("dim", [1, 7, 192])
 def test_numbers_are_off_by_half_a_step(dim: int) -> None:
     vectors = np.random.default_rng(0).standard_normal((500, dim))
-    steps = np.abs(vectors).max(axis=1, keepdims=True) / 2032
-    assert (np.abs(quantize(vectors).take(slice(None)) - vectors) < 0.501 * steps).all()
+    steps = np.abs(vectors).max(axis=1, keepdims=True) / 32512
+    assert (np.abs(quantize(vectors).take(slice(None)) - vectors) < 0.51 * steps).all()
 
 
 def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
@@ -41,7 +40,7 @@ def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("arithmetic")
-def test_products_are_without_the_four_bits() -> None:
+def test_products_are_without_the_fine_part() -> None:
     vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
     queries = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
     found = vectors.products(queries, 0, 2)
@@ -65,7 +64,7 @@ def test_the_nearest_is_that_of_float32() -> None:
     found, _ = ExactIndex(quantized).search(queries, 1)
     assert (found[:, 0] == expected).mean() >= 0.999
     by_codes = quantized.products(queries, 0, 4000).argmax(axis=0)
-    assert (by_codes == expected).mean() < 0.99  # what the four bits are for
+    assert (by_codes == expected).mean() < 0.99  # what the fine part is for
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

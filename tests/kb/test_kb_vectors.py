@@ -70,7 +70,9 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     about = json.loads((folder / "vectors.json").read_text("utf8"))
     assert describe_vectors(kb) == about
     checksums, generation = about.pop("checksums"), about.pop("generation")
-    assert about == {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None}
+    assert about == {
+        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "bits": 16, "ann": None,
+    }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
         "codes": 32, "fine": 32, "scales": 32, "digests": 32,
     }  # fmt: skip
@@ -142,6 +144,17 @@ def test_vectors_of_an_earlier_version(kb, folder):
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
     assert_unit(kb)
     assert not (folder / "vectors.npy").exists()
+
+
+def test_vectors_of_twelve_bits(kb, folder):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    about = json.loads((folder / "vectors.json").read_text("utf8"))
+    del about["bits"]  # which was not said then
+    (folder / "vectors.json").write_text(json.dumps(about))
+    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode again"):
+        open_vectors(kb, fingerprint="9f3a")
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
+    assert_unit(kb)
 
 
 @pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
