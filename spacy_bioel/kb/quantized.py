@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.products import multiply
+from spacy_bioel.kb.products import Products
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -60,13 +61,16 @@ class QuantizedVectors:
         numbers[..., 1::2] += (fine >> np.uint8(4))[..., : self.shape[1] // 2]
         return numbers.astype(np.float32) * self.scales[rows][..., None]
 
-    def products(self, queries: FloatArray, start: int, stop: int) -> FloatArray:
-        """Inner products with consecutive rows, without their fine part; see `kb.products`.
+    def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
+        """Inner products with rows, without their fine part; see `kb.products`.
 
         queries (FloatArray): Shape (n_queries, dim).
-        RETURNS (FloatArray): Of each query in a unit of its own. Shape (stop - start, n_queries).
+        block_rows (int): Consecutive rows that are asked for at a time, at most.
+        RETURNS (Callable): From start and stop of some rows to the products of each query, in a
+            unit of its own, valid until the next call. Shape (stop - start, n_queries).
         """
-        return multiply(self.codes[start:stop], self.scales[start:stop], queries)
+        multiply = Products(queries, block_rows)
+        return lambda start, stop: multiply(self.codes[start:stop], self.scales[start:stop])
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
