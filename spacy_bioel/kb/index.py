@@ -13,7 +13,7 @@ from spacy_bioel.kb.quantized import FloatArray, IntArray, QuantizedVectors
 
 Mask = NDArray[np.bool_]
 
-_RESCORED = 32  # queries whose candidates are scored again together
+_RESCORED = 8  # queries whose candidates are scored again together
 _QUERIES = 256  # queries that are scored together
 _PRODUCTS = 1 << 19
 _GROUP = 16  # rows of which only the best is compared with what was found before

@@ -164,6 +164,7 @@ def _encode_batches(
 ) -> list[NDArray]:
     """Batches in parallel, each on one thread. Threads that share a small product wait for each
     other at every step, on a busy machine tens of times as long, and round as their number has it.
+    What one thread can do is done on this one: another has a heap of its own, and takes a start.
     """
     import torch
 
@@ -187,7 +188,9 @@ def _encode_batches(
     try:
         # Restricted attention is set in the layers of the one network, for one batch at a time.
         is_shared = model.ops.device_type != "cpu" or attention is not None
-        with ThreadPoolExecutor(1 if is_shared else n_threads) as pool:
+        if is_shared or n_threads == 1 or len(pieces) <= 1:
+            return [encode(ids) for ids in pieces]
+        with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(encode, pieces))
     finally:
         torch.set_num_threads(n_threads)
