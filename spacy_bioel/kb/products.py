@@ -11,34 +11,46 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
 
-_ROWS = 2048  # rows that numpy converts at a time: they stay in the processor's cache
 _MAX = 127
 
 
-def multiply(codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray) -> FloatArray:
-    """Products of rows, which are bytes times a scale, with queries.
+class Products:
+    """Products of some queries with rows, which are bytes times a scale, block by block.
 
     Where the processor multiplies bytes, queries are rounded to bytes too, which takes a tenth of
     the time, and their own scales are left out: the order of rows is the same without. The
     products of bytes are exact: those of a query do not depend on what else is multiplied.
 
-    codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
-    scales (FloatArray): Shape (n,).
     queries (FloatArray): Shape (n_queries, dim).
-    RETURNS (FloatArray): Of each query in a unit of its own. Shape (n, n_queries).
+    block_rows (int): Rows of a block, at most.
     """
-    torch = _torch_for_bytes()
-    if torch is None:
-        found = np.empty((len(codes), len(queries)), np.float32)
-        for at in range(0, len(codes), _ROWS):
-            part = codes[at : at + _ROWS].astype(np.float32)
-            np.matmul(part, queries.T, out=found[at : at + _ROWS])
-        found *= scales[:, None]
+
+    def __init__(self, queries: FloatArray, block_rows: int) -> None:
+        self._torch = _torch_for_bytes()
+        # Memory is used again: to be given new pages takes longer than to fill them.
+        self._found = np.empty((block_rows, len(queries)), np.float32)
+        self._queries: Any = queries.T
+        if self._torch is not None:
+            largest = np.abs(queries).max(axis=1, keepdims=True)
+            rounded = np.rint(queries * (_MAX / np.where(largest > 0, largest, np.inf)))
+            self._queries = self._torch.from_numpy(rounded.astype(np.int8)).T
+            self._whole = self._torch.empty(self._found.shape, dtype=self._torch.int32)
+
+    def __call__(self, codes: NDArray[np.int8], scales: FloatArray) -> FloatArray:
+        """Products of one block, valid until the next call.
+
+        codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
+        scales (FloatArray): Shape (n,).
+        RETURNS (FloatArray): Of each query in a unit of its own. Shape (n, n_queries).
+        """
+        found, torch = self._found[: len(codes)], self._torch
+        if torch is None:
+            np.matmul(codes.astype(np.float32), self._queries, out=found)
+            return np.multiply(found, scales[:, None], out=found)
+        whole = self._whole[: len(codes)]
+        torch._int_mm(torch.from_numpy(codes), self._queries, out=whole)
+        torch.from_numpy(found).copy_(whole).mul_(torch.from_numpy(scales)[:, None])
         return found
-    largest = np.abs(queries).max(axis=1, keepdims=True)
-    rounded = np.rint(queries * (_MAX / np.where(largest > 0, largest, np.inf))).astype(np.int8)
-    products = torch._int_mm(torch.from_numpy(codes), torch.from_numpy(rounded).T)
-    return torch.mul(products, torch.from_numpy(scales)[:, None]).numpy()
 
 
 def processor_has(*names: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns import give_back
-from spacy_bioel.kb.products import multiply
+from spacy_bioel.kb.products import Products
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -71,13 +71,16 @@ class QuantizedVectors:
         """See `columns.give_back`."""
         give_back(self.codes, self.fine)
 
-    def products(self, queries: FloatArray, start: int, stop: int) -> FloatArray:
-        """Inner products with consecutive rows, without their fine part; see `kb.products`.
+    def products(self, queries: FloatArray, *, block_rows: int) -> Callable[[int, int], FloatArray]:
+        """Inner products with rows, without their fine part; see `kb.products`.
 
         queries (FloatArray): Shape (n_queries, dim).
-        RETURNS (FloatArray): Of each query in a unit of its own. Shape (stop - start, n_queries).
+        block_rows (int): Consecutive rows that are asked for at a time, at most.
+        RETURNS (Callable): From start and stop of some rows to the products of each query, in a
+            unit of its own, valid until the next call. Shape (stop - start, n_queries).
         """
-        return multiply(self.codes[start:stop], self.scales[start:stop], queries)
+        multiply = Products(queries, block_rows)
+        return lambda start, stop: multiply(self.codes[start:stop], self.scales[start:stop])
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:

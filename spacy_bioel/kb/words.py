@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,8 @@ from numpy.typing import NDArray
 from spacy_bioel.text.variants import singular
 
 IntArray = NDArray[np.int64]
+
+_BREAK = "\0"  # between strings that are split together: no word of them
 
 
 def word_overlap(
@@ -36,8 +37,7 @@ def word_overlap(
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
     word = name_words[name_starts[name][pair] + nth]
     owners = np.repeat(np.arange(len(queries)), np.diff(query_starts))
-    keys = np.sort(owners * len(words) + query_words)
-    shared = np.isin(query[pair] * len(words) + word, keys)
+    shared = _is_among(query[pair] * len(words) + word, owners * len(words) + query_words)
     common = np.bincount(pair, size[word] * shared, len(name))
     both = query_size[query] + name_size[name]
     dice = 2 * common / np.maximum(both, 1)
@@ -46,16 +46,26 @@ def word_overlap(
 
 
 def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Numbers of the different words of each string, and where those of a string start."""
+    """Numbers of the different words of each string, ascending, and where those of it start."""
+    tokens = f" {_BREAK} ".join(strings).split()
     # Words repeat from name to name: each is taken to its singular once.
-    numbers = {
-        word: words.setdefault(singular(word), len(words))
-        for word in dict.fromkeys(chain.from_iterable(map(str.split, strings)))
-    }
-    rows = [dict.fromkeys(map(numbers.__getitem__, string.split())) for string in strings]
-    starts = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([len(row) for row in rows], out=starts[1:])
-    return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(starts[-1])), starts
+    different = dict.fromkeys(tokens)
+    different.pop(_BREAK, None)
+    numbers = {word: words.setdefault(singular(word), len(words)) for word in different}
+    numbers[_BREAK] = -1
+    number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=len(tokens))
+    owner = np.cumsum(number < 0)
+    keys = np.sort((owner * len(words) + number)[number >= 0])
+    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    owner, number = np.divmod(keys, max(len(words), 1))
+    return number, np.searchsorted(owner, np.arange(len(strings) + 1))
+
+
+def _is_among(keys: IntArray, known: IntArray) -> NDArray[np.bool_]:
+    """Which keys are known. known: Ascending. Shape of keys."""
+    if not len(known):
+        return np.zeros(len(keys), bool)
+    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
 
 
 def _sums(values: NDArray[np.float64], starts: IntArray) -> NDArray[np.float64]:

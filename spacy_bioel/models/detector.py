@@ -113,8 +113,8 @@ def find_spans(
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    with one_thread_each() as pool:
-        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, pool=pool)
+    with one_thread_each() as spread:
+        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
         logits, _ = _score(model, vectors, batch, is_train=False)
     return model.attrs["kind"].decode(logits, lengths, lowest)
 

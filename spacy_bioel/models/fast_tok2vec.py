@@ -7,8 +7,7 @@ next, for weights may change in between: to rearrange them takes less than a mil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,10 +22,11 @@ _TOKENS = 2048  # that are read together: what is computed of them stays in the 
 _EMBED = ("extract_features", "list2ragged", "with_array(", "with_array(", "ragged2list")
 
 Vectors = NDArray[np.float32]
+Spread = Callable[[Callable, Iterable], Iterable]
 Function = Callable[[Any], Any]  # from a tensor to a tensor, shape (n, width in) to (n, width out)
 
 
-def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, pool: Executor) -> Vectors:
+def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) -> Vectors:
     """Vectors of the tokens of all documents. Shape (n_tokens, width).
 
     They are those of `tok2vec.predict(docs)` up to rounding, which is that of float32 or, where the
@@ -34,7 +34,7 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, pool: Executor) -> Vec
 
     tok2vec (Model): Any; a `spacy.Tok2Vec.v2` made of a `spacy.MultiHashEmbed.v2` without static
         vectors and a `spacy.MaxoutWindowEncoder.v2`, which is on a CPU, is fast.
-    pool (Executor): Reads parts of the documents at once.
+    spread (Callable): A `map` that may read parts of the documents at once.
     """
     if not _is_known(tok2vec):
         found = tok2vec.predict(docs)
@@ -48,7 +48,7 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, pool: Executor) -> Vec
         embedded = _embed(tok2vec.get_ref("embed"), docs)
         read = partial(_read, _function(encode.layers[0]))
         parts = _parts(embedded, [len(doc) for doc in docs], encode.attrs["pad"])
-        return torch.cat([embedded[:0], *pool.map(read, parts)]).numpy()
+        return torch.cat([embedded[:0], *spread(read, parts)]).numpy()
 
 
 def _read(network: Function, part: tuple[Any, Any]) -> Any:

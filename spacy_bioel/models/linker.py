@@ -194,10 +194,10 @@ def _encode_batches(
     was_training = network.training
     network.eval()
     try:
-        with one_thread_each() as pool:
+        with one_thread_each() as spread:
             # Restricted attention is set in the layers of the one network, one batch at a time.
             is_shared = model.ops.device_type != "cpu" or attention is not None
-            return list(map(encode, pieces) if is_shared else pool.map(encode, pieces))
+            return list(map(encode, pieces)) if is_shared else spread(encode, pieces)
     finally:
         network.train(was_training)
 

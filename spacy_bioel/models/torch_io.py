@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -31,11 +31,12 @@ def dtype_to_predict_with() -> Any:
 
 
 @contextmanager
-def one_thread_each() -> Iterator[ThreadPoolExecutor]:
-    """Threads for parts of a batch, as many as torch may use, in each of which it uses one.
+def one_thread_each() -> Iterator[Callable[[Callable, Iterable], list]]:
+    """A `map` over parts of a batch, on as many threads as torch may use, which uses one in each.
 
     Threads that share a small product wait for each other at every step, on a busy machine ten
-    times as long as it takes one of them, and round as their number has it.
+    times as long as it takes one of them, and round as their number has it. A single part is done
+    by the thread that asks: another has a heap of its own, and takes a start.
     """
     import torch
 
@@ -43,7 +44,13 @@ def one_thread_each() -> Iterator[ThreadPoolExecutor]:
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(n_threads) as pool:
-            yield pool
+
+            def spread(function: Callable, parts: Iterable) -> list:
+                parts = list(parts)
+                is_alone = n_threads == 1 or len(parts) < 2
+                return list(map(function, parts) if is_alone else pool.map(function, parts))
+
+            yield spread
     finally:
         torch.set_num_threads(n_threads)
 

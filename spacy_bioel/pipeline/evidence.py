@@ -18,7 +18,7 @@ from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.words import word_overlap
 from spacy_bioel.pipeline.memory import Memory
 from spacy_bioel.pipeline.spelling import Found, SpellingSearch
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.variants import spelling_variants
 
 # Columns of the feature matrix.
@@ -230,7 +230,7 @@ def _nearest(
     different, number = np.unique(rows.ravel(), return_inverse=True)
     # The first may stand for no name, -1.
     n_none = int((different < 0).sum())
-    names = [""] * n_none + [normalize_name(name) for name in kb.names.take(different[n_none:])]
+    names = [""] * n_none + normalize_names(kb.names.take(different[n_none:]))
     owner = np.repeat(np.arange(len(queries)), rows.shape[1])
     words, covered = word_overlap(queries, names, owner, number)
     indptr, concepts, _ = kb.concepts_of_names(rows.ravel())

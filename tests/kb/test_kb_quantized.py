@@ -43,12 +43,12 @@ def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def test_products_are_without_the_fine_part() -> None:
     vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
     queries = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
-    found = vectors.products(queries, 0, 2)
+    found = vectors.products(queries, block_rows=2)(0, 2)
     assert found.dtype == np.float32 and found.shape == (2, 3)
     # 16 codes are 2032 and -992 of the first row: of each query, only ratios mean something.
     assert found[1] == pytest.approx([0, -found[0, 1] / 992, 0])
     assert found[0, 0] > 0 > found[0, 1]
-    many = quantize(np.ones((5000, 2))).products(queries, 1, 4998)
+    many = quantize(np.ones((5000, 2))).products(queries, block_rows=5000)(1, 4998)
     assert many.shape == (4997, 3) and (many == many[0]).all() and not many[:, 2].any()
 
 
@@ -63,7 +63,7 @@ def test_the_nearest_is_that_of_float32() -> None:
     quantized = quantize(vectors)
     found, _ = ExactIndex(quantized).search(queries, 1)
     assert (found[:, 0] == expected).mean() >= 0.999
-    by_codes = quantized.products(queries, 0, 4000).argmax(axis=0)
+    by_codes = quantized.products(queries, block_rows=4000)(0, 4000).argmax(axis=0)
     assert (by_codes == expected).mean() < 0.99  # what the fine part is for
 
 

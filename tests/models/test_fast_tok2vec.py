@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, fix_random_seed
 
 from spacy_bioel.models import fast_tok2vec
+from spacy_bioel.models.fast_tok2vec import token_vectors
 
 NLP = spacy.blank("en")
 WORDS = "Aspirin caused acute kidney injury ( AKI ) in 2 of 7 patients . AKI was severe .".split()
@@ -39,11 +39,6 @@ def make_tok2vec(encode: Any = MaxoutWindowEncoder, **settings: int) -> Model:
                 shape = layer.get_param(name).shape
                 layer.set_param(name, np.random.normal(0.5, 0.3, shape).astype("float32"))
     return tok2vec
-
-
-def token_vectors(tok2vec: Model, docs: list[Doc]) -> np.ndarray:
-    with ThreadPoolExecutor(2) as pool:
-        return fast_tok2vec.token_vectors(tok2vec, docs, pool=pool)
 
 
 def reference(tok2vec: Model, docs: list[Doc]) -> np.ndarray:

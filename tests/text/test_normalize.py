@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,11 @@ def test_plain_text_takes_the_same_road_as_any_other() -> None:
     assert normalize_name(plain) == "type 2 diabetes mellitus t2dm 5"
     assert normalize_name(plain + "é") == normalize_name(plain) + " e"
     assert unicodedata.is_normalized("NFKD", normalize_name("ﬁ é Å"))
+
+
+def test_many_at_once() -> None:
+    names = ["(Type-2)  Diabetes.", "", "β-Thalassaemia", "two\nlines", "---", "ACE"]
+    expected = ["type 2 diabetes", "", "beta thalassaemia", "two lines", "", "ace"]
+    assert normalize_names(names) == expected
+    assert normalize_names([]) == []
+    assert normalize_names(["Sjögren's"]) == ["sjogren s"]
