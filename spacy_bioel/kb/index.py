@@ -155,7 +155,10 @@ class _Best:
             good = np.partition(highest, -self._width, axis=0)[-self._width]
             self._bound = np.maximum(self._bound, np.nextafter(good, np.float32(-np.inf)))
         # Of the transposed, so that all comes by query.
-        query, group = np.divmod(np.flatnonzero((highest > self._bound).T), len(highest))
+        at = np.flatnonzero((highest > self._bound).T)
+        if not len(at):
+            return
+        query, group = np.divmod(at, len(highest))
         places = (group * (_GROUP * n_queries) + query)[:, None] + np.arange(_GROUP) * n_queries
         scores = found.reshape(-1).take(places, mode="clip")
         kept = np.flatnonzero(scores > self._bound[query][:, None])
