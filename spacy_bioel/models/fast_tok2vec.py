@@ -19,6 +19,8 @@ from thinc.api import Model, NumpyOps
 from spacy_bioel.models.torch_io import dtype_to_predict_with
 
 _TOKENS = 2048  # that are read together: what is computed of them stays in the processor's cache
+# Rows of a product are a multiple of it: for each new number a product is planned anew.
+_ROUND = 64
 _EMBED = ("extract_features", "list2ragged", "with_array(", "with_array(", "ragged2list")
 
 Vectors = NDArray[np.float32]
@@ -94,7 +96,8 @@ def _different_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], N
 
 
 def _parts(vectors: Any, lengths: Sequence[int], pad: int) -> Iterator[tuple[Any, Any]]:
-    """Some documents at a time with `pad` rows of zeros around each, and the rows of its tokens.
+    """Some documents at a time with `pad` rows of zeros, or more, around each, and the rows of
+    their tokens.
 
     vectors (Tensor): Of all documents. Shape (n_tokens, width).
     RETURNS (Iterator): Vectors, shape (n_rows, width), and rows, shape (n_tokens,).
@@ -108,7 +111,8 @@ def _parts(vectors: Any, lengths: Sequence[int], pad: int) -> Iterator[tuple[Any
         last = max(first + 1, int(np.searchsorted(ends, start + _TOKENS, side="right")))
         document = np.repeat(np.arange(last - first), lengths[first:last])
         rows = torch.from_numpy(np.arange(len(document)) + pad * (document + 1))
-        padded = vectors.new_zeros(len(rows) + pad * (last - first + 1), vectors.shape[1])
+        n_rows = len(rows) + pad * (last - first + 1)
+        padded = vectors.new_zeros(n_rows + -n_rows % _ROUND, vectors.shape[1])
         padded[rows] = vectors[start : start + len(rows)]
         yield padded, rows
         start, first = start + len(rows), last

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from spacy_bioel.nn.rescnn import EncodingBlock, ResCNN, locate
 
+_ROUND = 64  # rows of a product are a multiple of it
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -58,6 +60,13 @@ class FoldedResCNN:
 
     def __call__(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """See `ResCNN.forward`."""
+        # More names of one piece make the pieces a round number: for each new number of rows a
+        # product is planned anew, and the plan is kept.
+        n = len(lengths)
+        n_more = -len(ids) % _ROUND
+        return self._encode(F.pad(ids, (0, n_more)), F.pad(lengths, (0, n_more), value=1))[:n]
+
+    def _encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         owner, positions = locate(lengths)
         x = self.network.embed(ids, positions) if self.table is None else self.table[ids]
         left = lengths[owner] - positions

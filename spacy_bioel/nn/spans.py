@@ -88,17 +88,17 @@ class SpanScorer(TokenReader):
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
-        # Rows after the last token: spans that would end there are not looked at.
-        ends, content = (
-            functional.pad(layer(tokens), (0, 0, 0, self.max_width - 1))
-            for layer in (self.end, self.content)
-        )
-        starts = self.start(tokens)
+        # In one product; rows after the last token, for spans that would end there.
+        layers = (self.start, self.end, self.content)
+        weight = torch.cat([layer.weight for layer in layers])
+        tokens = functional.pad(tokens, (0, 0, 0, self.max_width - 1))
+        starts, ends, content = functional.linear(tokens, weight).chunk(3, dim=1)
+        starts = (starts + self.start.bias)[: 1 - self.max_width or None]
         blocks = [
             self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
-            for first in range(0, len(tokens), _BLOCK)
+            for first in range(0, len(starts), _BLOCK)
         ]
-        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
+        begin = torch.arange(len(starts), device=tokens.device)[:, None]
         widths = torch.arange(self.max_width, device=tokens.device)
         outside = begin + widths >= _document_ends(lengths)[:, None]
         return torch.cat(blocks).masked_fill(outside[..., None], -torch.inf)
@@ -112,11 +112,12 @@ class SpanScorer(TokenReader):
         that grows by one token with the width; nothing is gathered.
         """
         n = len(starts)
+        ends, content = (x[first : first + n + self.max_width - 1] for x in (ends, content))
         spans = spans[(spans[:, 0] >= first) & (spans[:, 0] < first + n)]
         total = torch.zeros_like(starts)
         logits = []
         for width in range(self.max_width):
-            last = slice(first + width, first + width + n)
+            last = slice(width, width + n)
             total = total + content[last]
             hidden = starts + ends[last]
             hidden.add_(total, alpha=1 / (width + 1)).add_(self.width.weight[width])
