@@ -16,11 +16,12 @@ GROUND = ["types", "errors"]
 ROOMS: dict[str, list[str]] = {
     "types": [],
     "errors": [],
+    "processor": [],
     "text": [*GROUND],
     "io": [*GROUND, "text"],
-    "kb": [*GROUND, "text"],
+    "kb": [*GROUND, "text", "processor"],
     "nn": [*GROUND],
-    "models": [*GROUND, "text", "kb", "nn"],
+    "models": [*GROUND, "text", "kb", "nn", "processor"],
     "scoring": [*GROUND],
     # The linker's loss is in nn/, and called where the gold ids are.
     "pipeline": [*GROUND, "text", "kb", "nn", "models", "scoring"],
@@ -42,6 +43,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
+    "processor.py": ["torch"],
     "kb": ["numpy"],
     "kb/ann.py": ["faiss"],
     "kb/products.py": ["torch"],

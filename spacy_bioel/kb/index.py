@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.quantized import FloatArray, IntArray, QuantizedVectors
+from spacy_bioel.processor import one_thread_each
 
 Mask = NDArray[np.bool_]
 
@@ -55,13 +56,13 @@ class ExactIndex:
         if allowed is not None and allowed.shape != (len(self),):
             wrong, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
             raise BioelError(Errors.B036.format(found=wrong, expected=expected))
-        rows = np.full((len(queries), k + _SPARE), -1, np.int64)
-        for first in range(0, len(queries), _QUERIES):
-            part = slice(first, first + _QUERIES)
-            rows[part] = self._candidates(queries[part], k + _SPARE, allowed)
+        find = partial(self._candidates, width=k + _SPARE, allowed=allowed)
+        parts = [queries[at : at + _QUERIES] for at in range(0, len(queries), _QUERIES)]
+        with one_thread_each() as spread:
+            rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *spread(find, parts)])
         return rescored(self.vectors, queries, rows, k=k)
 
-    def _candidates(self, queries: FloatArray, width: int, allowed: Mask | None) -> IntArray:
+    def _candidates(self, queries: FloatArray, *, width: int, allowed: Mask | None) -> IntArray:
         """The best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
         best = _Best(len(queries), width)
         size = min(self.block_rows, len(self), _PRODUCTS // len(queries))

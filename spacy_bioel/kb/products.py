@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.processor import processor_has
+
 FloatArray = NDArray[np.float32]
 
 _MAX = 127
@@ -51,14 +53,6 @@ class Products:
         torch._int_mm(torch.from_numpy(codes), self._queries, out=whole)
         torch.from_numpy(found).copy_(whole).mul_(torch.from_numpy(scales)[:, None])
         return found
-
-
-def processor_has(*names: str) -> bool:
-    """Whether the processor has any of these, as PyTorch calls them; older versions do not say."""
-    import torch
-
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(known.get(name) for name in names)
 
 
 def multiplies_bytes() -> bool:

@@ -18,8 +18,9 @@ from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.torch_io import one_thread_each, require_torch, wrap_torch
+from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
+from spacy_bioel.processor import one_thread_each
 
 # Bits of a lexicon mask, and "this is a short form that the document defines".
 SHORT_FORM = 64

@@ -18,7 +18,8 @@ from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.torch_io import one_thread_each, output_from_torch, wrap_torch
+from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.processor import one_thread_each
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +11,7 @@ from thinc.layers.pytorchwrapper import forward as pytorch_forward
 from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.products import processor_has
+from spacy_bioel.processor import processor_has
 
 
 def require_torch() -> None:
@@ -28,31 +27,6 @@ def dtype_to_predict_with() -> Any:
     import torch
 
     return torch.bfloat16 if processor_has("avx512_bf16", "amx_bf16") else torch.float32
-
-
-@contextmanager
-def one_thread_each() -> Iterator[Callable[[Callable, Iterable], list]]:
-    """A `map` over parts of a batch, on as many threads as torch may use, which uses one in each.
-
-    Threads that share a small product wait for each other at every step, on a busy machine ten
-    times as long as it takes one of them, and round as their number has it. A single part is done
-    by the thread that asks: another has a heap of its own, and takes a start.
-    """
-    import torch
-
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(n_threads) as pool:
-
-            def spread(function: Callable, parts: Iterable) -> list:
-                parts = list(parts)
-                is_alone = n_threads == 1 or len(parts) < 2
-                return list(map(function, parts) if is_alone else pool.map(function, parts))
-
-            yield spread
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 class AveragingShim(PyTorchShim):
