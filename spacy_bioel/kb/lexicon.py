@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,14 +48,28 @@ class KeyMasks:
         """Mask of each key, 0 where it is unknown. Same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # In their order, for then they are found one near the other: several times as fast.
-        order = np.argsort(keys, axis=None)
-        ascending = keys.ravel()[order]
-        position = np.minimum(np.searchsorted(self.keys, ascending), len(self.keys) - 1)
-        known = (self.keys[position] == ascending) & (ascending != 0)
+        # Nearly all spans of a text are no names, and a few bits of their keys say so.
+        places = keys >> np.uint64(64 - self._n_bits)
+        bits = self._among[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8)
+        likely = np.flatnonzero(bits & np.uint8(1))
+        wanted = keys.ravel()[likely]
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        known = (self.keys[position] == wanted) & (wanted != 0)
         masks = np.zeros(keys.size, dtype=np.uint64)
-        masks[order[known]] = self.masks[position[known]]
+        masks[likely[known]] = self.masks[position[known]]
         return masks.reshape(keys.shape)
+
+    @cached_property
+    def _n_bits(self) -> int:
+        """First bits of a key that say where it is in `_among`: of 16 places, one is taken."""
+        return len(self.keys).bit_length() + 4
+
+    @cached_property
+    def _among(self) -> NDArray[np.uint8]:
+        """For all values of the first bits, eight to a byte, whether a key has them."""
+        among = np.zeros(1 << self._n_bits, dtype=bool)
+        among[self.keys >> np.uint64(64 - self._n_bits)] = True
+        return np.packbits(among, bitorder="little")
 
 
 class Lexicon:

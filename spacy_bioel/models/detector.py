@@ -6,8 +6,9 @@ made, what it learns from and what its logits mean; see `models.mentions` and `m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ N_FEATURES = 65
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 MentionModel = Model[MentionBatch, Logits]
+# Token vectors, tokens of each document, matches of spans and of words; see `DetectorKind`.
+Inputs = tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+_TOKENS = 4096  # of documents whose spans are scored together
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,50 @@ def find_spans(
     lowest (float): The probability that a span must have.
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
+    scorer = model.get_ref("scorer")
+    network: Any = scorer.shims[0]._model  # its `predict` would switch dropout on in other threads
+    was_training = network.training
+    network.eval()
+    try:
+        with one_thread_each() as spread:
+            vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
+            find = partial(_find_spans, scorer, network, model.attrs["kind"], lowest)
+            found = spread(find, _parts(vectors, batch))
+    finally:
+        network.train(was_training)
+    spans, probabilities = zip(*found, strict=True)
+    return np.concatenate(spans), np.concatenate(probabilities)
+
+
+def _find_spans(
+    scorer: Model, network: Any, kind: DetectorKind, lowest: float, part: tuple[int, Inputs]
+) -> tuple[TokenSpans, NDArray[np.float32]]:
+    import torch
+
+    first, inputs = part
+    arguments, _ = _to_torch(scorer, inputs, False)
+    with torch.inference_mode():
+        logits = network(*arguments.args).cpu().numpy()
+    spans, probabilities = kind.decode(logits, inputs[1], lowest)
+    return spans + np.array([first, first, 0]), probabilities
+
+
+def _parts(vectors: Any, batch: MentionBatch) -> Iterator[tuple[int, Inputs]]:
+    """First token of some documents, and what the network gets of them."""
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    with one_thread_each() as spread:
-        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
-        logits, _ = _score(model, vectors, batch, is_train=False)
-    return model.attrs["kind"].decode(logits, lengths, lowest)
+    borders = np.flatnonzero(np.diff(np.cumsum(lengths) // _TOKENS)) + 1
+    first = 0
+    for of_part in np.split(lengths, borders):
+        last = first + int(of_part.sum())
+        spans, words = (
+            matches[(matches[:, 0] >= first) & (matches[:, 0] < last)]
+            for matches in (batch.spans, batch.words)
+        )
+        spans[:, 0] -= first
+        words[:, 0] -= first
+        if last > first:
+            yield first, (vectors[first:last], of_part, spans, words)
+        first = last
 
 
 def _forward(
@@ -127,7 +171,8 @@ def _forward(
     lengths: Any = [len(doc) for doc in batch.docs]
     # A tok2vec may return a row for an empty document; the concatenation must not have it.
     flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
-    scores, backprop_scores = _score(model, flat, batch, is_train=is_train)
+    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
+    scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
     def backprop(d_scores: Any) -> Any:
         d_flat = backprop_scores(d_scores)
@@ -136,16 +181,8 @@ def _forward(
     return scores, backprop
 
 
-def _score(
-    model: MentionModel, vectors: Any, batch: MentionBatch, *, is_train: bool
-) -> tuple[Any, Callable[[Any], Any]]:
-    """Logits of what the token vectors, shape (n_tokens, width), are of."""
-    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    return model.get_ref("scorer")((vectors, lengths, batch.spans, batch.words), is_train)
-
-
 def _to_torch(
-    wrapper: Model, inputs: tuple[Any, Any, Any, Any], is_train: bool
+    wrapper: Model, inputs: Inputs, is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
     import torch
 

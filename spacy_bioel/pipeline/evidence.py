@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns import gather
 from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.kb.words import word_overlap
 from spacy_bioel.pipeline.memory import Memory
@@ -193,28 +194,25 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
 
 def _remembered(queries: Sequence[str], kb: KnowledgeBase, memory: Memory) -> _Proposals:
     """Concepts that the query itself was linked to in training."""
-    seen = [i for i, query in enumerate(queries) if query in memory.counts]
-    query, concept, count, share = _concepts_of_strings([queries[i] for i in seen], kb, memory)
+    seen = [i for i, query in enumerate(queries) if query in memory.rows]
+    rows = np.array([memory.rows[queries[i]] for i in seen], dtype=np.int64)
+    query, concept, count, share = _concepts_of_strings(rows, kb, memory)
     values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(_OF_A_STRING, share)
     unnamed = np.full(len(query), -1, dtype=np.int64)
     return _Proposals(np.array(seen, dtype=np.int64)[query], concept, unnamed, values, MEMORY)
 
 
 def _concepts_of_strings(
-    strings: Sequence[str], kb: KnowledgeBase, memory: Memory
+    rows: IntArray, kb: KnowledgeBase, memory: Memory
 ) -> tuple[IntArray, IntArray, NDArray[np.float32], NDArray[np.float32]]:
-    """Number of the string, concept row, count and share of the string's mentions; (n,) each."""
-    entries = [
-        (i, concept_id, count, count / memory.counts[string].total())
-        for i, string in enumerate(strings)
-        for concept_id, count in memory.counts[string].items()
-    ]
-    concept = kb.find_all([concept_id for _, concept_id, *_ in entries])
-    known = concept >= 0
-    number = np.array([i for i, *_ in entries], dtype=np.int64)
-    count = np.array([count for *_, count, _ in entries], dtype=np.float32)
-    share = np.array([share for *_, share in entries], dtype=np.float32)
-    return number[known], concept[known], count[known], share[known]
+    """Number of the string, concept row, count and share of the string's mentions; (n,) each.
+
+    rows (IntArray): Of strings, in `memory.names`. Shape (n_strings,).
+    """
+    remembered = memory.concepts(kb)
+    indptr, at = gather(remembered.offsets, rows)
+    number = np.repeat(np.arange(len(rows)), np.diff(indptr))
+    return number, remembered.concepts[at], remembered.counts[at], remembered.shares[at]
 
 
 def _nearest(
@@ -260,8 +258,7 @@ def _recalled(
 ) -> _Proposals:
     """Concepts of the training strings that a search found."""
     entry = np.flatnonzero(rows.ravel() >= 0)
-    strings = [memory.names[row] for row in rows.ravel()[entry]]
-    number, concept, _, share = _concepts_of_strings(strings, kb, memory)
+    number, concept, _, share = _concepts_of_strings(rows.ravel()[entry], kb, memory)
     entry = entry[number]
     query = entry // max(rows.shape[1], 1)
     cosine = cosines.ravel()[entry]

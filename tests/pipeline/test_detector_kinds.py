@@ -15,6 +15,7 @@ from spacy.training import Example
 from tiny import blank, examples
 
 from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.models import detector as detector_models
 from spacy_bioel.models.bio_tagger import build_bio_tagger_v1
 from spacy_bioel.models.detector import MentionModel
 from spacy_bioel.models.mentions import build_span_enumerator_v1
@@ -76,6 +77,21 @@ def test_the_documents_are_found_again(
         # Tags cannot express a mention inside another.
         assert all(any(s <= start and end <= e for s, e, *_ in found) for start, end, _ in missed)
         assert not (missed and is_spans) and len(found) + len(missed) == len(gold)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 25, 4096])
+def test_a_batch_may_be_scored_in_parts(
+    detector: MentionDetector,
+    texts: list[AnnotatedText],
+    n_tokens: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(detector_models, "_TOKENS", n_tokens)
+    docs = [tokenised(text) for text in ("", *(text.text for text in texts), "")]
+    found = detector.predict(docs)
+    assert sum(map(len, found)) > 10
+    for doc, spans in zip(docs, found, strict=True):
+        assert [span[:3] for span in spans] == [s[:3] for s in detector.predict([doc])[0]]
 
 
 def test_a_document_is_the_same_alone_and_in_any_batch(
