@@ -3,8 +3,9 @@
 python -m benchmarks.run documents CORPUS --python VENV/bin/python, where CORPUS is one whose light
 pipeline (training/configs/rescnn.cfg) the project has trained, and the environment is that of
 benchmarks.scispacy. Both pipelines get the texts of dev, link to the same names, and run in one
-process each, batched by `nlp.pipe`, with all cores, times on the clock. scispaCy needs hours to
-index the names of a large knowledge base: with --names, both link to those of another corpus.
+process each, batched by `nlp.pipe`, with all cores, times on the clock, three times by turns; the
+median counts. scispaCy needs hours to index the names of a large knowledge base: with --names, both
+link to those of another corpus.
 
 light       bioel_mentions and bioel_linker, as trained
 scispacy    spaCy's stock NER, trained for five rounds on the same training documents so that it
@@ -15,15 +16,14 @@ scispacy    spaCy's stock NER, trained for five rounds on the same training docu
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from benchmarks.record import measurement, save
-from benchmarks.scispacy import THEIRS, work_folder, write_concepts
+from benchmarks.scispacy import THEIRS, run, run_by_turns, work_folder, write_concepts
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.kb.store import KnowledgeBase
@@ -39,7 +39,6 @@ def main(
     model = Path("models") / corpus / "final"
     kb = KnowledgeBase.open(Path("kb") / (names or corpus))
     dev = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
-    found: dict[str, dict[str, float]] = {}
     with work_folder(folder, names or corpus) as folder:
         write_concepts(kb, folder / "concepts.jsonl")
         train = read_texts(Path("corpus") / corpus / "train.spacy")
@@ -47,16 +46,16 @@ def main(
         texts = [text.text for text in dev]
         (folder / "texts.json").write_text(json.dumps(texts), "utf8")
         ours = [sys.executable, "-m", "benchmarks.scispacy_ours"]
-        exchange = [[*ours, "exchange", folder, model]] if names else []
-        model = folder / "light" if names else model
-        runs: dict[str, list[list[Any]]] = {
-            "scispacy": [[python, *THEIRS, step, folder] for step in ("build", "train", "pipe")],
-            "light": [*exchange, [*ours, "pipe", folder, model]],
+        for step in ("build", "train"):
+            run([python, *THEIRS, step, folder])
+        if names:
+            run([*ours, "exchange", folder, model])
+            model = folder / "light"
+        pipes = {
+            "scispacy": [python, *THEIRS, "pipe", folder],
+            "light": [*ours, "pipe", folder, model],
         }
-        for system, commands in runs.items():
-            for command in commands:
-                subprocess.run(list(map(str, command)), check=True)
-            found[system] = json.loads((folder / "out.json").read_text("utf8"))
+        found = run_by_turns(pipes, folder)
     about = {"corpus": corpus, "names": kb.n_names, "n": len(texts), "note": note}
     rows = [
         measurement("documents", system, metric=metric, value=round(value, 2), **about)

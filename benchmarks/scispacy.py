@@ -3,8 +3,9 @@
 python -m benchmarks.run scispacy CORPUS OTHERS --python VENV/bin/python, where that environment
 has scispacy==0.6.2 and scipy<1.11, which it needs to build an index (Python 3.11, numpy 1). The
 knowledge base is the one of a corpus of the project, names only. Both build and link in processes
-of their own, with all cores, times on the clock, at the settings that each has by default. With
---folder, the index of scispaCy is kept there for the next time, and for benchmarks.documents.
+of their own, with all cores, times on the clock, at the settings that each has by default; they
+link three times by turns, and the median counts. With --folder, the index of scispaCy is kept there
+for the next time, and for benchmarks.documents.
 
 index        from concepts in a file to what can be searched, encoding included
 load         from a new process, libraries imported, to the first answer
@@ -23,9 +24,10 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +39,7 @@ from spacy_bioel.kb.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
+ROUNDS = 3
 # -P: a script's folder is no place to import `scispacy` from.
 THEIRS = ("-P", Path(__file__).with_name("scispacy_theirs.py"))
 
@@ -71,10 +74,10 @@ def main(
             "scispacy": [python, *THEIRS],
             "rescnn": [sys.executable, "-m", "benchmarks.scispacy_ours"],
         }
-        for system, child in children.items():
-            for step in ("build", "link"):
-                subprocess.run(list(map(str, [*child, step, folder])), check=True)
-            result = json.loads((folder / "out.json").read_text("utf8"))
+        for child in children.values():
+            run([*child, "build", folder])
+        links = {system: [*child, "link", folder] for system, child in children.items()}
+        for system, result in run_by_turns(links, folder).items():
             top = dict(zip(queries, result.pop("ranked"), strict=True))
             right = [
                 top[s] is not None and kb.find(top[s]) in kb.find_all(list(ids)) for s, ids in gold
@@ -96,6 +99,31 @@ def main(
     for row in rows:
         typer.echo(f"{row['question']:11} {row['system']:9} {row['metric']:6} {row['value']:>12,}")
     typer.echo(save("scispacy", rows))
+
+
+def run(command: Sequence[Any]) -> None:
+    subprocess.run(list(map(str, command)), check=True)
+
+
+def run_by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    """What each system's command writes, `ROUNDS` times by turns; of numbers, the median.
+
+    By turns, for other programs and the machine's clock may change from minute to minute.
+    """
+    found: dict[str, list[dict[str, Any]]] = {system: [] for system in commands}
+    for _ in range(ROUNDS):
+        for system, command in commands.items():
+            run(command)
+            found[system].append(json.loads((folder / "out.json").read_text("utf8")))
+    return {
+        system: results[0]
+        | {
+            name: median(result[name] for result in results)
+            for name, value in results[0].items()
+            if isinstance(value, int | float)
+        }
+        for system, results in found.items()
+    }
 
 
 def mention_strings(text: AnnotatedText) -> list[str]:
