@@ -130,16 +130,17 @@ class NgramIndex:
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
         owner, codes = name_ngrams(queries)
+        wanted = codes.astype(np.uint32)  # as `_grams`, which would be copied for each query else
         bounds = np.searchsorted(owner, np.arange(len(queries) + 1))
         # Zero for every name, before and after each query: no query has to go through all of them.
         dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
-            found, values = self._search_one(codes[bounds[i] : bounds[i + 1]], k, dots)
+            found, values = self._search_one(wanted[bounds[i] : bounds[i + 1]], k, dots)
             rows[i, : len(found)], cosines[i, : len(found)] = found, values
         return rows, cosines
 
     def _search_one(
-        self, codes: IntArray, k: int, dots: FloatArray
+        self, codes: NDArray[np.uint32], k: int, dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
         n = len(self._norms)
         at = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
