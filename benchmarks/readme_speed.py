@@ -55,7 +55,8 @@ def scispacy_table(rows: list[Row]) -> str:
     columns = [f"{first['names']:,} names", "scispaCy", "bioel", "beside scispaCy"]
     note = (
         f"{first['mentions']:,} mentions of {first['documents']:,} documents, then {first['n']:,} "
-        f"different strings; accuracy of {first['gold']:,} gold mentions of dev. {_source(first)}"
+        f"different strings, medians of three by turns; accuracy of {first['gold']:,} gold mentions "
+        f"of dev. {_source(first)}"
     )
     return f"{table(columns, lines)}\n\n{note}"
 
@@ -73,7 +74,8 @@ def documents_table(rows: list[Row]) -> str:
         lines.append([name, *cells])
     ratio = select(rows, metric="ratio")[0]["value"]
     columns = ["BC5CDR dev", "documents a second", "MB", "mentions", "linked"]
-    note = f"{ratio:.1f} times the documents, {rows[0]['n']} of them. {_source(rows[0])}"
+    note = f"{ratio:.1f} times the documents, {rows[0]['n']} of them, medians of three by turns. "
+    note += _source(rows[0])
     return f"{table(columns, lines)}\n\n{note}"
 
 
