@@ -55,7 +55,7 @@ def scispacy_table(rows: list[Row]) -> str:
     columns = [f"{first['names']:,} names", "scispaCy", "bioel", "beside scispaCy"]
     note = (
         f"{first['mentions']:,} mentions of {first['documents']:,} documents, then {first['n']:,} "
-        f"different strings, medians of three by turns; accuracy of {first['gold']:,} gold mentions "
+        f"different strings, medians of three by turns; accuracy of {first['gold']:,} mentions "
         f"of dev. {_source(first)}"
     )
     return f"{table(columns, lines)}\n\n{note}"
