@@ -21,7 +21,7 @@ def last_cells(text: str) -> list[str]:
 
 def test_what_was_not_measured_is_a_dash() -> None:
     assert last_cells(pubmed_table(figures())) == ["–"] * 6
-    assert last_cells(names_table(figures())) == ["10", "–", "6.0", "6.0"]
+    assert last_cells(names_table(figures())) == ["10", "–", "6.6", "6.6"]
 
 
 def test_arithmetic() -> None:

@@ -28,9 +28,10 @@ def info(
     from spacy_bioel.kb.vectors import verify_vectors
 
     base = KnowledgeBase.open(kb)
-    about = describe(base)
     if verify:
         base.verify()
+    about = describe(base)
+    if verify:
         if about["vectors"]:
             verify_vectors(base)
         about["verified"] = True
@@ -76,6 +77,8 @@ def _as_table(about: dict[str, Any]) -> Table:
 
 def _vectors_text(vectors: dict[str, Any]) -> str:
     text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
+    if not vectors["current"]:
+        return f"{text}; of what it was before: run `bioel kb encode`"
     return f"{text}; {ann_text(vectors['ann'])}"
 
 

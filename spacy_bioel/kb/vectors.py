@@ -166,11 +166,14 @@ def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
 
 
 def describe_vectors(kb: KnowledgeBase) -> dict[str, Any] | None:
-    """What vectors.json says, None without vectors; raises what `open_vectors` does."""
+    """What vectors.json says, and whether they are current; None without vectors.
+
+    RAISES BioelError: As `open_vectors`, but for vectors of what the knowledge base was before.
+    """
     if not has_vectors(kb):
         return None
-    open_vectors(kb, fingerprint=None)
-    return StoredVectors(kb).about
+    about = StoredVectors(kb).about
+    return about | {"current": about["kb"] == kb.fingerprint}
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:

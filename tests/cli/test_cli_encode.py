@@ -9,6 +9,7 @@ import spacy
 from spacy.training import Example
 
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.grow import add_concepts
 from spacy_bioel.types import Concept
 
 Run = Callable[..., int]
@@ -49,6 +50,13 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(
     assert "3 were there" in shown
     assert run("kb", "info", base) == 0
     assert "no approximate index" in capsys.readouterr().out
+    add_concepts(base, [Concept("X:9", ("ibuprofen",))])
+    assert run("kb", "info", base, "--verify", "--json", "-") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert (about["counts"]["names"], about["verified"]) == (4, True)
+    assert (about["vectors"]["n"], about["vectors"]["current"]) == (3, False)
+    assert run("kb", "info", base) == 0
+    assert "of what it was before" in capsys.readouterr().out
 
 
 def test_encode_needs_a_trained_linker(
