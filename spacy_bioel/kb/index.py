@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 
 _RESCORED = 4096  # candidates that are scored again together
 _QUERIES = 256  # queries that are scored together
-_PRODUCTS = 1 << 19
+_PRODUCTS = 1 << 19  # of rows and queries of a block, which stay in the processor's cache
 _GROUP = 16  # rows of which only the best is compared with what was found before
 _SPARE = 32  # candidates beyond k that are scored again, for the first scores are of 8 bits
 _NONE = np.uint64((1 << 64) - 1)  # key of no row

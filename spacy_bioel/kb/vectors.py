@@ -172,8 +172,9 @@ def describe_vectors(kb: KnowledgeBase) -> dict[str, Any] | None:
     """
     if not has_vectors(kb):
         return None
-    about = StoredVectors(kb).about
-    return about | {"current": about["kb"] == kb.fingerprint}
+    stored = StoredVectors(kb)
+    is_current = stored.about["kb"] == kb.fingerprint
+    return stored.about | {"n": len(stored.vectors), "current": is_current}
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:

@@ -23,6 +23,8 @@ _TOKENS = 2048  # that are read together: what is computed of them stays in the 
 _ROUND = 64
 _EMBED = ("extract_features", "list2ragged", "with_array(", "with_array(", "ragged2list")
 
+_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
+
 Vectors = NDArray[np.float32]
 Spread = Callable[[Callable, Iterable], Iterable]
 Function = Callable[[Any], Any]  # from a tensor to a tensor, shape (n, width in) to (n, width out)
@@ -88,9 +90,10 @@ def _embed(embed: Model, docs: Sequence[Doc]) -> Any:
 
 def _different_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Different rows, and the number of each row among them. features: shape (n, n_columns)."""
-    # Features are hashes of strings: their weighted sum is as unlikely to be that of others.
-    odd = np.array([0x9E3779B97F4A7C15 * (2 * i + 1) % 2**64 for i in range(features.shape[1])])
-    keys = (features * odd.astype(np.uint64)).sum(axis=1)
+    # Rows are told apart by one number, in which hashes of strings, and small numbers beside them,
+    # are as unlikely to meet as two strings in one hash.
+    weights = [pow(_BASE, column + 1, 1 << 64) for column in range(features.shape[1])]
+    keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     return features[first], number
 

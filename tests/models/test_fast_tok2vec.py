@@ -94,3 +94,10 @@ def test_other_architectures_run_as_they_are() -> None:
     tok2vec = make_tok2vec(MishWindowEncoder)
     assert not fast_tok2vec._is_known(tok2vec)
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS))
+
+
+def test_rows_of_small_numbers_are_told_apart() -> None:
+    rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
+    different, number = fast_tok2vec._different_rows(rows)
+    assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
+    assert len(different) == 2
