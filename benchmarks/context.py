@@ -23,7 +23,7 @@ from spacy.vocab import Vocab
 from benchmarks import linking
 from benchmarks.record import add, measurement
 from spacy_bioel.corpus import doc_to_text, read_docs
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 

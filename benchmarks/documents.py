@@ -26,7 +26,7 @@ from benchmarks.record import measurement, save
 from benchmarks.scispacy import THEIRS, run, run_by_turns, work_folder, write_concepts
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.io.jsonl import write_texts_jsonl
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 
 
 def main(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
 
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.models.linker import NameEncoder, encode_names, fast_network
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.models.name_encoder import NameEncoder, encode_names, fast_network
 from spacy_bioel.nn.transformer import NameTransformer
 from spacy_bioel.text.normalize import normalize_name
 

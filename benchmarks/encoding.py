@@ -41,10 +41,10 @@ from benchmarks.encoders import (
     unit,
 )
 from benchmarks.record import measurement, save
-from spacy_bioel.kb.index import ExactIndex
-from spacy_bioel.kb.quantized import quantize
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.starter import read_starter_encoder
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.pipeline.linker.starter import read_starter_encoder
 
 _FEW = 256  # names that the slow ones encode
 

@@ -32,9 +32,9 @@ from rich.table import Table
 
 from benchmarks.record import add, load, measurement
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.grow import add_concepts
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 

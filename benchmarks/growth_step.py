@@ -30,7 +30,7 @@ import spacy
 import typer
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 

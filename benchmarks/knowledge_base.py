@@ -14,7 +14,8 @@ import typer
 
 from benchmarks.record import measurement, save
 
-_OPEN = "import time; t=time.perf_counter(); from spacy_bioel.kb.store import KnowledgeBase as K; \
+_OPEN = "import time; t=time.perf_counter(); \
+from spacy_bioel.kb.columns.store import KnowledgeBase as K; \
 u=time.perf_counter(); kb=K.open({path!r}); print(time.perf_counter()-u, len(kb), kb.n_names)"
 _IMPORT = "import spacy, time; t=time.perf_counter(); import {module}; print(time.perf_counter()-t)"
 

@@ -20,7 +20,7 @@ import typer
 from benchmarks.linking import SYSTEMS, make_pipeline
 from benchmarks.record import measurement, save
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.pipeline.starter import CACHE_VARIABLE
+from spacy_bioel.pipeline.linker.starter import CACHE_VARIABLE
 from spacy_bioel.text.normalize import normalize_name
 
 _FIRST_USE = """

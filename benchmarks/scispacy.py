@@ -35,7 +35,7 @@ import typer
 from benchmarks.linking import known_texts
 from benchmarks.record import measurement, save
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import spacy
 
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 _BATCH = 64  # documents

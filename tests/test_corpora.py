@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spacy_bioel.io.jsonl import read_texts_jsonl
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "training" / "scripts"

@@ -9,7 +9,7 @@ import pytest
 
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.io.jsonl import read_texts_jsonl
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Mention
 
 ROOT = Path(__file__).parents[1]

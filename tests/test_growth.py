@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.growth import edit, gold_strings, grow
 from benchmarks.growth_step import are_nearest, memory
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
 

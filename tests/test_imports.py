@@ -17,21 +17,24 @@ ROOMS: dict[str, list[str]] = {
     "types": [],
     "errors": [],
     "processor": [],
+    "storage": [*GROUND],
     "text": [*GROUND],
     "io": [*GROUND, "text"],
-    "kb": [*GROUND, "text", "processor"],
+    "kb": [*GROUND, "storage", "text", "processor"],
     "nn": [*GROUND],
-    "models": [*GROUND, "text", "kb", "nn", "processor"],
-    "scoring": [*GROUND],
+    "models": [*GROUND, "storage", "text", "kb", "nn", "processor"],
+    "scoring": [*GROUND, "storage"],
     # The linker's loss is in nn/, and called where the gold ids are.
-    "pipeline": [*GROUND, "text", "kb", "nn", "models", "scoring"],
+    "pipeline": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring"],
+    "tuning": [*GROUND, "storage", "kb", "scoring", "pipeline"],
+    "lab": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring", "pipeline", "tuning"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND],
-    "distributed": [*GROUND, "pipeline"],
+    "distributed": [*GROUND, "storage", "pipeline"],
     # "" is the package itself, for its version.
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        "distributed",
+        *["distributed", "tuning", "lab", "storage"],
     ],
     "__init__": [],
     "__main__": ["cli"],
@@ -45,8 +48,8 @@ PACKAGES: dict[str, list[str]] = {
     "io/open.py": ["zstandard"],
     "processor.py": ["torch"],
     "kb": ["numpy"],
-    "kb/ann.py": ["faiss"],
-    "kb/products.py": ["torch"],
+    "kb/vectors/ann.py": ["faiss"],
+    "kb/vectors/products.py": ["torch"],
     "nn": ["torch"],
     "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],
@@ -56,10 +59,11 @@ PACKAGES: dict[str, list[str]] = {
     "scoring": ["numpy"],
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
-    "pipeline/linker.py": ["torch", "tokenizers"],
+    "pipeline/linker/component.py": ["torch", "tokenizers"],
     "pipeline/storage.py": ["safetensors"],
-    "pipeline/fusion.py": ["scipy"],
-    "pipeline/spelling.py": ["sklearn", "bm25s"],
+    "pipeline/linker/spelling.py": ["sklearn", "bm25s"],
+    "tuning": ["numpy", "spacy", "scipy"],
+    "lab": ["numpy", "spacy", "torch", "thinc"],
     "corpus": ["spacy"],
     "view": ["spacy"],
     "distributed": ["spacy"],
@@ -71,7 +75,11 @@ PACKAGES: dict[str, list[str]] = {
 
 # A pipeline is created by every user of spaCy who has this package installed, and these modules
 # are imported then: nothing slow at their top. Theirs is what spaCy itself has imported.
-FACTORIES = ["pipeline/linker.py", "pipeline/mention_detector.py", "pipeline/tokenizer.py"]
+FACTORIES = [
+    "pipeline/linker/component.py",
+    "pipeline/mentions/detector.py",
+    "pipeline/tokenizer.py",
+]
 SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "bioc", "pronto"}
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -12,7 +12,7 @@ import pytest
 import spacy
 
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "en_core_link"

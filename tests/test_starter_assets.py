@@ -10,8 +10,8 @@ import pytest
 import srsly
 
 from spacy_bioel.corpus import docs_to_bin
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.pipeline.starter import ASSETS, starter_memory
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.linker.starter import ASSETS, starter_memory
 from spacy_bioel.types import Concept
 
 
@@ -67,12 +67,12 @@ def test_what_lies_in_the_package() -> None:
 def test_its_vectors_agree_with_those_of_float32() -> None:
     import numpy as np
 
-    from spacy_bioel.kb.index import ExactIndex
-    from spacy_bioel.kb.quantized import quantize
-    from spacy_bioel.models.linker import encode_names
+    from spacy_bioel.kb.vectors.index import ExactIndex
+    from spacy_bioel.kb.vectors.quantized import quantize
+    from spacy_bioel.models.name_encoder import encode_names
     from spacy_bioel.models.name_rescnn import build_rescnn_v1
     from spacy_bioel.pipeline.factories import LINKER_MODEL
-    from spacy_bioel.pipeline.starter import read_starter_encoder
+    from spacy_bioel.pipeline.linker.starter import read_starter_encoder
     from spacy_bioel.text.normalize import normalize_name
 
     model = build_rescnn_v1(**{k: v for k, v in LINKER_MODEL.items() if k != "@architectures"})

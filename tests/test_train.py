@@ -17,7 +17,7 @@ from spacy.util import load_config
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import read_concepts_jsonl
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"

@@ -98,8 +98,8 @@ def _write_docbin(
 ) -> dict[str, Any]:
     """Write the docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
-    from spacy_bioel.kb.columns import replacing_file
     from spacy_bioel.pipeline.gold import Alignment
+    from spacy_bioel.storage.atomic import replacing_file
 
     total = Alignment()
 

@@ -22,7 +22,7 @@ from spacy_bioel.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from spacy_bioel.kb.grow import Growth
+    from spacy_bioel.kb.build.grow import Growth
 
 # Of a report, what tells about the records that were read rather than about all that is there.
 _OF_RECORDS = (
@@ -56,7 +56,7 @@ def add(
     All columns are written anew, in seconds for half a million names, into a folder that then takes
     the place of the one before. Vectors stay in it: `bioel kb encode` encodes the new names only.
     """
-    from spacy_bioel.kb.grow import add_concepts
+    from spacy_bioel.kb.build.grow import add_concepts
 
     concepts, about = open_sources(
         sources,

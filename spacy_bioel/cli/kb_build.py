@@ -48,8 +48,8 @@ def build(
     Concepts of one id are merged. Everything that is left out is counted in the report. The
     folder appears, or replaces the one before, only when all sources were read.
     """
-    from spacy_bioel.kb.build import build_kb
-    from spacy_bioel.kb.schema import VECTORS_FILE
+    from spacy_bioel.kb.build.build import build_kb
+    from spacy_bioel.kb.columns.schema import VECTORS_FILE
 
     concepts, about = open_sources(
         sources,

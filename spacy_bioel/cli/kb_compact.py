@@ -24,7 +24,7 @@ def compact(
     (run it first), and folders beside the knowledge base that killed commands have left (run no
     other command on it meanwhile). Retired ids stay, unless you say `--forget-retired`.
     """
-    from spacy_bioel.kb.grow import forget_retired_ids, remove_leftovers
+    from spacy_bioel.kb.build.grow import forget_retired_ids, remove_leftovers
 
     n, freed = remove_leftovers(kb)
     about = {"leftovers": n, "megabytes": round(freed / 1e6, 1), "forgotten": 0}

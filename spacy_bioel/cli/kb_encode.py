@@ -25,7 +25,7 @@ def encode(
     another encoder are replaced, those of its own are kept: only new names are encoded. If it is
     stopped, it goes on where it was.
     """
-    from spacy_bioel.kb.store import KnowledgeBase
+    from spacy_bioel.kb.columns.store import KnowledgeBase
 
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)

@@ -11,7 +11,7 @@ from rich.table import Table
 from spacy_bioel.cli.console import JsonOption, show_table, write_json
 
 if TYPE_CHECKING:
-    from spacy_bioel.kb.store import KnowledgeBase
+    from spacy_bioel.kb.columns.store import KnowledgeBase
 
 _N_TYPES = 12  # types shown to people; JSON has all
 
@@ -24,8 +24,8 @@ def info(
     ] = False,
 ) -> None:
     """Show where a knowledge base comes from, what it counts, and whether it is whole."""
-    from spacy_bioel.kb.store import KnowledgeBase
-    from spacy_bioel.kb.vectors import verify_vectors
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.kb.vectors.writing import verify_vectors
 
     base = KnowledgeBase.open(kb)
     if verify:
@@ -44,11 +44,11 @@ def info(
 def describe(base: KnowledgeBase) -> dict[str, Any]:
     """Meta data, concepts per type and vectors of a knowledge base, ready for JSON.
 
-    RAISES BioelError: See `kb.vectors.open_vectors`, when there are vectors and they are damaged.
+    RAISES BioelError: See `open_vectors`, when there are vectors and they are damaged.
     """
     import numpy as np
 
-    from spacy_bioel.kb.vectors import describe_vectors
+    from spacy_bioel.kb.vectors.writing import describe_vectors
 
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()

@@ -33,7 +33,7 @@ def retire(
     had, and the id is unknown. All ids are retired, or none if one of them is not there.
     """
     from spacy_bioel.io.ids import curie
-    from spacy_bioel.kb.grow import retire_ids
+    from spacy_bioel.kb.build.grow import retire_ids
 
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)

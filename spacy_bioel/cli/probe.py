@@ -25,7 +25,7 @@ from spacy_bioel.cli.console import (
 from spacy_bioel.cli.models import load_model, require_linker
 
 if TYPE_CHECKING:
-    from spacy_bioel.pipeline.probing import Probed
+    from spacy_bioel.lab.probing import Probed
 
 Row = dict[str, Any]
 _METRIC = "accuracy@1"
@@ -91,8 +91,8 @@ def probe(
     right is a mention whose nearest name is one of a gold concept. Encodes all names eight times.
     """
     from spacy_bioel.corpus import read_texts
-    from spacy_bioel.pipeline.probing import PERTURBATIONS, gold_queries
-    from spacy_bioel.pipeline.probing import probe as run
+    from spacy_bioel.lab.probing import PERTURBATIONS, gold_queries
+    from spacy_bioel.lab.probing import probe as run
 
     if plot is not None:
         from spacy_bioel.cli.plots import check_plottable

@@ -1,7 +1,7 @@
 """Models that find mentions: tok2vec (thinc) -> logits (torch). What all architectures share.
 
 An architecture is a network over the tokens of a batch, and a `DetectorKind` that says how it is
-made, what it learns from and what its logits mean; see `models.mentions` and `models.bio_tagger`.
+made, what it learns from and what its logits mean; see `span_enumerator` and `bio_tagger`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.linker import NameEncoder, Parts
+from spacy_bioel.models.name_encoder import NameEncoder, Parts
 
 _ABOUT = "encoder.json"
 

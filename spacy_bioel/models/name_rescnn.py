@@ -10,7 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.linker import (
+from spacy_bioel.models.name_encoder import (
     EncoderKind,
     EncoderSource,
     NameEncoder,

@@ -21,7 +21,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.linker import (
+from spacy_bioel.models.name_encoder import (
     EncoderKind,
     EncoderSource,
     NameEncoder,

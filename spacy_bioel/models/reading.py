@@ -1,7 +1,7 @@
 """Models of a linker that read mentions in their documents: what the architectures share.
 
 Such a model is an encoder of names, as any linker has, and a network that reads; see
-`models.dual_encoder` and `models.reranker`.
+`models.bi_encoder` and `models.reranker`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from thinc.api import Model
 
-from spacy_bioel.models.linker import NameEncoder, Parts
+from spacy_bioel.models.name_encoder import NameEncoder, Parts
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from spacy_bioel.models.cross_encoder import (
     cross_encoder_parts,
     load_cross_encoder,
 )
-from spacy_bioel.models.linker import NameEncoder, Parts
+from spacy_bioel.models.name_encoder import NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model
 
 # The encoder of names may be a transformer too, with files of the same names.

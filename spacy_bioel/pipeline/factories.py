@@ -13,8 +13,8 @@ from thinc.api import Config, Model
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
-from spacy_bioel.pipeline.linker import Linker
-from spacy_bioel.pipeline.mention_detector import MentionDetector
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 MENTIONS_MODEL = Config().from_str(
     """
@@ -114,7 +114,7 @@ def make_mention_detector(
     consistency (float): From 0 to 1, how far the probability of a span moves towards that of the
         surest occurrence of the same words in the document; tune it on dev.
     allow_overlap (bool): Keep overlapping and nested mentions; else the likeliest choice without
-        overlaps, see `pipeline.decoding`.
+        overlaps, see `pipeline.mentions.decoding`.
     set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
     spans_key, gold_key (str): Span groups of predictions and of gold mentions.
     """
@@ -213,7 +213,7 @@ def make_linker(
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
         loss ("multi_similarity", "info_nce" or "marginal"), seed; candidates (that a mention which
         is read is told from; for a dual encoder, of each kind) and mentions (of an update that a
-        cross-encoder reads); see `pipeline.linker_training`.
+        cross-encoder reads); see `pipeline.linker.training`.
     """
     settings: dict[str, Any] = {
         "kb": kb,

@@ -27,7 +27,7 @@ def normalize_name(name: str) -> str:
 
     Knowledge base build, training and query all call this and nothing else. It works word by
     word: normalising a text and normalising its pieces cut at non-alphanumeric characters give
-    the same words, which the span lookup of `kb.keys` relies on.
+    the same words, which the span lookup of `kb.columns.keys` relies on.
 
     name (str): Any string.
     RETURNS (str): Lower-case words separated by single spaces; "" when nothing is left.

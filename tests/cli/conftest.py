@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from spacy_bioel.cli import main
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 Run = Callable[..., int]

@@ -8,8 +8,8 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.grow import add_concepts
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.types import Concept
 
 Run = Callable[..., int]

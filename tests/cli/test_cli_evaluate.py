@@ -11,7 +11,7 @@ import spacy
 
 from spacy_bioel.cli.evaluate import fingerprint_folder, link_given, link_open
 from spacy_bioel.cli.models import find_linker
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 Run = Callable[..., int]

@@ -12,8 +12,8 @@ import pytest
 from spacy_bioel.cli.kb_info import ann_text
 from spacy_bioel.cli.sources import parse_columns
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors, write_vectors
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import has_vectors, write_vectors
 
 Run = Callable[..., int]
 
@@ -184,7 +184,7 @@ def test_an_unexpected_failure_is_not_hidden(
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.build_kb", fail)
+    monkeypatch.setattr("spacy_bioel.kb.build.build.build_kb", fail)
     with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
         main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])
 

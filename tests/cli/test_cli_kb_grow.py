@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors, write_vectors
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import has_vectors, write_vectors
 
 Run = Callable[..., int]
 

@@ -13,7 +13,7 @@ from spacy.training import Example
 from spacy_bioel.cli.plots import plot_probing
 from spacy_bioel.cli.probe import quoted_rows
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 Run = Callable[..., int]

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from tiny import linking_nlp
 
 from spacy_bioel.distributed.rows import Document, Totals, link_texts, to_row
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 DOCUMENTS: list[Document] = [

@@ -13,7 +13,7 @@ from tiny import linking_nlp
 
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
 N = 300

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import ann
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.index import ExactIndex
-from spacy_bioel.kb.quantized import quantize
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors import ann
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
 from spacy_bioel.types import Concept
 
 N, DIM = 1000, 16

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import BuildReport, build_kb
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import BuildReport, build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
 
@@ -172,7 +172,7 @@ def test_a_build_killed_while_writing_leaves_the_old_one(tmp_path, folder, monke
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spacy_bioel.kb.build.write_meta", killed)
+    monkeypatch.setattr("spacy_bioel.kb.build.build.write_meta", killed)
     with pytest.raises(KeyboardInterrupt):
         build_kb([Concept("Y:1", ("a",))], folder)
     assert [path.name for path in tmp_path.iterdir()] == ["kb"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.growth_step import memory
-from spacy_bioel.kb.columns import give_back, map_folder, read_array
+from spacy_bioel.kb.columns.files import give_back, map_folder, read_array
 
 
 def test_pages_that_are_given_back_are_read_again(tmp_path: Path) -> None:

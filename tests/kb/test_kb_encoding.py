@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import unfinished as unfinished_module
-from spacy_bioel.kb import vectors as vectors_module
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.encoding import KnownVectors, name_digests
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.lock import exclusive
-from spacy_bioel.kb.quantized import quantize
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import Encoded, open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors import unfinished as unfinished_module
+from spacy_bioel.kb.vectors import writing as vectors_module
+from spacy_bioel.kb.vectors.encoding import KnownVectors, name_digests
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.writing import Encoded, open_vectors, verify_vectors, write_vectors
 from spacy_bioel.types import Concept
 
 ALL = slice(None)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import grow
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.grow import add_concepts, forget_retired_ids, remove_leftovers, retire_ids
-from spacy_bioel.kb.schema import KB_FILES
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors, open_vectors, write_vectors
+from spacy_bioel.kb.build import grow
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts, forget_retired_ids, remove_leftovers, retire_ids
+from spacy_bioel.kb.columns.schema import KB_FILES
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import has_vectors, open_vectors, write_vectors
 from spacy_bioel.types import Concept
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.index import ExactIndex, create_exact_index_v1
-from spacy_bioel.kb.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, create_exact_index_v1
+from spacy_bioel.kb.vectors.quantized import quantize
 
 VECTORS = quantize(np.array([[1, 0], [0, 1], [0.6, 0.8], [1, 0], [-1, 0], [0, 1], [1, 0]]))
 QUERIES = np.array([[1, 0], [0, 2]], dtype=np.float32)

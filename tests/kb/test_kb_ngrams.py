@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb import ngrams
+from spacy_bioel.kb.words import ngrams
 
 NAMES = ["ab", "", "abc", "b", "ab b"]
 

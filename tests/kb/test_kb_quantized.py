@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb import products
-from spacy_bioel.kb.index import ExactIndex
-from spacy_bioel.kb.quantized import quantize
+from spacy_bioel.kb.vectors import products
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.quantized import quantize
 
 
 def test_sixteen_bits_of_each_number() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import SortedKeys
-from spacy_bioel.kb.keys import name_keys, span_keys
-from spacy_bioel.kb.store import Coverage, KnowledgeBase, open_knowledge_base_v1
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.files import SortedKeys
+from spacy_bioel.kb.columns.keys import name_keys, span_keys
+from spacy_bioel.kb.columns.store import Coverage, KnowledgeBase, open_knowledge_base_v1
 from spacy_bioel.types import Concept
 
 

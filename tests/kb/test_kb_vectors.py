@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import vectors as vectors_module
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import npy_bytes
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import (
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.files import npy_bytes
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors import writing as vectors_module
+from spacy_bioel.kb.vectors.writing import (
     describe_vectors,
     is_encoded,
     open_vectors,

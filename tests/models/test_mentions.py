@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from thinc.api import noop
 
-from spacy_bioel.models.mentions import build_span_enumerator_v1
+from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
 
 OUT = -np.inf
 # One document of two tokens, spans of up to two tokens, one label.

@@ -14,7 +14,7 @@ from thinc.api import Model
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.encoder_storage import encoder_parts, load_encoder
-from spacy_bioel.models.linker import (
+from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
     encode_names,

@@ -8,7 +8,7 @@ import torch
 from safetensors.numpy import save_file
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.linker import encode_names
+from spacy_bioel.models.name_encoder import encode_names
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import embed_vocabulary, load_huggingface, train_vocabulary
 

@@ -24,8 +24,8 @@ from tiny import (
 
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import AnnotatedText
 
 DATA = Path(__file__).parents[1] / "data"

@@ -8,7 +8,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.pipeline.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
 from spacy_bioel.types import Candidate, Link
 
 TEXT = "Breast and ovarian cancer"

@@ -9,7 +9,7 @@ from math import log
 import pytest
 from tiny import blank
 
-from spacy_bioel.pipeline.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
 
 
 @pytest.mark.parametrize(

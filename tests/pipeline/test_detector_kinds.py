@@ -14,12 +14,12 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from tiny import blank, examples
 
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models import detector as detector_models
 from spacy_bioel.models.bio_tagger import build_bio_tagger_v1
 from spacy_bioel.models.detector import MentionModel
-from spacy_bioel.models.mentions import build_span_enumerator_v1
-from spacy_bioel.pipeline.mention_detector import MentionDetector
+from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
 
 KINDS: dict[str, Callable[..., MentionModel]] = {

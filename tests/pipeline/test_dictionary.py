@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tiny import blank, links
 
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.dictionary import longest_names
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.dictionary import longest_names
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from math import e, log
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
-from spacy_bioel.pipeline.memory import Memory
-from spacy_bioel.pipeline.spelling import Found, SpellingSearch
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
+from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.statistics import Memory
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.lexicon import MAX_TYPES, KeyMasks, Lexicon, unpack_bits
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.lexicon import MAX_TYPES, KeyMasks, Lexicon, unpack_bits
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

@@ -12,9 +12,9 @@ from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, with_entity
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.evidence import EVIDENCE
-from spacy_bioel.pipeline.fusion import default_fusion
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.evidence import EVIDENCE
+from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
 

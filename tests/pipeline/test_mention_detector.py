@@ -12,7 +12,7 @@ from spacy.language import Language
 from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))

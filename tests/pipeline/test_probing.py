@@ -12,14 +12,14 @@ from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.linker import encode_names, has_attention, perturbed
-from spacy_bioel.pipeline.probing import (
+from spacy_bioel.lab.probing import (
     PERTURBATIONS,
     gold_queries,
     probe,
     shuffle_blocks,
     window_mask,
 )
+from spacy_bioel.models.name_encoder import encode_names, has_attention, perturbed
 from spacy_bioel.types import AnnotatedText, Mention
 
 PIECES = [7, 7, 3, 9, 4, 1, 8]

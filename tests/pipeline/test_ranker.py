@@ -9,8 +9,8 @@ import pytest
 from spacy.training import Example
 from tiny import blank, linking_nlp
 
-from spacy_bioel.pipeline import ranker as module
 from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.linker import candidates as module
 from spacy_bioel.types import AnnotatedText, Mention
 
 COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.index import ExactIndex
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.memory import Memory
-from spacy_bioel.pipeline.sampling import CandidateSampler, NamePool, NameSampler
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.pipeline.linker.sampling import CandidateSampler, NamePool, NameSampler
+from spacy_bioel.pipeline.linker.statistics import Memory
 
 MEMORY = {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
 # Names of both, with the homonym "cold".

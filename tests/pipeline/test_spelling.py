@@ -11,10 +11,10 @@ import pytest
 import spacy
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline import spelling
-from spacy_bioel.pipeline.spelling import (
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker import spelling
+from spacy_bioel.pipeline.linker.spelling import (
     MakeSearch,
     create_bm25_v1,
     create_ngrams_v1,

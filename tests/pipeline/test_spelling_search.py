@@ -6,8 +6,8 @@ from math import log, sqrt
 
 import pytest
 
-from spacy_bioel.kb import ngrams
-from spacy_bioel.kb.ngrams import NgramIndex, build_postings, name_ngrams
+from spacy_bioel.kb.words import ngrams
+from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings, name_ngrams
 
 NAMES = ["renal failure", "renal failures", "heart failure", "aspirin", "asprin", "x", "αβ gamma"]
 

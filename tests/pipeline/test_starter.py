@@ -12,14 +12,14 @@ from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, with_entity
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.grow import add_concepts
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import has_vectors
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import has_vectors
 from spacy_bioel.models.encoder_storage import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.pipeline import starter
 from spacy_bioel.pipeline.factories import LINKER_MODEL
+from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.types import AnnotatedText, Concept
 
 # As long as it lasts, the package's concepts are these and not thousands of MeSH.

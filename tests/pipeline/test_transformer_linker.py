@@ -13,8 +13,8 @@ from tiny import blank, examples, fleeting, links, train, with_linker
 
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.kb.vectors import open_vectors
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import open_vectors
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

@@ -32,8 +32,8 @@ from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.io.phrases import read_phrase_table
 from spacy_bioel.io.table import read_table
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import replacing_folder
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import AnnotatedText, Concept
 
 CORPORA = Path(__file__).parents[1] / "corpora.yml"

@@ -28,14 +28,14 @@ from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
 from torch.nn import functional as F
 
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.kb.columns import replacing_folder
-from spacy_bioel.kb.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.encoder_storage import write_encoder
-from spacy_bioel.models.linker import get_network
+from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")

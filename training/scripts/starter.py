@@ -25,14 +25,14 @@ from spacy.training import Example
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import replacing_folder
-from spacy_bioel.kb.store import KnowledgeBase
-from spacy_bioel.pipeline.development import Development, gather_development, pool
-from spacy_bioel.pipeline.fusion import fit_fusion
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.memory import Memory
+from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.tuning.development import Development, gather_development, pool
+from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import Concept
 
 KBS = Path("kb") / "starter"

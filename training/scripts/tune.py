@@ -20,13 +20,14 @@ from thinc.api import Model
 
 from spacy_bioel import __version__
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.kb.columns import replacing_folder
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
-from spacy_bioel.pipeline.decoding import agree, drop_overlaps
-from spacy_bioel.pipeline.development import gather_development, gather_reading
-from spacy_bioel.pipeline.fusion import default_fusion, fit_fusion, fit_nearest
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.linker.fusion import default_fusion
+from spacy_bioel.pipeline.mentions.decoding import agree, drop_overlaps
 from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.tuning.development import gather_development, gather_reading
+from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
 
 _THRESHOLDS = np.round(np.arange(0.1, 0.91, 0.05), 2)
 _CONSISTENCIES = (0.0, 0.25, 0.5, 0.75)

@@ -1,0 +1,207 @@
+"""Records to the folder of columns that `kb.columns.store` maps."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, merge_records, nothing_left
+from spacy_bioel.kb.columns.files import check_replaceable, offsets_of, write_array, write_strings
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
+from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, META_FILE, write_meta
+from spacy_bioel.kb.words.ngrams import build_postings
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Concept
+
+_NGRAMS = ("ngram_codes", "ngram_offsets", "ngram_names", "ngram_norms")
+
+
+def build_kb(
+    concepts: Iterable[Concept],
+    out: str | Path,
+    *,
+    types: Collection[str] | None = None,
+    source: str = "",
+    release: str = "",
+    licence: str = "",
+) -> BuildReport:
+    """Build a knowledge base from records, in any order.
+
+    Records of one id are merged. Concepts without types take those of their parents. Names that
+    `normalize_name` makes equal share one row, spelled as the first concept (by id) that prefers
+    the name spells it, or else as the first concept that has it. The result depends on the
+    records and not on their order, except for the order of the names within a concept.
+
+    out (str | Path): Folder to make; a knowledge base that is there is replaced at the very end.
+    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    source, release, licence (str): Where the records come from, for meta.json.
+    RETURNS (BuildReport): Counts of what was kept, merged and dropped.
+    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B028] nothing left,
+        [B029] `out` is something else than a knowledge base.
+    """
+    out = Path(out).resolve()
+    check_replaceable(out, marker=META_FILE)
+    report = BuildReport()
+    drafts = merge_records(concepts, types=types, report=report)
+    about = {"source": source, "release": release, "licence": licence}
+    with replacing_folder(out) as folder:
+        write_columns(folder, drafts, report=report, about=about)
+    return report
+
+
+def write_columns(
+    folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
+) -> None:
+    """Write the files of a knowledge base.
+
+    folder (Path): An empty one.
+    drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
+    report (BuildReport): Counts and the fingerprint are added to it.
+    about (Mapping[str, str]): source, release and licence.
+    RAISES BioelError: [B028] no concept has a name.
+    """
+    rows = _assign_rows(drafts.current, report)
+    if not rows.ids:
+        raise nothing_left(report, types=None, drafts=drafts.current)
+    writer = _Writer(folder)
+    _write_names(writer, rows, report)
+    _write_concepts(writer, rows, drafts.current, report)
+    _write_retired(writer, rows, drafts.retired, report)
+    counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
+    report.fingerprint = write_meta(folder, counts=counts, **about)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The row numbers: concepts sorted by id, names by their first concept.
+
+    ids (dict[str, int]): Row of each concept that has a name.
+    surfaces (dict[str, str]): Normalised name to the spelling that is kept, in row order.
+    entry_names (array): Name row of each entry, entries sorted by concept.
+    entry_is_preferred (bytearray): 1 where the entry is its concept's preferred name.
+    n_names (list[int]): Number of entries of each concept.
+    """
+
+    ids: dict[str, int] = field(default_factory=dict)
+    surfaces: dict[str, str] = field(default_factory=dict)
+    entry_names: array[int] = field(default_factory=lambda: array("i"))
+    entry_is_preferred: bytearray = field(default_factory=bytearray)
+    n_names: list[int] = field(default_factory=list)
+
+
+def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
+    rows, row_of, well_spelled = _Rows(), dict[str, int](), set[str]()
+    for id, draft in drafts.items():
+        surfaces = _distinct_names(draft.names, report)
+        if not surfaces:
+            report.dropped_nameless += 1
+            continue
+        rows.ids[id] = len(rows.ids)
+        rows.n_names.append(len(surfaces))
+        rows.entry_is_preferred += b"\1" + bytes(len(surfaces) - 1)
+        preferred = next(iter(surfaces))
+        for normalized, surface in surfaces.items():
+            rows.entry_names.append(row_of.setdefault(normalized, len(row_of)))
+            rows.surfaces.setdefault(normalized, surface)
+        if preferred not in well_spelled:
+            well_spelled.add(preferred)
+            rows.surfaces[preferred] = surfaces[preferred]
+    return rows
+
+
+def _distinct_names(names: Sequence[str], report: BuildReport) -> dict[str, str]:
+    """Normalised name to the first spelling, in order of appearance."""
+    surfaces: dict[str, str] = {}
+    for name in names:
+        surface = " ".join(name.split())  # a line break would break the column
+        normalized = normalize_name(surface)
+        if not normalized:
+            report.empty_names += 1
+        elif normalized in surfaces:
+            report.merged_names += 1
+        else:
+            surfaces[normalized] = surface
+    return surfaces
+
+
+class _Writer:
+    """Writes columns with the types that the schema gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def array(self, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
+        write_array(self.folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
+
+    def strings(self, name: str, values: Iterable[str]) -> None:
+        write_strings(self.folder, name, values)
+
+    def keys(self, name: str, keys: KeyArray) -> None:
+        """Sorted keys and their rows; the lower row first among equal keys."""
+        order = np.argsort(keys, kind="stable")
+        self.array(f"{name}_keys", keys[order])
+        self.array(f"{name}_key_rows", order)
+
+
+def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
+    names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
+    is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
+    concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
+    per_name = np.bincount(names, minlength=len(rows.surfaces))
+    by_name = np.argsort(names, kind="stable")  # keeps the concepts of a name in ascending order
+    writer.strings("names", rows.surfaces.values())
+    writer.keys("name", name_keys(rows.surfaces))
+    writer.array("name_offsets", offsets_of(per_name))
+    writer.array("name_concepts", concepts[by_name])
+    writer.array("name_is_preferred", is_preferred[by_name])
+    writer.array("concept_offsets", offsets_of(rows.n_names))
+    writer.array("concept_names", names)
+    report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
+    report.ambiguous_names = int((per_name > 1).sum())
+    postings: tuple[NDArray[Any], ...] = build_postings(list(rows.surfaces))
+    for column, values in zip(_NGRAMS, postings, strict=True):
+        writer.array(column, values)
+
+
+def _write_concepts(
+    writer: _Writer, rows: _Rows, drafts: dict[str, Draft], report: BuildReport
+) -> None:
+    kept = [drafts[id] for id in rows.ids]
+    writer.strings("ids", rows.ids)
+    writer.keys("id", _word_keys(rows.ids))
+    writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
+    vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
+    writer.strings("type_names", vocabulary)
+    writer.array("type_offsets", offsets_of([len(draft.types) for draft in kept]))
+    writer.array("type_ids", [vocabulary[t] for draft in kept for t in draft.types])
+    parents = [_parent_rows(id, drafts[id], rows=rows, report=report) for id in rows.ids]
+    writer.array("parent_offsets", offsets_of([len(row) for row in parents]))
+    writer.array("parents", [parent for row in parents for parent in row])
+
+
+def _parent_rows(id: str, draft: Draft, *, rows: _Rows, report: BuildReport) -> list[int]:
+    parents = [parent for parent in dict.fromkeys(draft.parents) if parent != id]
+    known = [rows.ids[parent] for parent in parents if parent in rows.ids]
+    report.unknown_parents += len(parents) - len(known)
+    return known
+
+
+def _write_retired(
+    writer: _Writer, rows: _Rows, retired: dict[str, str], report: BuildReport
+) -> None:
+    known = {id: rows.ids[target] for id, target in sorted(retired.items()) if target in rows.ids}
+    report.retired, report.retired_missing = len(known), len(retired) - len(known)
+    writer.strings("retired", known)
+    writer.keys("retired", _word_keys(known))
+    writer.array("retired_targets", list(known.values()))
+
+
+def _word_keys(words: Collection[str]) -> KeyArray:
+    return np.fromiter((word_key(word) for word in words), dtype=np.uint64, count=len(words))

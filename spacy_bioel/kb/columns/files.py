@@ -1,0 +1,235 @@
+"""Columns of a knowledge base: arrays and strings that are mapped into memory, never parsed.
+
+A file is handled as a flat array of its bytes, whether it is mapped from a folder or part of a
+container in memory, so that everything above works the same on both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+
+RawFile = NDArray[np.uint8]
+IntArray = NDArray[np.int64]
+
+_MAGIC = b"BIOELKB1"
+_ALIGN = 64  # what .npy aligns its payload to, so that columns in a container stay aligned
+
+
+class StringColumn:
+    """Strings in one block of newline-terminated UTF-8 with the offset of each.
+
+    blob (RawFile): The strings. Shape (n_bytes,).
+    offsets (NDArray): Where each string starts, and the end of the last. Shape (n_strings + 1,).
+    """
+
+    def __init__(self, blob: RawFile, offsets: NDArray[np.uint64]) -> None:
+        self._bytes = memoryview(blob)  # type: ignore[arg-type]
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> str:
+        if not 0 <= row < len(self):
+            raise IndexError(row)  # a row of -1 means "unknown" and must not be the last string
+        return str(self._bytes[int(self._offsets[row]) : int(self._offsets[row + 1]) - 1], "utf8")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+    def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """The strings of many rows, in their order. rows: shape (n,)."""
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and rows.min() < 0:
+            raise IndexError(int(rows.min()))
+        starts, ends = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
+        return [str(self._bytes[s : e - 1], "utf8") for s, e in zip(starts, ends, strict=True)]
+
+
+class SortedKeys:
+    """Rows that are found by binary search for their 64-bit key.
+
+    keys (NDArray): Ascending. Shape (n,).
+    rows (NDArray): The row of each key; ascending among equal keys. Shape (n,).
+    """
+
+    def __init__(self, keys: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
+        self._keys = keys
+        self._rows = rows
+
+    def search(self, keys: NDArray[np.uint64]) -> IntArray:
+        """The first row of each key, -1 where there is none. Any shape; returns the same."""
+        keys = np.asarray(keys, dtype=np.uint64)
+        if len(self._keys) == 0:
+            return np.full(keys.shape, -1, dtype=np.int64)
+        positions = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found = self._keys[positions] == keys
+        return np.where(found, self._rows[positions], np.int64(-1))
+
+    def find(self, keys: NDArray[np.uint64], is_same: Callable[[int, int], bool]) -> IntArray:
+        """`search`, but strings whose hashes meet by accident are told apart.
+
+        keys (NDArray): Shape (n,).
+        is_same (Callable): is_same(i, row) compares the string behind keys[i] with that of a row.
+        RETURNS (IntArray): Rows, -1 where there is none. Shape (n,).
+        """
+        rows = self.search(keys)
+        for i in np.flatnonzero(rows >= 0).tolist():
+            if not is_same(i, int(rows[i])):
+                start = np.searchsorted(self._keys, keys[i])
+                end = np.searchsorted(self._keys, keys[i], side="right")
+                others = (int(row) for row in self._rows[start + 1 : end])
+                rows[i] = next((row for row in others if is_same(i, row)), -1)
+        return rows
+
+
+def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
+    """Write NAME.txt and NAME.offsets.npy. A newline inside a string would break NAME.txt."""
+    sizes = []
+    with (folder / f"{name}.txt").open("wb") as stream:
+        for value in values:
+            sizes.append(stream.write(value.encode("utf8", "replace") + b"\n"))
+    write_array(folder, f"{name}.offsets", offsets_of(sizes).astype(np.uint64))
+
+
+def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:
+    """Write NAME.npy."""
+    np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def read_array(raw: RawFile) -> NDArray[Any]:
+    """See the bytes of a .npy file as the array it holds, without a copy.
+
+    raw (RawFile): The whole file. Shape (n_bytes,).
+    RAISES ValueError: When this is not a plain .npy file of this byte order, or it was cut; callers
+        name the file.
+    """
+    head = io.BytesIO(raw[:4096].tobytes())
+    if np.lib.format.read_magic(head) != (1, 0):
+        raise ValueError("not a .npy file of version 1.0")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(head)
+    start = head.tell()
+    n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if dtype.hasobject or fortran_order or raw.size < start + n_bytes:
+        raise ValueError("not a complete array of plain numbers")
+    if not dtype.isnative:
+        raise ValueError("numbers in the byte order of another kind of machine")
+    return raw[start : start + n_bytes].view(dtype).reshape(shape)
+
+
+def npy_bytes(array: NDArray[Any]) -> RawFile:
+    """The bytes of the .npy file that would hold an array."""
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return np.frombuffer(stream.getbuffer(), dtype=np.uint8)
+
+
+def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
+    """Where each of consecutive pieces starts. counts: shape (n,); returns shape (n + 1,)."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Find the entries of many rows of a ragged (CSR) column at once.
+
+    offsets (IntArray): The column's offsets. Shape (n_column + 1,).
+    rows (NDArray): Rows to read; a negative one has no entries. Shape (n,).
+    RETURNS (tuple): indptr, shape (n + 1,), and the positions of the entries in the column's
+        values, shape (n_entries,): those of rows[i] are positions[indptr[i] : indptr[i + 1]].
+    """
+    rows = np.asarray(rows, dtype=np.int64)
+    known = rows >= 0
+    starts = np.where(known, offsets[np.where(known, rows, 0)], 0)
+    counts = np.where(known, offsets[np.where(known, rows + 1, 0)], 0) - starts
+    indptr = offsets_of(counts)
+    return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
+
+
+def give_back(*arrays: NDArray[Any]) -> None:
+    """Let go of the pages of mapped arrays; the system keeps them for whoever reads them next.
+
+    Without it the memory of a process grows to the size of the files. Others are left alone.
+    """
+    for base in arrays:
+        while isinstance(base, np.ndarray):
+            base = base.base  # type: ignore[assignment]
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
+    """Map files into memory, read-only. Names that are not there are left out."""
+    files = {}
+    for name in names:
+        path = folder / name
+        if not path.is_file():
+            continue
+        empty = path.stat().st_size == 0  # which mmap refuses
+        raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+        files[name] = np.asarray(raw)
+    return files
+
+
+def pack(files: Mapping[str, RawFile]) -> bytes:
+    """Put files into one block of bytes: magic, header length, JSON table, aligned contents."""
+    table = json.dumps([[name, int(raw.size)] for name, raw in files.items()]).encode("utf8")
+    head = _MAGIC + len(table).to_bytes(8, "little") + table
+    pieces = [head, bytes(-len(head) % _ALIGN)]
+    for raw in files.values():
+        pieces += [memoryview(raw), bytes(-raw.size % _ALIGN)]  # type: ignore[arg-type,list-item]
+    return b"".join(pieces)
+
+
+def unpack(block: bytes) -> dict[str, RawFile]:
+    """Take `pack` back, without a copy.
+
+    RAISES BioelError: [B025] when the block is something else or was cut.
+    """
+    start = len(_MAGIC) + 8
+    if block[: len(_MAGIC)] != _MAGIC:
+        raise BioelError(Errors.B025.format(found=repr(bytes(block[:8]))))
+    end = start + int.from_bytes(block[len(_MAGIC) : start], "little")
+    try:
+        table = [(str(name), int(size)) for name, size in json.loads(block[start:end])]
+    except (ValueError, TypeError):
+        raise BioelError(Errors.B025.format(found="a header that is not readable")) from None
+    whole, files, at = np.frombuffer(block, dtype=np.uint8), {}, end + -end % _ALIGN
+    for name, size in table:
+        if not 0 <= size <= whole.size - at:
+            raise BioelError(Errors.B025.format(found=f"{whole.size} bytes, which cuts {name}"))
+        files[name] = whole[at : at + size]
+        at += size + -size % _ALIGN
+    return files
+
+
+def checksum(raw: RawFile) -> str:
+    """BLAKE2b of a file's bytes, 32 hexadecimal digits."""
+    return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
+
+
+def check_replaceable(out: Path, *, marker: str) -> None:
+    """Refuse to overwrite anything but a folder that holds `marker`, or an empty one.
+
+    RAISES BioelError: [B029].
+    """
+    if out.exists() and not (out / marker).is_file() and (out.is_file() or any(out.iterdir())):
+        raise BioelError(Errors.B029.format(path=out))
+
+
+def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
+    """Write files as they are."""
+    for name, raw in files.items():
+        (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]

@@ -1,0 +1,309 @@
+"""The knowledge base: memory-mapped columns and the lookups over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.files import (
+    IntArray,
+    RawFile,
+    SortedKeys,
+    StringColumn,
+    check_replaceable,
+    checksum,
+    gather,
+    map_folder,
+    pack,
+    read_array,
+    unpack,
+    write_files,
+)
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
+from spacy_bioel.kb.columns.schema import (
+    COLUMN_FILES,
+    KB_FILES,
+    META_FILE,
+    checked_meta,
+    vector_files,
+)
+from spacy_bioel.kb.words.ngrams import NgramIndex
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.text.normalize import normalize_name
+
+_N_SHOWN = 5  # missing ids named in a Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many ids a knowledge base knows: n = found + retired + missing.
+
+    retired (int): Ids known under a newer id.
+    first_missing (tuple[str, ...]): The first few different ids that are missing.
+    """
+
+    n: int
+    found: int
+    retired: int
+    missing: int
+    first_missing: tuple[str, ...] = ()
+
+
+class KnowledgeBase:
+    """Concepts and their names; rows of either are numbered from 0.
+
+    Concepts are sorted by id, so the lower of two rows is the lower id. There is one name row for
+    each distinct `normalize_name` string; all concepts of that name point to it.
+
+    files (Mapping[str, RawFile]): The bytes of each file of the folder, by name.
+    path (Path | None): The folder they are mapped from; None in memory.
+
+    The columns are attributes, for work on all rows at once. Those called *_offsets say where the
+    values of a row start: the concepts of name i are name_concepts[name_offsets[i] :
+    name_offsets[i + 1]], and name_is_preferred has the same layout.
+
+    RAISES BioelError: See `schema.checked_meta`.
+    """
+
+    def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
+        self.path = path
+        self.meta: dict[str, Any] = checked_meta(files, where=self.where)
+        self.fingerprint = str(self.meta["fingerprint"])
+        self._files = dict(files)
+        self.ids = self._strings("ids")
+        self.names = self._strings("names")
+        self.definitions = self._strings("definitions")
+        self.retired = self._strings("retired")
+        self.type_names = tuple(self._strings("type_names"))
+        self.type_ids: NDArray[np.int32] = self._array("type_ids")
+        self.type_offsets: IntArray = self._array("type_offsets")
+        self.name_offsets = self._array("name_offsets")
+        self.name_concepts = self._array("name_concepts")
+        self.name_is_preferred = self._array("name_is_preferred")
+        self.concept_offsets = self._array("concept_offsets")
+        self.concept_names = self._array("concept_names")
+        self.parent_offsets = self._array("parent_offsets")
+        self.parents = self._array("parents")
+        self.name_keys: KeyArray = self._array("name_keys")
+        self.name_key_rows: NDArray[np.int32] = self._array("name_key_rows")
+        self.ngrams = NgramIndex(
+            self._array("ngram_codes"),
+            self._array("ngram_offsets"),
+            self._array("ngram_names"),
+            self._array("ngram_norms"),
+        )
+        self._by_name = SortedKeys(self.name_keys, self.name_key_rows)
+        self._by_id = SortedKeys(self._array("id_keys"), self._array("id_key_rows"))
+        self._by_retired = SortedKeys(self._array("retired_keys"), self._array("retired_key_rows"))
+        self.retired_targets = self._array("retired_targets")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return read_array(self._files[f"{name}.npy"])
+
+    def _strings(self, name: str) -> StringColumn:
+        return StringColumn(self._files[f"{name}.txt"], self._array(f"{name}.offsets"))
+
+    # -- Opening and saving ---------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str | Path) -> KnowledgeBase:
+        """Map the folder that `build_kb` wrote. Takes milliseconds, whatever its size."""
+        folder = Path(path).resolve()
+        return cls(map_folder(folder, KB_FILES), path=folder)
+
+    @classmethod
+    def from_bytes(cls, block: bytes) -> KnowledgeBase:
+        """Take `to_bytes` back; raises [B025] when the block is something else."""
+        return cls(unpack(block))
+
+    def to_bytes(self) -> bytes:
+        """The whole knowledge base, with the vectors of its names if it has them."""
+        return pack(self.files())
+
+    def save_to(self, path: str | Path) -> None:
+        """Copy the whole knowledge base to a folder, replacing a knowledge base that is there.
+
+        RAISES BioelError: [B029] when the folder holds something else.
+        """
+        out = Path(path).resolve()
+        if out == self.path:
+            return
+        check_replaceable(out, marker=META_FILE)
+        with replacing_folder(out) as folder:
+            write_files(folder, self.files())
+
+    def files(self) -> dict[str, RawFile]:
+        """Every file by name; the vector files as they are now, for they may come later."""
+        late = map_folder(self.path, vector_files(self.path)) if self.path else {}
+        return self._files | late
+
+    def attach(self, files: Mapping[str, RawFile]) -> None:
+        """Give a knowledge base in memory further files (its vectors)."""
+        self._files |= files
+
+    def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
+        # By path, so that all workers share one copy in the page cache.
+        if self.path is None:
+            return KnowledgeBase.from_bytes, (self.to_bytes(),)
+        return _reopen, (self.path, self.fingerprint)
+
+    def verify(self) -> None:
+        """Read every column and compare checksums.
+
+        RAISES BioelError: [B024] naming the first file that differs.
+        """
+        for name in COLUMN_FILES:
+            expected, found = self.meta["columns"][name]["checksum"], checksum(self._files[name])
+            if found != expected:
+                raise BioelError(
+                    Errors.B024.format(path=self.where, file=name, expected=expected, found=found)
+                )
+
+    @property
+    def where(self) -> str:
+        """The folder, or what stands for it in messages."""
+        return str(self.path) if self.path else "memory"
+
+    # -- Concepts -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """Ids of many concepts. rows: shape (n,)."""
+        return self.ids.take(rows)
+
+    def find(self, id: str) -> int:
+        """Row of an id, or of the id that replaced it; -1 when it is unknown."""
+        return int(self.find_all([id])[0])
+
+    def find_all(self, ids: Sequence[str]) -> IntArray:
+        """`find` for many ids. Shape (n_ids,)."""
+        rows, retired = self._find_current(ids)
+        return np.where(retired >= 0, retired, rows)
+
+    def canonical(self, id: str) -> str:
+        """The current id of a retired one; any other id as it is."""
+        retired = int(self._find_current([id])[1][0])
+        return self.ids[retired] if retired >= 0 else id
+
+    def coverage(self, ids: Iterable[str]) -> Coverage:
+        """Count which of these ids, as often as they occur, are current, retired or missing."""
+        ids = list(ids)
+        rows, retired = self._find_current(ids)
+        missing = np.flatnonzero((rows < 0) & (retired < 0))
+        first = tuple(dict.fromkeys(ids[i] for i in missing))[:_N_SHOWN]
+        found, n_retired = int((rows >= 0).sum()), int((retired >= 0).sum())
+        return Coverage(len(ids), found, n_retired, len(missing), first)
+
+    def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Rows of the ids that are current, and rows of the concepts that replaced the others."""
+        keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
+        rows = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
+        retired = self._by_retired.find(keys, lambda i, row: self.retired[row] == ids[i])
+        if len(self.retired):
+            retired = np.where(retired >= 0, self.retired_targets[retired], -1)
+        return rows, retired
+
+    def definition(self, concept: int) -> str:
+        """The concept's definition, "" when it has none."""
+        return self.definitions[concept]
+
+    def parents_of(self, concept: int) -> IntArray:
+        """Rows of the concept's parents. Shape (n_parents,)."""
+        return self.parents[_piece(self.parent_offsets, concept)].astype(np.int64)
+
+    def types_of(self, concept: int) -> tuple[str, ...]:
+        """The concept's semantic types, in the order of the source."""
+        return tuple(self.type_names[i] for i in self.type_ids[_piece(self.type_offsets, concept)])
+
+    def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
+        """True for the concepts that have any of these types. Shape (n_concepts,)."""
+        wanted = np.isin(self.type_names, list(types))
+        mask = np.zeros(len(self), dtype=bool)
+        mask[self._concept_of_type[wanted[self.type_ids]]] = True
+        return mask
+
+    @cached_property
+    def _concept_of_type(self) -> IntArray:
+        return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
+
+    # -- Names ----------------------------------------------------------------------------------
+
+    @property
+    def n_names(self) -> int:
+        return len(self.names)
+
+    def name(self, row: int) -> str:
+        """A name as the source wrote it."""
+        return self.names[row]
+
+    def names_of(self, concept: int) -> IntArray:
+        """Name rows of a concept, the preferred one first. Shape (n_names_of_concept,)."""
+        return self.concept_names[_piece(self.concept_offsets, concept)].astype(np.int64)
+
+    def preferred_name(self, concept: int) -> str:
+        return self.names[int(self.names_of(concept)[0])]
+
+    def preferred_rows(self, concepts: IntArray) -> IntArray:
+        """Name rows of the preferred names of concepts. Any shape; returns the same."""
+        return self.concept_names[self.concept_offsets[concepts]].astype(np.int64)
+
+    def lookup(self, keys: KeyArray) -> IntArray:
+        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
+
+        keys (KeyArray): Any shape; 0 stands for no name.
+        RETURNS (IntArray): Rows, -1 where there is no such name. Same shape.
+        """
+        return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
+
+    def lookup_names(self, normalized: Sequence[str]) -> IntArray:
+        """Name row of each string that `normalize_name` returned; compares strings, not hashes.
+
+        RETURNS (IntArray): Rows, -1 where there is no such name. Shape (n,).
+        """
+        return self._by_name.find(
+            name_keys(normalized),
+            lambda i, row: normalize_name(self.names[row]) == normalized[i],
+        )
+
+    def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+        """All concepts of many names at once.
+
+        rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
+        RETURNS (tuple): indptr, shape (n + 1,); concept rows and whether the name is preferred by
+            that concept, shape (n_entries,). Those of rows[i] are at indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = gather(self.name_offsets, rows)
+        concepts = self.name_concepts[positions].astype(np.int64)
+        return indptr, concepts, self.name_is_preferred[positions]
+
+
+def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
+    """A knowledge base as it is, or by its folder: settings may give either."""
+    return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
+
+
+def open_knowledge_base_v1(path: str) -> KnowledgeBase:
+    """spacy-bioel.KnowledgeBase.v1: open a knowledge base by path."""
+    return KnowledgeBase.open(path)
+
+
+def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
+    kb = KnowledgeBase.open(path)
+    if kb.fingerprint != fingerprint:
+        raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
+    return kb
+
+
+def _piece(offsets: IntArray, row: int) -> slice:
+    if not 0 <= row < len(offsets) - 1:
+        raise IndexError(row)
+    return slice(int(offsets[row]), int(offsets[row + 1]))

@@ -1,0 +1,212 @@
+"""Approximate search by faiss, whose candidates are scored exactly; for large knowledge bases."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.columns.files import StringColumn
+from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
+from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
+from spacy_bioel.text.normalize import normalize_name
+
+Encode = Callable[[Sequence[str]], FloatArray]
+
+_NONE = -1.0  # a cosine that all have
+
+# Up to this many names are searched exactly.
+ANN_NAMES = 200_000
+_PER_WANTED, _LEAST = 4, 128  # candidates that are scored exactly: for each wanted, and at least
+_ROWS = 1 << 16  # vectors that are added at a time
+_TRAIN_PER_LIST = 64
+_QUERIES = 2000  # what recall is measured with
+# Lists that are looked at: the first for all queries, the next where the nearest name is far.
+_N_PROBE = (128, 1024, 4096)
+# A name is far if more lists had a nearer one, for all but so many of the queries that measure.
+_MISSED = 1
+
+
+class FaissIndex:
+    """Search by inner product in the lists of an inverted file that are nearest to a query.
+
+    Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
+    scan"), a quarter of a byte a number, which is in memory; the best are then scored by their
+    vectors, so that what is found has the score and the order that `ExactIndex` would give it.
+
+    Where a name is near, hardly ever is a nearer one in a list further away: only queries that
+    have found none near enough look at more lists. Each query decides by itself.
+
+    vectors (QuantizedVectors): Unit rows, possibly mapped.
+    index (faiss.IndexIVF): Over them.
+    steps (Steps): Lists to look at, and the cosine above which a query looks at no more.
+    """
+
+    def __init__(self, vectors: QuantizedVectors, index: Any, steps: Steps) -> None:
+        self.vectors = vectors
+        self.index = index
+        self.steps = steps
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """See `ExactIndex.search`."""
+        queries = np.ascontiguousarray(checked_queries(queries, self.vectors))
+        rows = np.full((len(queries), k), -1, np.int64)
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        unsure = np.arange(len(queries))
+        for n_probe, near in self.steps:
+            self.index.nprobe = n_probe
+            _, found = self.index.search(queries[unsure], max(_PER_WANTED * k, _LEAST))
+            rows[unsure], scores[unsure] = rescored(
+                self.vectors, queries[unsure], found, k=k, lean=True
+            )
+            unsure = unsure[scores[unsure, 0] < near]
+        return rows, scores
+
+
+def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> ExactIndex | FaissIndex:
+    """Read the approximate index of vectors; up to `ANN_NAMES` of them are searched exactly.
+
+    n_probe (int | None): Lists that all queries look at; None: what was found best when it was
+        built, more for queries that have no name near.
+    RAISES BioelError: [B183] without an index, [B184] with one that faiss cannot read.
+    """
+    if len(vectors) <= ANN_NAMES:
+        return ExactIndex(vectors)
+    if vectors.ann_file is None:
+        raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
+    try:
+        import faiss
+
+        index: Any = faiss.read_index(str(vectors.ann_file))
+    except (ImportError, RuntimeError) as error:
+        raise BioelError(Errors.B184.format(path=vectors.ann_file, error=error)) from error
+    steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]
+    return FaissIndex(vectors, index, steps)
+
+
+def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
+    """The approximate index of vectors, if there is one and faiss is installed; else exact search.
+
+    A warning [W180] says when more than `ANN_NAMES` names are searched exactly.
+    """
+    if len(vectors) > ANN_NAMES:
+        if vectors.ann_file and _has_faiss():
+            return open_index(vectors)
+        warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
+    return ExactIndex(vectors)
+
+
+def create_faiss_index_v1(
+    n_probe: int | None = None,
+) -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
+    """spacy-bioel.FaissIndex.v1: see `open_index`."""
+    return partial(open_index, n_probe=n_probe)
+
+
+def create_auto_index_v1() -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
+    """spacy-bioel.AutoIndex.v1: see `choose_index`."""
+    return choose_index
+
+
+def write_index(
+    names: StringColumn, vectors: QuantizedVectors, encode: Encode, path: Path
+) -> dict[str, Any] | None:
+    """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
+
+    It is measured with names of which one character was changed: how many of the nearest, and of
+    the 10 nearest, it finds. These also say how near a name has to be to look no further.
+
+    names (StringColumn): Those of `vectors`.
+    encode (Encode): The encoder of both.
+    path (Path): Written to.
+    RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: none was built.
+    RAISES OSError: When it cannot be written.
+    """
+    if len(vectors) <= ANN_NAMES or not _has_faiss():
+        return None
+    import faiss
+
+    n, dim = vectors.shape
+    n_lists = int(4 * n**0.5)
+    # r: quantised is what is left of a vector without the centre of its list.
+    kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fsr"
+    empty = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
+    index = _filled(empty, vectors, n_lists=n_lists)
+    measured = _measured(index, vectors, encode(_misspelled(names)))
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+    return {"kind": kind, "bytes": path.stat().st_size, **measured}
+
+
+def _filled(index: Any, vectors: QuantizedVectors, *, n_lists: int) -> Any:
+    """Train an index on a part of the vectors, and add all."""
+    n = len(vectors)
+    sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
+    index.train(vectors.take(np.sort(sample)))
+    for start in range(0, n, _ROWS):
+        index.add(vectors.take(slice(start, start + _ROWS)))
+    return index
+
+
+def _misspelled(names: StringColumn) -> list[str]:
+    """Some names with one character changed; always the same ones."""
+    random = np.random.default_rng(0)
+    rows = random.choice(len(names), min(len(names), _QUERIES), replace=False)
+    changed = []
+    for name in names.take(rows):
+        letters = list(normalize_name(name))
+        letters[random.integers(len(letters))] = chr(ord("a") + random.integers(26))
+        changed.append(normalize_name("".join(letters)))
+    return changed
+
+
+def _measured(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> dict[str, Any]:
+    """The steps of a search, and the recall that it has with them."""
+    steps = _steps(index, vectors, queries)
+    found, _ = FaissIndex(vectors, index, steps).search(queries, 10)
+    exact, _ = ExactIndex(vectors).search(queries, 10)
+    at_1 = (found[:, 0] == exact[:, 0]).mean()
+    at_10 = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
+    recall = {"recall@1": round(float(at_1), 5), "recall@10": round(float(at_10), 5)}
+    return {"steps": steps, "queries": len(queries), **recall}
+
+
+def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
+    """Numbers of lists, each with the cosine from which a query needs no more of them."""
+    # More lists than there are make faiss return anything.
+    *numbers, most = sorted({min(n_probe, index.nlist) for n_probe in _N_PROBE})
+    _, nearest = FaissIndex(vectors, index, [[most, _NONE]]).search(queries, 1)
+    steps = []
+    for n_probe in numbers:
+        _, found = FaissIndex(vectors, index, [[n_probe, _NONE]]).search(queries, 1)
+        steps.append([n_probe, near_enough(found[:, 0], nearest[:, 0])])
+        unsure = found[:, 0] < steps[-1][1]
+        queries, nearest = queries[unsure], nearest[unsure]
+    return [*steps, [most, _NONE]]
+
+
+def near_enough(found: FloatArray, nearest: FloatArray) -> float:
+    """The cosine from which what a search finds is the nearest, as a rule.
+
+    found, nearest (FloatArray): Cosines of what it found, and of what more lists would have. Shape
+        (n,) each.
+    RETURNS (float): -1 when it has missed next to nothing.
+    """
+    missed = np.sort(found[found < nearest])[::-1]
+    return math.ceil(1e4 * missed[_MISSED]) / 1e4 if len(missed) > _MISSED else _NONE
+
+
+def _has_faiss() -> bool:
+    return find_spec("faiss") is not None

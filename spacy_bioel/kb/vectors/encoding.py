@@ -1,0 +1,125 @@
+"""From names to the columns of their vectors, copying what was encoded before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, quantize
+
+Encode = Callable[[Sequence[str]], FloatArray]
+Columns = dict[str, NDArray[Any]]
+Digests = NDArray[np.uint64]
+
+
+def name_digests(names: Sequence[str]) -> Digests:
+    """128 bits of each name, by which it is known again without its letters. Shape (n, 2)."""
+    digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
+    return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
+
+
+class KnownVectors:
+    """Vectors of names that an encoder has met before, found by the digest of the name.
+
+    vectors (QuantizedVectors): Shape (n, dim).
+    digests (Digests): Of their names. Shape (n, 2).
+    """
+
+    def __init__(self, vectors: QuantizedVectors, digests: Digests) -> None:
+        self.vectors = vectors
+        self._digests = digests
+        self._order = np.argsort(digests[:, 0], kind="stable")
+        self._sorted = digests[self._order, 0]
+
+    def find(self, digests: Digests) -> IntArray:
+        """Row of each name, -1 where it is new. Shape (n,)."""
+        if not len(self._sorted):
+            return np.full(len(digests), -1)
+        at = np.minimum(np.searchsorted(self._sorted, digests[:, 0]), len(self._sorted) - 1)
+        rows = self._order[at]
+        # Names that share the first half only are encoded again, which is never wrong.
+        return np.where((self._digests[rows] == digests).all(axis=1), rows, -1)
+
+
+def fill_block(
+    columns: Columns,
+    rows: range,
+    names: Sequence[str],
+    known: KnownVectors | None,
+    *,
+    encode: Encode,
+    batch_size: int,
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Fill the rows of one block, copying the vectors of names that are known.
+
+    Names of like length go into one batch, which wastes less padding.
+
+    columns (Columns): Written to, see `VECTOR_COLUMNS`.
+    names (Sequence[str]): Normalised, one for each of `rows`.
+    known (KnownVectors | None): Vectors to copy.
+    RETURNS (int): How many were encoded.
+    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
+    """
+    digests = name_digests(names)
+    columns["digests"][rows.start : rows.stop] = digests
+    old = np.full(len(names), -1) if known is None else known.find(digests)
+    copied = np.flatnonzero(old >= 0)
+    if known is not None and len(copied):
+        _put(columns, rows.start + copied, known.vectors, old[copied])
+        if progress is not None:
+            progress(len(copied))
+    new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
+    for at in range(0, len(new), batch_size):
+        batch = new[at : at + batch_size]
+        texts = [names[i] for i in batch]
+        vectors = np.asarray(encode(texts), dtype=np.float32)
+        _check_encoded(vectors, texts, dim=columns["codes"].shape[1])
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit = quantize(vectors / np.maximum(norms, np.finfo(np.float32).tiny))
+        _put(columns, rows.start + np.array(batch), unit, slice(None))
+        if progress is not None:
+            progress(len(batch))
+    return len(new)
+
+
+def _put(columns: Columns, rows: IntArray, vectors: QuantizedVectors, of: IntArray | slice) -> None:
+    columns["codes"][rows] = vectors.codes[of]
+    columns["fine"][rows] = vectors.fine[of]
+    columns["scales"][rows] = vectors.scales[of]
+
+
+def _check_encoded(vectors: FloatArray, names: Sequence[str], *, dim: int) -> None:
+    expected = len(names), dim
+    if vectors.shape != expected:
+        found = f"numbers of shape {vectors.shape}"
+    elif not np.isfinite(vectors).all():
+        found = "NaN or infinity"
+    else:
+        return
+    raise BioelError(
+        Errors.B035.format(found=found, first=names[0], last=names[-1], expected=expected)
+    )
+
+
+def new_columns(n: int, dim: int) -> Columns:
+    """Columns in memory."""
+    shapes = column_shapes(n, dim)
+    return {name: np.zeros(shapes[name], dtype) for name, dtype in VECTOR_COLUMNS.items()}
+
+
+def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each of `VECTOR_COLUMNS`."""
+    return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
+
+
+def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
+    """The vectors that are in columns, without a copy; `ann` goes to `QuantizedVectors`."""
+    parts = (columns[name] for name in ("codes", "fine", "scales"))
+    return QuantizedVectors(*parts, **ann)

@@ -1,0 +1,114 @@
+"""Columns of vectors on disk that are not finished: what a stopped process leaves to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from spacy_bioel.kb.columns.files import checksum, map_folder
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
+from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
+from spacy_bioel.kb.vectors.quantized import QuantizedVectors
+from spacy_bioel.storage.atomic import replacing_file
+
+_JOURNAL = "journal.json"
+_CHUNK = 1 << 20  # bytes written at a time
+
+
+class Unfinished:
+    """Columns that are being filled, with a journal of how far they are.
+
+    folder (Path): For them alone.
+    about (Mapping): What they are of; columns of anything else are thrown away. Has n and dim.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._about = dict(about)
+        self._shapes = column_shapes(about["n"], about["dim"])
+        self.done = self._done_before()
+        if not self.done:
+            self.discard()
+            self._allocate_all()
+        self.columns: Columns = self._map("r+")
+
+    @property
+    def vectors(self) -> QuantizedVectors:
+        return vectors_of(self.columns)
+
+    def file(self, part: str) -> Path:
+        """Where a column is, or the approximate index "ann" is to be."""
+        return self.folder / vector_file("new", part)
+
+    def finish_rows(self, done: int) -> None:
+        """Say that all rows before `done` are filled; they outlive this process."""
+        for column in self.columns.values():
+            column.flush()  # type: ignore[attr-defined]
+        with replacing_file(self.folder / _JOURNAL) as path:
+            path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
+        self.done = done
+
+    def put_in_place(self, about: Mapping[str, Any], *, out: Path) -> None:
+        """Move the files beside those that are in use, then let vectors.json name them.
+
+        about (Mapping): For vectors.json. Has ann, None without a file of that name.
+        """
+        generation = uuid4().hex[:8]
+        self.columns.clear()  # a mapped file cannot be moved on every system
+        checksums = {}
+        for part in [*VECTOR_COLUMNS, "ann"] if about["ann"] else VECTOR_COLUMNS:
+            path = self.file(part)
+            checksums[part] = checksum(map_folder(path.parent, [path.name])[path.name])
+            os.replace(path, out / vector_file(generation, part))
+        described = {**about, "generation": generation, "checksums": checksums}
+        with replacing_file(out / VECTORS_FILE) as path:
+            path.write_text(json.dumps(described, indent=1), encoding="utf8")
+        self.discard()
+        for path in out.glob("vectors.*"):
+            if path.name != VECTORS_FILE and not path.name.startswith(f"vectors.{generation}."):
+                with suppress(OSError):  # in use, on some systems; the next time removes it
+                    path.unlink()
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _done_before(self) -> int:
+        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+            journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
+            done = journal.pop("done")
+            found = {name: column.shape for name, column in self._map("r").items()}
+            if journal == self._about and found == self._shapes:
+                return int(done)
+        return 0
+
+    def _allocate_all(self) -> None:
+        self.folder.mkdir()
+        try:
+            for name, dtype in VECTOR_COLUMNS.items():
+                _allocate(self.file(name), self._shapes[name], np.dtype(dtype))
+        except OSError:
+            self.discard()
+            raise
+
+    def _map(self, mode: Any) -> Columns:
+        return {
+            name: np.lib.format.open_memmap(self.file(name), mode=mode) for name in VECTOR_COLUMNS
+        }
+
+
+def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Write an array of zeros, since on a full disk a hole in a mapped file kills the process."""
+    n_bytes = int(np.prod(shape)) * dtype.itemsize
+    with path.open("wb") as stream:
+        header = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype)) | {"shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, n_bytes, _CHUNK):
+            stream.write(bytes(min(_CHUNK, n_bytes - start)))

@@ -1,0 +1,184 @@
+"""A compact view of a knowledge base for mention detection: name key -> set of types.
+
+Ten bytes or so a name, so that the detector carries it and needs no knowledge base at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, span_keys
+from spacy_bioel.text.normalize import normalize_name
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
+# One bit of a 64-bit mask for each type; the last bit says "preferred name of a concept", or, of a
+# word, "usually the last word of a name".
+MAX_TYPES = 63
+N_BITS = 64
+# A word stands for a type that at least this share of the names with the word have.
+_WORD_SHARE = 0.3
+
+IntArray = NDArray[np.int64]
+MaskArray = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class KeyMasks:
+    """Sorted keys with a bit mask each.
+
+    keys (KeyArray), masks (MaskArray): Shape (n,) each.
+    """
+
+    keys: KeyArray
+    masks: MaskArray
+
+    @classmethod
+    def empty(cls) -> KeyMasks:
+        return cls(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
+
+    def find(self, keys: KeyArray) -> MaskArray:
+        """Mask of each key, 0 where it is unknown. Same shape."""
+        if not len(self.keys):
+            return np.zeros(keys.shape, dtype=np.uint64)
+        # Nearly all spans of a text are no names, and a few bits of their keys say so.
+        places = keys >> np.uint64(64 - self._n_bits)
+        bits = self._among[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8)
+        likely = np.flatnonzero(bits & np.uint8(1))
+        wanted = keys.ravel()[likely]
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        known = (self.keys[position] == wanted) & (wanted != 0)
+        masks = np.zeros(keys.size, dtype=np.uint64)
+        masks[likely[known]] = self.masks[position[known]]
+        return masks.reshape(keys.shape)
+
+    @cached_property
+    def _n_bits(self) -> int:
+        """First bits of a key that say where it is in `_among`: of 16 places, one is taken."""
+        return len(self.keys).bit_length() + 4
+
+    @cached_property
+    def _among(self) -> NDArray[np.uint8]:
+        """For all values of the first bits, eight to a byte, whether a key has them."""
+        among = np.zeros(1 << self._n_bits, dtype=bool)
+        among[self.keys >> np.uint64(64 - self._n_bits)] = True
+        return np.packbits(among, bitorder="little")
+
+
+class Lexicon:
+    """What a knowledge base says of spans (its names) and of single words.
+
+    names (KeyMasks): Types of the concepts that have this name.
+    words (KeyMasks): Types that this word, somewhere in a name, usually stands for: "nephropathy"
+        makes a disease of what comes before it.
+    """
+
+    def __init__(self, names: KeyMasks, words: KeyMasks) -> None:
+        self.names = names
+        self.words = words
+
+    @classmethod
+    def empty(cls) -> Lexicon:
+        return cls(KeyMasks.empty(), KeyMasks.empty())
+
+    @classmethod
+    def from_kb(cls, kb: KnowledgeBase) -> Lexicon:
+        """The names and words of `kb` with the 63 most frequent types of its concepts."""
+        masks = _name_masks(kb)
+        names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
+        return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
+
+    def arrays(self) -> dict[str, NDArray]:
+        """All arrays by name, to be stored."""
+        tables = {"names": self.names, "words": self.words}
+        return {
+            f"{name}.{column}": getattr(table, column)
+            for name, table in tables.items()
+            for column in ("keys", "masks")
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
+        """Take back what `arrays` gave."""
+        names, words = (
+            KeyMasks(arrays[f"{name}.keys"], arrays[f"{name}.masks"]) for name in ("names", "words")
+        )
+        return cls(names, words)
+
+    def match_spans(
+        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """All spans of documents that are names, as (start, width - 1, bit) triples.
+
+        tokens (Sequence[str]): Normalised tokens, of one document after the other.
+        max_width (int): Longest span, in tokens.
+        lengths (IntArray | None): Tokens of each document; None: there is one. Shape (n_docs,).
+        RETURNS (tuple): Three arrays of one length, with one entry for each bit of each span.
+        """
+        keys = span_keys(tokens, max_width)
+        if lengths is not None:
+            left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
+            keys[left[:, None] <= np.arange(max_width)] = 0
+        # A span that begins or ends with a token without a word would repeat its core's match.
+        wordless = np.array([not token for token in tokens], dtype=bool)
+        keys[wordless] = 0
+        for width in range(1, max_width):
+            keys[: len(tokens) - width, width][wordless[width:]] = 0
+        masks = self.names.find(keys)
+        starts, widths = np.nonzero(masks)
+        spans, bits = unpack_bits(masks[starts, widths])
+        return starts[spans], widths[spans], bits
+
+    def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """All tokens that are words of names, as (token, bit) pairs."""
+        return unpack_bits(self.words.find(span_keys(tokens, 1).reshape(-1)))
+
+
+def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
+    """Positions and bit numbers of all bits that are set. masks: shape (n,)."""
+    bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    positions, numbers = np.nonzero(bits)
+    return positions, numbers
+
+
+def _name_masks(kb: KnowledgeBase) -> MaskArray:
+    """Types of the concepts of each name. Shape (n_names,)."""
+    frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
+    bit_of_type = np.full(len(kb.type_names), -1)
+    kept = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
+    bit_of_type[kept] = np.arange(len(kept))
+    concept_masks = np.zeros(len(kb), dtype=np.uint64)
+    bits = bit_of_type[kb.type_ids]
+    concepts = np.repeat(np.arange(len(kb)), np.diff(kb.type_offsets))[bits >= 0]
+    np.bitwise_or.at(concept_masks, concepts, np.uint64(1) << bits[bits >= 0].astype(np.uint64))
+    entry_masks = concept_masks[kb.name_concepts]
+    entry_masks |= np.asarray(kb.name_is_preferred, dtype=np.uint64) << np.uint64(MAX_TYPES)
+    return np.bitwise_or.reduceat(entry_masks, kb.name_offsets[:-1])
+
+
+def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
+    """Types and usual place of the words that occur in more than one name."""
+    numbers: dict[str, int] = {}
+    split = [name.split() for name in names]
+    flat = np.array([numbers.setdefault(word, len(numbers)) for words in split for word in words])
+    lengths = np.array([len(words) for words in split])
+    total = np.bincount(flat, minlength=len(numbers))
+    word_masks = np.zeros(len(numbers), dtype=np.uint64)
+    flat_masks = np.repeat(masks, lengths)
+    is_last = np.zeros(len(flat), dtype=bool)
+    is_last[np.cumsum(lengths) - 1] = True
+    for bit in range(N_BITS):
+        has_bit = is_last if bit == MAX_TYPES else (flat_masks >> np.uint64(bit)) & np.uint64(1)
+        count = np.bincount(flat, weights=has_bit, minlength=len(numbers))
+        word_masks |= (count >= _WORD_SHARE * total).astype(np.uint64) << np.uint64(bit)
+    keys = name_keys(numbers)
+    kept = np.flatnonzero(total > 1)
+    order = kept[np.argsort(keys[kept])]
+    return KeyMasks(keys[order], word_masks[order])

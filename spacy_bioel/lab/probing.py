@@ -1,0 +1,199 @@
+"""Probing: how much an encoder of names needs the order of word pieces, and attention from afar.
+
+Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
+based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140,
+table 1. The encoder is as it was trained; only what it reads, or may attend to, is changed, for
+mentions and names of the knowledge base alike. Measured is dense search alone: no other evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.language import Language
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.models.name_encoder import NameEncoder, encode_names, has_attention, perturbed
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import AnnotatedText
+
+_BLOCK = 4096  # names between two reports of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Perturbation:
+    """One row of the table.
+
+    block (int): Blocks of so many word pieces are shuffled; 0: none.
+    window (int): Tokens that a token may attend to, itself in the middle; 0: all.
+    cls_open (bool): In which of two ways [CLS] is an exception. True: it attends to all and is
+        attended to by all, in every layer (the paper's code). False: it attends to all in the
+        last layer only (the paper's text).
+    """
+
+    name: str
+    block: int = 0
+    window: int = 0
+    cls_open: bool = False
+
+
+PERTURBATIONS = (
+    Perturbation("unperturbed"),
+    Perturbation("shuffle_unigram", block=1),
+    Perturbation("shuffle_bigram", block=2),
+    Perturbation("shuffle_trigram", block=3),
+    Perturbation("window_3_paper", window=3),
+    Perturbation("window_3_code", window=3, cls_open=True),
+    Perturbation("window_5_paper", window=5),
+    Perturbation("window_5_code", window=5, cls_open=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The result of one perturbation.
+
+    correct (int | None): Mentions whose nearest name is one of a gold concept; None where the
+        encoder has no attention to restrict.
+    n (int): Gold mentions.
+    """
+
+    perturbation: str
+    correct: int | None
+    n: int
+
+    @property
+    def accuracy(self) -> float | None:
+        """A percentage."""
+        return None if self.correct is None else 100.0 * self.correct / self.n
+
+
+def shuffle_blocks(
+    pieces: Sequence[int], *, block: int, generator: np.random.Generator
+) -> list[int]:
+    """Cut word pieces into blocks of `block`, the last maybe shorter, and permute the blocks.
+
+    pieces (Sequence[int]): Of one name, without special pieces.
+    """
+    blocks = [pieces[start : start + block] for start in range(0, len(pieces), block)]
+    return [piece for i in generator.permutation(len(blocks)) for piece in blocks[i]]
+
+
+def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDArray[np.bool_]:
+    """True where a token (row) may attend to a token (column); [CLS] is token 0.
+
+    last (bool): This is the last layer.
+    window, cls_open: See `Perturbation`.
+    RETURNS (NDArray[bool]): Shape (length, length).
+    """
+    places = np.arange(length)
+    allowed = np.abs(places[:, None] - places) <= window // 2
+    if cls_open or last:
+        allowed[0] = True
+    if cls_open:
+        allowed[:, 0] = True
+    return allowed
+
+
+def gold_queries(
+    nlp: Language, linker: Linker, texts: Iterable[AnnotatedText]
+) -> tuple[list[str], list[frozenset[int]]]:
+    """What the linker looks up for each gold mention that has ids, and the gold concepts.
+
+    RETURNS (tuple): Normalised strings, and concept rows of each; none where the knowledge base
+        does not know the ids.
+    RAISES BioelError: [B157] when the knowledge base knows no id of any gold mention.
+    """
+    queries: list[str] = []
+    gold: list[frozenset[int]] = []
+    for text in texts:
+        doc = nlp.make_doc(text.text)
+        mentions = [mention for mention in text.mentions if mention.ids]
+        spans = [
+            doc.char_span(mention.start, mention.end, mention.label, alignment_mode="expand")
+            for mention in mentions
+        ]
+        strings = iter(linker.queries([span for span in spans if span is not None]))
+        for span, mention in zip(spans, mentions, strict=True):
+            queries.append(next(strings).whole if span is not None else "")
+            rows = linker.kb.find_all(list(mention.ids))
+            gold.append(frozenset(rows[rows >= 0].tolist()))
+    if not any(gold):
+        raise BioelError(Errors.B157.format(n=len(queries), kb=linker.kb.where))
+    return queries, gold
+
+
+def probe(
+    linker: Linker,
+    queries: Sequence[str],
+    gold: Sequence[frozenset[int]],
+    *,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> list[Probed]:
+    """Accuracy of the nearest name under each perturbation.
+
+    A query is right if its nearest name is a name of any of its gold concepts.
+
+    queries (Sequence[str]), gold (Sequence): From `gold_queries`.
+    seed (int): Of the shuffles; every name and every mention has a draw of its own.
+    progress (Callable | None): Is told the number of strings after each batch.
+    RETURNS (list[Probed]): In the order of `PERTURBATIONS`.
+    RAISES BioelError: [B053] without a trained encoder.
+    """
+    if not linker.has_encoder:
+        raise BioelError(Errors.B053.format(name=linker.name))
+    names = [normalize_name(name) for name in linker.kb.names]
+    found = []
+    for perturbation in PERTURBATIONS:
+        correct = None
+        if not perturbation.window or has_attention(linker.model):
+            nearest = _nearest(linker.model, names, queries, perturbation, seed, progress)
+            correct = _n_correct(linker.kb, nearest, gold)
+        found.append(Probed(perturbation.name, correct, len(queries)))
+    return found
+
+
+def _nearest(
+    model: NameEncoder,
+    names: Sequence[str],
+    queries: Sequence[str],
+    perturbation: Perturbation,
+    seed: int,
+    progress: Callable[[int], None] | None,
+) -> NDArray[np.int64]:
+    """Row of the nearest name of each query; -1 for an empty one. Shape (n_queries,)."""
+    shuffle = attention = None
+    if perturbation.block:
+        generator = np.random.default_rng([seed, perturbation.block])
+        shuffle = partial(shuffle_blocks, block=perturbation.block, generator=generator)
+    if perturbation.window:
+        attention = partial(window_mask, window=perturbation.window, cls_open=perturbation.cls_open)
+    strings = [*names, *queries]
+    vectors = np.zeros((len(strings), model.get_dim("nO")), dtype=np.float32)
+    with perturbed(model, shuffle=shuffle, attention=attention):
+        for start in range(0, len(strings), _BLOCK):
+            block = strings[start : start + _BLOCK]
+            vectors[start : start + _BLOCK] = encode_names(model, block)
+            if progress is not None:
+                progress(len(block))
+    index = ExactIndex(quantize(vectors[: len(names)]))
+    rows = index.search(vectors[len(names) :], 1)[0][:, 0]
+    return np.where([query != "" for query in queries], rows, -1)
+
+
+def _n_correct(kb: KnowledgeBase, names: NDArray[np.int64], gold: Sequence[frozenset[int]]) -> int:
+    """Queries whose nearest name is one of a gold concept. names: shape (n_queries,)."""
+    indptr, concepts, _ = kb.concepts_of_names(names)
+    return sum(
+        not rows.isdisjoint(concepts[indptr[i] : indptr[i + 1]].tolist())
+        for i, rows in enumerate(gold)
+    )

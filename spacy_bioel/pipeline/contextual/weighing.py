@@ -1,0 +1,118 @@
+"""The stage that reads: from the candidates of a string to those of a mention in its document.
+
+Strings are ranked once, however often they occur (`linker.candidates`). What each mention then
+says in its document, by `contextual.bi_encoder` or `contextual.cross_encoder`, and what its string
+said are weighed together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.fusion import Fusion, share
+from spacy_bioel.types import Candidate
+
+IntArray = NDArray[np.int64]
+# Columns of what is weighed.
+#   string: log-odds against NIL that the string was given; the lowest where it was not
+#   found: whether the string was given it
+#   score: of mention and concept, by what was read
+#   read: log of the share of the concept among the candidates by these scores
+#   highest: no other candidate has a higher one
+READ_FEATURES = ("string", "found", "score", "read", "highest")
+_LOWEST = 1e-4  # scores are rounded to this
+READ = "context"
+
+
+@cache
+def default_reading() -> Fusion:
+    """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
+    n = len(READ_FEATURES)
+    none = np.zeros(0)
+    direct = np.array([1.0, np.log(_LOWEST), 0.0, 0.5, 0.0])
+    return Fusion(
+        np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -float(np.log(_LOWEST))
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All pairs of a mention and a concept that are weighed, by mention.
+
+    kb (KnowledgeBase): Where the concepts are.
+    given (Sequence): Candidates that the string of each mention was given.
+    mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
+    features (NDArray[float32]): Shape (n, len(READ_FEATURES)).
+    """
+
+    kb: KnowledgeBase
+    given: Sequence[Sequence[Candidate]]
+    mention: IntArray
+    concept: IntArray
+    features: NDArray[np.float32]
+
+    def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
+        """The `top` best candidates of each mention, best first.
+
+        fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
+        """
+        shares = share((fusion or default_reading()).scores(self.features), self.mention)
+        order = np.lexsort((self.concept, -shares, self.mention))
+        first = np.searchsorted(self.mention[order], self.mention[order])
+        order = order[np.arange(len(order)) - first < top]
+        by_string = [{c.id: c for c in found} for found in self.given]
+        ranked: list[list[Candidate]] = [[] for _ in self.given]
+        ids = self.kb.ids_of(self.concept[order])
+        for row, id_ in zip(order.tolist(), ids, strict=True):
+            number, score = int(self.mention[row]), round(float(shares[row]), 4)
+            known = by_string[number].get(id_)
+            name = known.name if known else self.kb.preferred_name(int(self.concept[row]))
+            evidence = f"{known.evidence}+{READ}" if known else READ
+            ranked[number].append(Candidate(id_, score, name, evidence))
+        return [tuple(found) for found in ranked]
+
+
+def weigh(
+    kb: KnowledgeBase,
+    given: Sequence[Sequence[Candidate]],
+    mention: IntArray,
+    concept: IntArray,
+    score: Callable[[IntArray, IntArray], NDArray[np.floating]],
+    *,
+    temperature: float,
+) -> Reading:
+    """The pairs of mentions and the candidates that they were given, and further ones.
+
+    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
+    score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
+        of shape (n,), to shape (n,).
+    temperature (float): What scores are divided by to become log-odds.
+    """
+    owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
+    of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])
+    keys, place = np.unique(
+        np.concatenate([of_string, mention * len(kb) + concept]), return_inverse=True
+    )
+    mention, concept = keys // len(kb), keys % len(kb)
+    features = np.zeros((len(keys), len(READ_FEATURES)), dtype=np.float32)
+    probability = np.array([c.score for found in given for c in found], dtype=np.float64)
+    nil = 1 - np.bincount(owner, probability, len(given))
+    odds = np.maximum(probability, _LOWEST) / np.maximum(nil[owner], _LOWEST)
+    features[:, 0] = np.log(_LOWEST)
+    features[place[: len(of_string)], 0] = np.log(odds)
+    features[place[: len(of_string)], 1] = 1.0
+    scores = score(mention, concept)
+    highest = np.full(len(given), -np.inf)
+    np.maximum.at(highest, mention, scores)
+    weight = np.exp((scores - highest[mention]) / temperature)
+    total = np.bincount(mention, weight, len(given))
+    features[:, 2] = scores
+    features[:, 3] = np.log(np.maximum(weight / total[mention], _LOWEST))
+    features[:, 4] = scores >= highest[mention] - 1e-5
+    return Reading(kb, given, mention, concept, features)

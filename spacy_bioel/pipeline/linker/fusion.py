@@ -1,0 +1,102 @@
+"""The one decision: features of candidates -> a probability each -> ranked candidates.
+
+A network with one small hidden layer gives every candidate a score, and the candidates of a
+mention and NIL, whose score is 0, share the probability. So a score can be compared across
+mentions, and says how likely it is that the candidate is the concept meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
+
+FloatArray = NDArray[np.float64]
+# Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
+_DEFAULT = Path(__file__).parents[2] / "assets" / "fusion.json"
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Weights of the evidence.
+
+    mean, scale (FloatArray): What features are shifted and divided by. Shape (n_features,).
+    hidden (FloatArray), hidden_bias (FloatArray): Shapes (n_features, n_hidden), (n_hidden,).
+    output (FloatArray), direct (FloatArray): Of the hidden layer and of the features themselves.
+        Shapes (n_hidden,), (n_features,).
+    bias (float): Of every candidate against NIL.
+    """
+
+    mean: FloatArray
+    scale: FloatArray
+    hidden: FloatArray
+    hidden_bias: FloatArray
+    output: FloatArray
+    direct: FloatArray
+    bias: float
+
+    def scores(self, features: NDArray[np.float32]) -> FloatArray:
+        """A score of each candidate, as log-odds against NIL. Shape (n,).
+
+        features (NDArray[float32]): Shape (n, len(FEATURES)).
+        """
+        z = (features - self.mean) / self.scale
+        hidden = np.tanh(z @ self.hidden + self.hidden_bias)
+        return hidden @ self.output + z @ self.direct + self.bias
+
+    def weights(self) -> FloatArray:
+        """All that is fitted, as one vector, in the order of `tuning.fusion`."""
+        parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def to_json(self, features: Sequence[str] = FEATURES) -> dict[str, Any]:
+        """Numbers by name, with the features that they are for."""
+        numbers = {name: np.round(value, 5).tolist() for name, value in vars(self).items()}
+        return {"features": list(features)} | numbers
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], features: Sequence[str] = FEATURES) -> Fusion:
+        """RAISES BioelError: [B062] when the weights are for other features than today's."""
+        if data.get("features") != list(features):
+            raise BioelError(Errors.B062.format(found=data.get("features"), expected=features))
+        arrays = {k: np.array(v) for k, v in data.items() if k not in ("features", "bias")}
+        return cls(bias=float(data["bias"]), **arrays)
+
+
+@cache
+def default_fusion() -> Fusion:
+    """Weights that serve most knowledge bases, with an encoder or without."""
+    return Fusion.from_json(srsly.read_json(_DEFAULT))
+
+
+def share(scores: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
+    """Probability of each candidate among those of its group and NIL.
+
+    scores (FloatArray): -inf for a candidate that is out of the question. Shape (n,).
+    groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
+    """
+    n_groups = int(groups.max(initial=-1)) + 1
+    highest = np.zeros(n_groups)  # NIL's
+    np.maximum.at(highest, groups, scores)
+    odds = np.exp(scores - highest[groups])
+    return odds / (np.bincount(groups, odds, n_groups) + np.exp(-highest))[groups]
+
+
+def rank(candidates: Candidates, scores: FloatArray, *, top: int) -> NDArray[np.int64]:
+    """Rows of the `top` best candidates of each query, grouped by query, best first.
+
+    Ties go to the lower concept row, which is the lower id.
+    """
+    order = np.lexsort((candidates.concept, -scores, candidates.query))
+    query = candidates.query[order]
+    first = np.searchsorted(query, query)
+    return order[np.arange(len(order)) - first < top]

@@ -1,0 +1,88 @@
+"""Mentions of a batch of documents, and the candidates that their strings are given."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.pipeline.linker.decision import Query, Ranked, agree_in_document
+from spacy_bioel.types import Candidate
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Mentions of a batch of documents; flat lists have one document after the other.
+
+    docs (Sequence[Doc]): The documents.
+    spans (Sequence): Those of each document.
+    queries (Sequence): What to look up for each of them.
+    """
+
+    docs: Sequence[Doc]
+    spans: Sequence[Sequence[Span]]
+    queries: Sequence[Sequence[Query]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans))
+
+    @property
+    def strings(self) -> list[str]:
+        """Normalised, abbreviations written out; flat."""
+        return [query.whole for of_doc in self.queries for query in of_doc]
+
+    @property
+    def labels(self) -> list[str]:
+        return [span.label_ for of_doc in self.spans for span in of_doc]
+
+    def token_ranges(self) -> NDArray[np.int64]:
+        """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
+        offsets = np.cumsum([0, *(len(doc) for doc in self.docs)]).tolist()
+        pairs = [
+            (offset + span.start, offset + span.end)
+            for offset, of_doc in zip(offsets, self.spans, strict=False)
+            for span in of_doc
+        ]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def rank_mentions(ranker: Any, mentions: Mentions, *, coherence: float) -> list[Ranked]:
+    """For each document, the candidates of the strings of its mentions, see `decision.Ranked`.
+
+    ranker (Ranker): All strings are ranked in one batch.
+    coherence (float): See `decision.agree_in_document`; 0: mentions have no say in each other.
+    """
+    pairs = [
+        list(zip(*of_doc, strict=True))
+        for of_doc in zip(mentions.spans, mentions.queries, strict=True)
+    ]
+    wanted = {
+        (string, span.label_)
+        for of_doc in pairs
+        for span, query in of_doc
+        for string in query.strings()
+    }
+    ranked: Any = ranker.rank(sorted(wanted)) if wanted else {}
+    of_docs: list[Ranked] = []
+    for of_doc in pairs:
+        wholes = {(query.whole, span.label_): None for span, query in of_doc}
+        if coherence and len(wholes) > 1:
+            agreed = agree_in_document(wholes, ranked, weight=coherence)
+            of_docs.append(ChainMap(agreed, ranked))
+        else:
+            of_docs.append(ranked)
+    return of_docs
+
+
+def given_candidates(mentions: Mentions, ranked: Sequence[Ranked]) -> list[tuple[Candidate, ...]]:
+    """Candidates that the string of each mention was given; flat."""
+    return [
+        of_doc[query.whole, span.label_]
+        for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
+        for span, query in zip(spans, queries, strict=True)
+    ]

@@ -1,0 +1,113 @@
+"""What comes with the package: an encoder of biomedical names, and a knowledge base of the MeSH
+descriptors of diseases and chemicals. A linker without its own uses them, offline.
+
+The knowledge base is built and encoded at first use, in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import srsly
+
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import are_outdated, has_vectors
+from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder
+from spacy_bioel.models.name_encoder import NameEncoder
+from spacy_bioel.pipeline.linker.candidates import ENCODE_ON_LOAD
+from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.text.normalize import NORMALIZER_VERSION
+from spacy_bioel.types import Concept
+
+ASSETS = Path(__file__).parents[2] / "assets"
+ENCODER = ASSETS / "encoder"
+_CONCEPTS = ASSETS / "mesh.jsonl.gz"
+_ABOUT = ASSETS / "mesh.json"
+# Another folder for the cache than the system's usual one.
+CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
+
+
+def starter_memory() -> Memory:
+    """What strings meant in the training documents that the package's encoder has seen."""
+    return Memory(srsly.read_json(ASSETS / "memory.json"))
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again, by the conventions of the system."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "spacy-bioel"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/spacy-bioel"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacy-bioel"
+
+
+def starter_kb() -> KnowledgeBase:
+    """The knowledge base of the package, which is built if this is the first time.
+
+    RAISES BioelError: [B063] when the cache folder cannot be written.
+    """
+    folder = _folder()
+    if not folder.is_dir():
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            build_kb(_concepts(), folder, **srsly.read_json(_ABOUT))
+        except OSError as error:
+            raise BioelError(
+                Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
+            ) from error
+    return KnowledgeBase.open(folder)
+
+
+def is_starter(kb: KnowledgeBase) -> bool:
+    """Whether this is the package's own knowledge base, without building it."""
+    return kb.path == _folder()
+
+
+def _folder() -> Path:
+    name = f"mesh-{_digest(_CONCEPTS)}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
+    # As `KnowledgeBase.open` has it, so that paths can be compared.
+    return (cache_folder() / name).resolve()
+
+
+@cache
+def _digest(path: Path) -> str:
+    return blake2b(path.read_bytes(), digest_size=6).hexdigest()
+
+
+def _concepts() -> Iterator[Concept]:
+    for record in srsly.read_gzip_jsonl(_CONCEPTS):
+        yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
+
+
+def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
+    """Give the package's encoder to a model of its architecture and size; leave others alone.
+
+    A large knowledge base without vectors, or with those of names that it had before, is linked
+    without an encoder, and a warning says so.
+    """
+    has_current = has_vectors(kb) and not are_outdated(kb)
+    if has_current or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
+        read_starter_encoder(model)
+    elif _is_fit(model):
+        warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
+
+
+def read_starter_encoder(model: NameEncoder) -> None:
+    """Take the package's encoder, whatever the knowledge base, if the model is as it."""
+    if _is_fit(model):
+        read_encoder(model, ENCODER)
+
+
+def _is_fit(model: NameEncoder) -> bool:
+    return srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model)

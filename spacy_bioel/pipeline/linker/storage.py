@@ -1,0 +1,136 @@
+"""How the linker is stored: encoder, memory and weights as parts, the KB as a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import srsly
+from thinc.api import Model
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.storage import Parts, StoredPipe
+
+# Folder of the knowledge base inside a saved pipe.
+_INCLUDED = "kb"
+
+
+class StoredLinker(StoredPipe):
+    """What of `pipeline.linker.component.Linker` is written and read."""
+
+    model: Model
+    memory: Any
+    fusion: Any
+    reading: Any
+    kb: Any
+    _ranker: Any
+    _training: Any
+    _index: Callable
+    _spelling: Callable
+
+    @property
+    def encoder(self) -> Model:
+        """All of the model, or its side that encodes names."""
+        from spacy_bioel.models.reading import name_side
+
+        return name_side(self.model)
+
+    def set_kb(self, kb: Any) -> None:
+        """See `Linker.set_kb`."""
+        raise NotImplementedError
+
+    def stored_cfg(self) -> dict[str, Any]:
+        # The folder that the knowledge base came from means nothing to who gets a copy of it.
+        return self.cfg | ({"kb": _INCLUDED} if self._includes_kb else {})
+
+    @property
+    def _includes_kb(self) -> bool:
+        return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
+
+    def parts(self) -> Parts:
+        from spacy_bioel.models.encoder_storage import encoder_parts
+        from spacy_bioel.models.reading import reading_parts
+        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+
+        memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
+        reading = self.reading and self.reading.to_json(READ_FEATURES)
+        return (
+            {"memory.json": lambda: _to_json(memory), "fusion.json": lambda: _to_json(fusion)}
+            | ({"reading.json": lambda: _to_json(reading)} if reading else {})
+            | encoder_parts(self.encoder)
+            | reading_parts(self.model)
+        )
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        from spacy_bioel.models.encoder_storage import load_encoder
+        from spacy_bioel.models.reading import load_reading
+        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+        from spacy_bioel.pipeline.linker.fusion import Fusion
+        from spacy_bioel.pipeline.linker.statistics import Memory
+
+        self.memory = Memory(srsly.json_loads(parts["memory.json"]))
+        fusion = srsly.json_loads(parts["fusion.json"])
+        self.fusion = Fusion.from_json(fusion) if fusion else None
+        reading = srsly.json_loads(parts.get("reading.json", b"null"))
+        self.reading = Fusion.from_json(reading, READ_FEATURES) if reading else None
+        load_encoder(self.encoder, parts)
+        load_reading(self.model, parts)
+        self._ranker = self._training = None
+
+    def __reduce__(self) -> tuple:
+        # For worker processes under spawn. The knowledge base goes by its path, so that the
+        # workers share its pages.
+        kb = self.kb if self._includes_kb or self.cfg["kb"] else None
+        data = self.to_bytes(exclude=["kb"])
+        make = partial(
+            type(self),
+            self.vocab,
+            self.model,
+            self.name,
+            index=self._index,
+            spelling=self._spelling,
+            settings={},
+            scorer=self.scorer,
+        )
+        return _unpickle, (make, data, kb)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""
+        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        from spacy_bioel.kb.columns.store import KnowledgeBase
+
+        parts = srsly.msgpack_loads(bytes_data)
+        super().from_bytes(parts["pipe"])
+        if parts["kb"]:
+            self.set_kb(KnowledgeBase.from_bytes(parts["kb"]))
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        super().to_disk(path)
+        if self._includes_kb and "kb" not in exclude:
+            self.kb.save_to(Path(path) / _INCLUDED)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        super().from_disk(path)
+        if self.cfg["include_kb"] and self.cfg["kb"]:
+            folder = Path(path) / self.cfg["kb"]
+            if not folder.is_dir():
+                raise BioelError(Errors.B056.format(path=folder))
+            self.cfg["kb"] = str(folder)
+        return self
+
+
+def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: Any) -> StoredLinker:
+    linker = make()
+    linker.from_bytes(data)
+    if kb is not None:
+        linker.set_kb(kb)
+    return linker
+
+
+def _to_json(table: Any) -> bytes:
+    return srsly.json_dumps(table).encode("utf8")

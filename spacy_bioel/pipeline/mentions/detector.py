@@ -1,0 +1,305 @@
+"""The pipe `bioel_mentions`: finds mentions with a model that scores spans or tags tokens."""
+
+# No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import ORTH
+from spacy.language import Language
+from spacy.tokens import Doc, Span, SpanGroup
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.util import filter_spans
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer, set_dropout_rate
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
+from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
+from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.storage import (
+    Parts,
+    StoredPipe,
+    arrays_from_bytes,
+    arrays_to_bytes,
+)
+from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.text.normalize import normalize_name
+
+# Spans of at least this probability may become mentions by the words of the rest of the document.
+_DOUBTFUL = 0.05
+
+# Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
+_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
+
+
+class MentionDetector(StoredPipe):
+    """Finds mentions; writes doc.spans["bioel"] with their probabilities in attrs["scores"]."""
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[MentionBatch, Logits],
+        name: str = "bioel_mentions",
+        *,
+        threshold: float = 0.5,
+        consistency: float = 0.0,
+        allow_overlap: bool = True,
+        set_ents: bool = False,
+        spans_key: str = SPANS_KEY,
+        gold_key: str = GOLD_KEY,
+        scorer: Callable | None = None,
+    ) -> None:
+        from spacy_bioel.kb.words.lexicon import Lexicon
+
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.lexicon = Lexicon.empty()
+        self.cfg: dict[str, Any] = {
+            "labels": [],
+            "threshold": threshold,
+            "consistency": consistency,
+            "allow_overlap": allow_overlap,
+            "set_ents": set_ents,
+            "spans_key": spans_key,
+            "gold_key": gold_key,
+        }
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> list[str]:
+        return list(self.labels)
+
+    @property
+    def threshold(self) -> float:
+        return self.cfg["threshold"]
+
+    @threshold.setter
+    def threshold(self, value: float) -> None:
+        self.cfg["threshold"] = value
+
+    def add_label(self, label: str) -> int:
+        """Add a label before training. RAISES BioelError: [B050] once the model exists."""
+        if label in self.labels:
+            return 0
+        if self.model.maybe_get_ref("scorer") is not None:
+            raise BioelError(Errors.B050.format(label=label, labels=", ".join(self.labels)))
+        self.cfg["labels"].append(label)
+        return 1
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        labels: Sequence[str] | None = None,
+        kb: Any = None,
+    ) -> None:
+        """Collect labels, take the names of a knowledge base as features, build the network.
+
+        labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
+        kb (KnowledgeBase | str | None): Or its folder. Its names and types become features of
+            spans. The detector keeps a compact copy and does not need it afterwards.
+        RAISES BioelError: [B051] when no example has a gold mention.
+        """
+        from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.kb.words.lexicon import Lexicon
+        from spacy_bioel.models.detector import add_scorer
+
+        validate_get_examples(get_examples, "MentionDetector.initialize")
+        for label in labels or self._gold_labels(get_examples()):
+            self.add_label(label)
+        if not self.labels:
+            raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
+        if kb is not None:
+            self.lexicon = Lexicon.from_kb(open_kb(kb))
+        sample = [example.reference for example in islice(get_examples(), 10)]
+        self.model.get_ref("tok2vec").initialize(X=sample)
+        add_scorer(self.model, n_labels=len(self.labels))
+
+    def _gold_labels(self, examples: Iterable[Example]) -> list[str]:
+        key = self.cfg["gold_key"]
+        groups = (eg.reference.spans[key] for eg in examples if key in eg.reference.spans)
+        return sorted({span.label_ for group in groups for span in group})
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
+        """Mentions of each document as (start token, end token, label, probability).
+
+        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
+        """
+        docs = list(docs)
+        self._require_trained()
+        require_token_vectors(self.model, docs)
+        chosen = []
+        for doc, spans in zip(docs, self._score(docs), strict=True):
+            spans = agree(doc, spans, weight=self.cfg["consistency"])
+            spans = [span for span in spans if span[3] >= self.threshold]
+            if not self.cfg["allow_overlap"]:
+                spans = drop_overlaps(spans, threshold=self.threshold)
+            chosen.append(spans)
+        return chosen
+
+    def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
+        """Spans of each document that are not out of the question."""
+        from spacy_bioel.models.detector import find_spans
+
+        mentions: list[list[ScoredSpan]] = [[] for _ in docs]
+        if not any(len(doc) for doc in docs):
+            return mentions
+        lowest = min(self.threshold, _DOUBTFUL)
+        spans, probabilities = find_spans(self.model, self._batch(docs), lowest=lowest)
+        offsets = np.cumsum([0] + [len(doc) for doc in docs])
+        owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
+        places = (spans[:, :2] - offsets[owners, None]).tolist()
+        labels = [self.labels[label] for label in spans[:, 2]]
+        found = zip(owners, places, labels, probabilities.tolist(), strict=True)
+        for owner, (start, end), label, p in found:
+            mentions[owner].append((start, end, label, p))
+        return mentions
+
+    def _require_trained(self) -> None:
+        if not self.labels:
+            raise BioelError(Errors.B053.format(name=self.name))
+
+    def _batch(self, docs: list[Doc]) -> MentionBatch:
+        """What the lexicon says of the documents."""
+        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+        tokens = _normalized_tokens(docs)
+        matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"], lengths=lengths)
+        spans = [np.stack(matches, axis=1)]
+        for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
+            start, width, bit = self._short_forms(doc)
+            spans.append(np.stack([start + offset, width, bit], axis=1))
+        words = np.stack(self.lexicon.match_words(tokens), axis=1)
+        return MentionBatch(docs, np.concatenate(spans), words)
+
+    def _short_forms(self, doc: Doc) -> tuple[NDArray, NDArray, NDArray]:
+        """Matches of abbreviations that the document defines: those of their long forms."""
+        from spacy_bioel.kb.columns.keys import name_keys
+        from spacy_bioel.kb.words.lexicon import unpack_bits
+        from spacy_bioel.models.detector import SHORT_FORM
+
+        found = []
+        long_of = long_forms(doc)
+        text = doc.text if long_of else ""
+        for short, long in long_of.items():
+            key = name_keys([normalize_name(long)])
+            bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
+            for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
+                span = doc.char_span(*match.span())
+                if span is not None and len(span) <= self.model.attrs["max_width"]:
+                    found += [(span.start, len(span) - 1, bit) for bit in bits]
+        start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return start, width, bit
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
+        key = self.cfg["spans_key"]
+        for doc, mentions in zip(docs, scores, strict=True):
+            spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
+            attrs = {"scores": [round(score, 4) for *_, score in mentions]}
+            doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
+            if self.cfg["set_ents"]:
+                doc.set_ents(filter_spans(spans))
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        examples = list(examples)
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        validate_examples(examples, "MentionDetector.update")
+        docs = [example.predicted for example in examples]
+        if not any(len(doc) for doc in docs):
+            return losses
+        set_dropout_rate(self.model, drop)
+        scores, backprop = self.model.begin_update(self._batch(docs))
+        loss, d_scores = self.get_loss(examples, scores)
+        backprop(d_scores)
+        if sgd is not None:
+            self.finish_update(sgd)
+        losses[self.name] += loss
+        return losses
+
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
+        """The loss of the model's kind.
+
+        scores (Any): Logits of the examples' predicted documents.
+        RETURNS (tuple[float, Any]): Loss, and its gradient by the logits.
+        """
+        from spacy_bioel.models.detector import mention_loss
+
+        return mention_loss(self.model, scores, self._gold(examples))
+
+    def _gold(self, examples: Iterable[Example]) -> TokenSpans:
+        """Gold mentions on the tokens of all predicted documents, one after another."""
+        gold, offset = [], 0
+        for example in examples:
+            for span in gold_spans(example, key=self.cfg["gold_key"]):
+                if span.label in self.labels:
+                    label = self.labels.index(span.label)
+                    gold.append((offset + span.start, offset + span.end, label))
+            offset += len(example.predicted)
+        return np.array(gold, dtype=np.int64).reshape(-1, 3)
+
+    # Serialisation, see pipeline/storage.py.
+
+    def stored_cfg(self) -> dict[str, Any]:
+        return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
+
+    def parts(self) -> Parts:
+        from spacy_bioel.models.weights import weights_to_bytes
+
+        lexicon = self.lexicon.arrays()
+        return {
+            "model.safetensors": lambda: weights_to_bytes(self.model),
+            "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
+        }
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        from spacy_bioel.kb.words.lexicon import Lexicon
+        from spacy_bioel.models.detector import add_scorer
+        from spacy_bioel.models.weights import weights_from_bytes
+
+        width = self.cfg.pop("width")
+        self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
+        if self.labels:
+            self.model.get_ref("tok2vec").initialize()
+            if self.model.maybe_get_ref("scorer") is None:
+                add_scorer(self.model, n_labels=len(self.labels), width=width)
+            weights_from_bytes(self.model, parts["model.safetensors"])
+
+    def __reduce__(self) -> tuple:
+        # For worker processes under spawn.
+        return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+
+
+def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
+    """Of one document after the other; each different token of them is normalised once."""
+    found: list[str] = []
+    for doc in docs:
+        ids = doc.to_array(ORTH).tolist()
+        words = {id_: _normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
+        found += map(words.__getitem__, ids)
+    return found
+
+
+def _unpickle(
+    vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
+) -> MentionDetector:
+    return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)

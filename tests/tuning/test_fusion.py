@@ -1,0 +1,235 @@
+"""The decision made from the table of evidence: scores and shares by hand, and fitted weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import exp, tanh
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
+from spacy_bioel.tuning.development import Development, pool
+from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss
+
+N = len(FEATURES)
+EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
+
+
+def table(*rows: dict[str, float]) -> np.ndarray:
+    """Features of candidates, zero where nothing is said."""
+    return np.array([[row.get(name, 0.0) for name in FEATURES] for row in rows], dtype=np.float32)
+
+
+def fusion_by_hand() -> Fusion:
+    """One hidden unit that looks at "exact", "dense" directly, and -1 against NIL."""
+    mean, scale, direct = np.zeros(N), np.ones(N), np.zeros(N)
+    hidden = np.zeros((N, 1))
+    mean[DENSE], scale[DENSE], direct[DENSE] = 0.5, 0.25, 0.3
+    hidden[EXACT, 0] = 2.0
+    return Fusion(mean, scale, hidden, np.array([0.1]), np.array([3.0]), direct, bias=-1.0)
+
+
+def test_scores_by_hand() -> None:
+    features = table({}, {"exact": 1.0, "dense": 0.75}, {"dense": 1.0, "words": 0.9})
+    # "dense" is counted from 0.5 in steps of 0.25.
+    assert fusion_by_hand().scores(features).tolist() == pytest.approx(
+        [
+            3 * tanh(0.1) + 0.3 * -2 - 1,
+            3 * tanh(2.1) + 0.3 * 1 - 1,
+            3 * tanh(0.1) + 0.3 * 2 - 1,
+        ]
+    )
+
+
+def test_shares_by_hand() -> None:
+    scores = np.array([0.0, 1.0, 2.0, -np.inf, -np.inf])
+    groups = np.array([0, 1, 1, 1, 2])
+    both = exp(1) + exp(2) + 1  # the 1 is NIL
+    assert share(scores, groups).tolist() == pytest.approx(
+        [1 / 2, exp(1) / both, exp(2) / both, 0.0, 0.0]
+    )
+
+
+def test_shares_of_large_scores_and_of_none() -> None:
+    scores, groups = np.array([1000.0, 999.0, -1000.0]), np.array([0, 0, 1])
+    assert share(scores, groups).tolist() == pytest.approx([1 / (1 + exp(-1)), 1 / (1 + exp(1)), 0])
+    assert share(np.zeros(0), np.zeros(0, np.int64)).tolist() == []
+
+
+def test_a_share_does_not_depend_on_other_mentions() -> None:
+    scores, groups = np.array([0.3, -0.2, 5.0, 7.0]), np.array([0, 0, 1, 3])
+    assert share(scores, groups)[:2].tolist() == share(scores[:2], groups[:2]).tolist()
+
+
+def candidates(query: list[int], concept: list[int]) -> Candidates:
+    n = len(query)
+    return Candidates(
+        np.array(query),
+        np.array(concept),
+        np.full(n, -1),
+        np.zeros((n, N), np.float32),
+        np.zeros(n, np.uint8),
+    )
+
+
+def test_ranking_breaks_ties_by_the_lower_id() -> None:
+    table = candidates([0, 0, 0, 1, 2, 2], [7, 3, 5, 4, 2, 1])
+    scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
+    assert rank(table, scores, top=2).tolist() == [2, 1, 3, 5, 4]
+    assert rank(table, scores, top=1).tolist() == [2, 3, 5]
+    assert rank(candidates([], []), np.zeros(0), top=3).tolist() == []
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    generator = np.random.default_rng(0)
+    # Mentions with one right candidate, with none, with two; one has no candidates at all.
+    rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
+    right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
+    z = generator.standard_normal((8, 3))
+    loss = _Loss(z, Development(z, rows, [right[r] for r in rows]), l2=0.01, n_hidden=2)
+    assert loss.n_weights == 3 * 2 + 2 + 2 + 3 + 1
+    weights = generator.standard_normal(loss.n_weights)
+    _, gradient = loss(weights)
+    for i in range(loss.n_weights):
+        step = np.zeros(loss.n_weights)
+        step[i] = 1e-5
+        slope = (loss(weights + step)[0] - loss(weights - step)[0]) / 2e-5
+        assert gradient[i] == pytest.approx(slope, abs=1e-7)
+
+
+def test_the_loss_by_hand() -> None:
+    # All weights are 0: two candidates and NIL share a third each, one candidate and NIL a half.
+    z, rows = np.ones((3, 2)), [np.array([0, 1]), np.array([2])]
+    data = Development(z, rows, [np.array([True, False]), np.array([False])])
+    loss = _Loss(z, data, l2=1.0, n_hidden=1)
+    value, _ = loss(np.zeros(loss.n_weights))
+    assert value == pytest.approx((np.log(3) + np.log(2)) / 2)
+
+
+def development(n: int, *, seed: int) -> Development:
+    """Mentions of 4 candidates: the right one is above 0.6 by the encoder, if one is; no other."""
+    generator = np.random.default_rng(seed)
+    features = np.zeros((4 * n, N), np.float32)
+    features[:, EXACT] = generator.random(4 * n) > 0.5  # says nothing
+    features[:, DENSE] = generator.uniform(0.0, 0.5, 4 * n)
+    features[:, FEATURES.index("encoded")] = 1.0
+    is_right = np.zeros(4 * n, dtype=bool)
+    known = np.flatnonzero(generator.random(n) > 0.3)
+    is_right[4 * known + generator.integers(0, 4, len(known))] = True
+    features[is_right, DENSE] = generator.uniform(0.7, 1.0, len(known))
+    rows = list(np.arange(4 * n).reshape(n, 4))
+    return Development(features, rows, [is_right[r] for r in rows])
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fusion:
+    return fit_fusion(development(150, seed=0), n_hidden=3, l2=0.002)
+
+
+def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
+    data = development(100, seed=1)
+    groups = np.repeat(np.arange(100), 4)
+    shares = share(fitted.scores(data.features), groups)
+    is_right = np.concatenate(data.right)
+    assert shares[is_right].min() > 0.5 > shares[~is_right].max()
+
+
+def test_fitted_weights_give_nil_where_nothing_is_right(fitted: Fusion) -> None:
+    data = development(100, seed=1)
+    groups = np.repeat(np.arange(100), 4)
+    nil = 1 - np.bincount(groups, share(fitted.scores(data.features), groups))
+    nothing = np.array([not found.any() for found in data.right])
+    assert 10 < nothing.sum() < 50
+    assert nil[nothing].min() > 0.5 > nil[~nothing].max()
+
+
+def test_a_feature_that_never_varied_has_no_say(fitted: Fusion) -> None:
+    # Without an encoder, or with a memory, that the development documents did not have.
+    usual, other = table({"dense": 0.8, "encoded": 1.0}, {"dense": 0.8, "trained": 1.0, "seen": 2})
+    features = np.array([usual, other])
+    for fusion in (fitted, Fusion.from_json(fitted.to_json())):
+        assert fusion.scale.min() > 0.01
+        first, second = fusion.scores(features).tolist()
+        assert first == pytest.approx(second, abs=0.05)
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    data = development(20, seed=0)
+    first, again, other = (fit_fusion(data, n_hidden=2, seed=seed).to_json() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_default_weights_believe_the_training_memory() -> None:
+    """A string that was seen in training is linked as then, whatever it looks like."""
+    (row,) = table(
+        {
+            "memory": 1.0, "seen": 0.693, "recalled": 1.0, "recalled_dense": 1.0,
+            "recalled_vote": 1.0, "recalled_dense_vote": 1.0, "prior": 1.1, "trained": 1.0,
+        }
+    )  # fmt: skip
+    without = default_fusion().scores(np.array([row], np.float32))
+    assert share(without, np.zeros(1, np.int64))[0] > 0.5
+
+
+def test_the_log_loss_by_hand(fitted: Fusion) -> None:
+    # Scores of 0 as above: ln 3 for the first mention, ln 2 for NIL of the second.
+    nothing = replace(fitted, output=0 * fitted.output, direct=0 * fitted.direct, bias=0.0)
+    features = np.zeros((3, N), np.float32)
+    rows = [np.array([0, 1]), np.array([2])]
+    data = Development(features, rows, [np.array([True, False]), np.array([False])])
+    assert log_loss(nothing, data) == pytest.approx(np.log(3) + np.log(2))
+    assert log_loss(nothing, data.take([])) == 0.0
+
+
+def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
+    backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
+    data = development(40, seed=3)
+    for priors in ([fitted, backwards], [backwards, fitted]):
+        near = fit_nearest(data, priors)
+        assert near.to_json() == fit_fusion(data, prior=fitted).to_json()
+    # Far from what they should be, no weights are a better start than such.
+    assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
+
+
+def test_mentions_of_several_corpora_are_pooled() -> None:
+    first, second = development(3, seed=0), development(2, seed=1)
+    both = pool([first, second])
+    assert both.features.shape == (20, N) and len(both) == 5
+    assert both.rows[3].tolist() == [12, 13, 14, 15]
+    assert both.right[3].tolist() == second.right[0].tolist()
+    assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
+
+
+def test_json_round_trip(fitted: Fusion) -> None:
+    data = json.loads(json.dumps(fitted.to_json()))
+    assert data["features"] == list(FEATURES)
+    again = Fusion.from_json(data)
+    features = development(5, seed=2).features
+    assert again.scores(features).tolist() == pytest.approx(fitted.scores(features), abs=1e-2)
+    assert again.to_json() == data
+
+
+@pytest.mark.parametrize("found", [list(FEATURES[:-1]), list(reversed(FEATURES)), None])
+def test_weights_for_other_features(fitted: Fusion, found: list[str] | None) -> None:
+    data = fitted.to_json() | {"features": found}
+    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*tune\.py"):
+        Fusion.from_json(data)
+
+
+def test_the_weights_of_the_package() -> None:
+    fusion = default_fusion()
+    assert fusion.mean.shape == fusion.scale.shape == fusion.direct.shape == (N,)
+    assert fusion.scale.min() > 0
+    itself = dict.fromkeys(
+        ("exact", "preferred", "unique", "dense", "nearest", "sparse", "alike", "words", "covered"),
+        1.0,
+    )
+    features = table(itself, {"sparse": 0.4, "alike": 1.0}, itself | {"encoded": 1.0})
+    scores = fusion.scores(features)
+    assert scores[0] > 0 > scores[1]
+    assert scores[2] > 0
+    assert default_fusion() is fusion
