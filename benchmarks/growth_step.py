@@ -48,21 +48,21 @@ def main(kb: Path, strings: Path) -> None:
     queries = [string for kind in kinds.values() for string in kind]
     with tempfile.TemporaryDirectory() as folder:
         build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(_WARM_UP)], folder)
-        open_linker(Path(folder)).ranker.rank([(name, "") for name in _WARM_UP])
+        open_linker(Path(folder)).generator.rank([(name, "") for name in _WARM_UP])
     before = memory()["VmRSS"]
     start = time.perf_counter()
-    ranker = open_linker(kb).ranker
-    names = ranker.names
+    generator = open_linker(kb).generator
+    names = generator.dense.names
     opened = time.perf_counter() - start
     start = time.process_time()
-    ranker.rank([(string, "") for string in dict.fromkeys(queries)])
+    generator.rank([(string, "") for string in dict.fromkeys(queries)])
     seconds = (time.process_time() - start) / len(set(queries))
     used = memory()
-    vectors = ranker.encode(queries)
+    vectors = generator.dense.encoder.encode(queries)
     found = names.search(vectors, 1)[0][:, 0]
     figures = {"open": opened, "before": before, "mention": seconds}
     figures |= {name: used[field] for name, field in _MEMORY.items()}
-    for suffix, blocks in (("", encoded(ranker)), ("_stored", stored(ranker))):
+    for suffix, blocks in (("", encoded(generator)), ("_stored", stored(generator))):
         is_nearest = are_nearest(vectors, found, blocks)
         kind_of = np.repeat(list(kinds), [len(kind) for kind in kinds.values()])
         for kind in kinds:
@@ -82,17 +82,25 @@ def memory() -> dict[str, float]:
     return {name.rstrip(":"): int(number) / 1000 for name, number, _ in fields}
 
 
-def encoded(ranker: Any) -> Blocks:
+def encoded(generator: Any) -> Blocks:
     """First row and vectors of blocks of all names, encoded now."""
-    for start in range(0, ranker.kb.n_names, _BLOCK):
-        rows = range(start, min(start + _BLOCK, ranker.kb.n_names))
-        yield start, ranker.encode([normalize_name(name) for name in ranker.kb.names.take(rows)])
+    for start in range(0, generator.kb.n_names, _BLOCK):
+        rows = range(start, min(start + _BLOCK, generator.kb.n_names))
+        yield (
+            start,
+            generator.dense.encoder.encode(
+                [normalize_name(name) for name in generator.kb.names.take(rows)]
+            ),
+        )
 
 
-def stored(ranker: Any) -> Blocks:
+def stored(generator: Any) -> Blocks:
     """The same, of the vectors of the knowledge base."""
-    for start in range(0, ranker.kb.n_names, _BLOCK):
-        yield start, ranker.names.take(np.arange(start, min(start + _BLOCK, ranker.kb.n_names)))
+    for start in range(0, generator.kb.n_names, _BLOCK):
+        yield (
+            start,
+            generator.dense.names.take(np.arange(start, min(start + _BLOCK, generator.kb.n_names))),
+        )
 
 
 def are_nearest(queries: Array, found: NDArray[np.int64], blocks: Blocks) -> NDArray[np.bool_]:

@@ -113,7 +113,7 @@ def measure(
     texts = known_texts(corpus, linker.kb)
     links: Sequence[Sequence[Link]]
     if chosen.ranks_by:
-        linker.set_fusion(Similarity(chosen.ranks_by))
+        linker.fusion = Similarity(chosen.ranks_by)
         links = list(link_given(nlp, linker, texts))
     else:
         prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
@@ -174,11 +174,10 @@ def make_pipeline(
     if trained.is_dir():
         source = spacy.load(encoder).get_pipe("bioel_linker")
         linker.model = source.model  # type: ignore[attr-defined]
-        linker.remember(examples)
+        linker.count_mentions(examples)
     else:
         linker.initialize(lambda: examples, nlp=nlp, encoder=encoder)
-    linker.ranker.pool = None  # all names, not the part that training looks at
-    linker.ranker.ensure_vectors()
+    linker.encode_kb(linker.kb)  # ends the training, which searches a pool of names
     return nlp, linker
 
 
@@ -230,7 +229,7 @@ def cross_fitted(
     for number, held_out in enumerate(folds):
         others = pool(parts[:number] + parts[number + 1 :])
         fitting = np.random.default_rng(seed).permutation(len(others))[:MOST_FITTED]
-        linker.set_fusion(fit_fusion(others.take(fitting), prior=prior))
+        linker.fusion = fit_fusion(others.take(fitting), prior=prior)
         found = link_given(nlp, linker, [texts[i] for i in held_out])
         for i, doc_links in zip(held_out, found, strict=True):
             links[i] = doc_links

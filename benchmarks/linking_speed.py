@@ -42,9 +42,9 @@ def main(corpus: str, mentions: Path, n: Annotated[int, typer.Option()] = 10_000
     rows: list[dict[str, Any]] = []
     for system in ("lexical", "rescnn"):
         _, linker = make_pipeline(corpus, SYSTEMS[system], encoder="starter", uses_training=True)
-        linker.ranker.rank(queries[:100])
+        linker.generator.rank(queries[:100])
         start = time.perf_counter()
-        linker.ranker.rank(queries)
+        linker.generator.rank(queries)
         seconds = round(time.perf_counter() - start, 2)
         rows.append(
             measurement(

@@ -68,10 +68,10 @@ def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
     nlp, linker = linking.make_pipeline(corpus, chosen, encoder=encoder, uses_training=True)
     folder = Path("corpus") / corpus
     if chosen.ranks_by:
-        linker.set_fusion(linking.Similarity(chosen.ranks_by))
+        linker.fusion = linking.Similarity(chosen.ranks_by)
     else:
         dev = linking.gold_docs(nlp, read_texts(folder / "dev.jsonl"))
-        linker.set_fusion(fit_nearest(gather_development(linker, dev), [default_fusion(), None]))
+        linker.fusion = fit_nearest(gather_development(linker, dev), [default_fusion(), None])
     test = list(read_texts(folder / "test.jsonl"))
     measured = evaluate(
         test,

@@ -45,16 +45,16 @@ def link(folder: Path) -> None:
     before = peak_megabytes()
     start = time.perf_counter()
     linker = make_linker(folder)
-    linker.ranker.rank([(queries[0], "")])
+    linker.generator.rank([(queries[0], "")])
     loaded = time.perf_counter()
     for first in range(0, len(documents), _BATCH):
         strings = {string for doc in documents[first : first + _BATCH] for string in doc}
-        linker.ranker.rank([(string, "") for string in sorted(strings)])
+        linker.generator.rank([(string, "") for string in sorted(strings)])
     linked = time.perf_counter()
     linker = make_linker(folder)  # remembers nothing
-    linker.ranker.rank([(queries[0], "")])
+    linker.generator.rank([(queries[0], "")])
     again = time.perf_counter()
-    ranked = linker.ranker.rank([(query, "") for query in queries])
+    ranked = linker.generator.rank([(query, "") for query in queries])
     result = {
         "index": json.loads((folder / "built.json").read_text("utf8")),
         "load": loaded - start,

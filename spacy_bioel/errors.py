@@ -302,9 +302,16 @@ class Errors(metaclass=_Coded):
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
     B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
+    B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of bioel_linker."
+    B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
+    B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."
 
 
 class Warnings(metaclass=_Coded):
+    W270 = "Another package has registered span._.{name} before: it stays, and does not show the links of bioel_linker. Read them with spacy_bioel.pipeline.annotate.get_links(doc), or load bioel_linker first."
+    W271 = "The pipe {linker!r} comes before {finder!r}, which finds mentions: it has nothing to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
+    W272 = "label_types of {label!r} names semantic types that the knowledge base in {path} does not have: {unknown}. It has {known}, for example; correct the setting, or mentions of that label are not linked to these."
+    W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
     W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
     W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode."

@@ -11,7 +11,7 @@ import srsly
 
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.linker.starter import ASSETS, starter_memory
+from spacy_bioel.pipeline.linker.starter import ASSETS, starter_statistics
 from spacy_bioel.types import Concept
 
 
@@ -59,7 +59,7 @@ def test_what_lies_in_the_package() -> None:
     concepts = {c["id"]: c["names"] for c in srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")}
     assert concepts["MESH:D008175"][0] == "Lung Neoplasms"
     assert concepts["MESH:D008175"][-2:] == ["Lung Cancer", "Lung Tumor"]
-    memory = starter_memory()
+    memory = starter_statistics()
     assert "statins" not in memory.counts
     assert memory.counts["gastric cancer"] == {"MESH:D013274": 7}
 

@@ -233,7 +233,7 @@ def test_going_on_after_a_stop(
     assert rate["total_steps"] == 6
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     nlp = spacy.load("out/model-last")
-    assert nlp.get_pipe("bioel_linker").memory.counts["acute kidney injury"]
+    assert nlp.get_pipe("bioel_linker").statistics.counts["acute kidney injury"]
     with pytest.raises(BioelError, match=r"\[T008\].* has had 10 of 4 updates"):
         script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
 

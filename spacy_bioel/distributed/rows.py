@@ -88,7 +88,7 @@ def check_linker(nlp: Language) -> None:
     """
     linker = find_linker(nlp)
     if linker is not None:
-        linker.ranker.rank([("a", "")])
+        linker.generator.rank([("a", "")])
 
 
 def spans_key(nlp: Language) -> str:

@@ -7,6 +7,7 @@ alone, so that two labels on one stretch of text would share a value.)
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
@@ -14,11 +15,12 @@ from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
 from spacy_bioel.types import Candidate, Link
 
 _LINKS = "links"
+_OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
 def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) -> None:
@@ -29,7 +31,7 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
     links (Sequence[Link]): Offsets must fall on token borders.
     RAISES BioelError: [B057] when they do not.
     """
-    spans = [_linked_span(doc, link) for link in links]
+    spans = [_linked_span(doc, link, spans_key) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs: dict[str, Any] = {}
     if old is not None and [s.start_char for s in old] == [s.start_char for s in spans]:
@@ -46,9 +48,9 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
-def _linked_span(doc: Doc, link: Link) -> Span:
+def _linked_span(doc: Doc, link: Link, spans_key: str) -> Span:
     kb_id = join_ids(link.ids) or NIL
-    span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id)
+    span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
     if span is None:
         raise BioelError(Errors.B057.format(start=link.start, end=link.end))
     return span
@@ -79,11 +81,29 @@ def _records(group: SpanGroup) -> dict[tuple[int, int, str], tuple[Candidate, ..
     }
 
 
+def set_ent_links(doc: Doc, *, spans_key: str) -> None:
+    """Give the entities the ids of the links that were made of them, see `set_links`."""
+    linked = list(doc.spans[spans_key])
+    # A copy of the entities, with their ids of an entity ruler.
+    doc.ents = [
+        Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
+        for ent, link in zip(doc.ents, linked, strict=True)
+    ]
+    for key, group in doc.spans.items():
+        if _LINKS in group.attrs:
+            group.attrs[_OF_ENTS] = key == spans_key
+
+
 def register_extensions() -> None:
-    """Make `span._.cui`, `span._.cuis` and `span._.candidates`, unless someone else has."""
-    for name, getter in (("cui", _get_cui), ("cuis", _get_cuis), ("candidates", _get_candidates)):
+    """Make `span._.cui`, `span._.cuis` and `span._.candidates`.
+
+    One that another package has registered stays, with a warning [W270].
+    """
+    for name, getter in _GETTERS.items():
         if not Span.has_extension(name):
             Span.set_extension(name, getter=getter)
+        elif Span.get_extension(name)[2] is not getter:
+            warnings.warn(Warnings.W270.format(name=name), stacklevel=2)
 
 
 def _get_cuis(span: Span) -> tuple[str, ...]:
@@ -97,7 +117,7 @@ def _get_cui(span: Span) -> str | None:
 
 def _get_candidates(span: Span) -> tuple[Candidate, ...]:
     place = (span.start_char, span.end_char, span.label_)
-    for group in span.doc.spans.values():
+    for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])
         for start, end, label, candidates in islice(records, first, None):
@@ -106,3 +126,18 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
             if start > place[0]:
                 break
     return ()
+
+
+def _groups_of(span: Span) -> list[SpanGroup]:
+    """Groups that may hold the link of a span, the likeliest first.
+
+    A linked span is marked with the name of its group. An entity has the link that was made of
+    it last.
+    """
+    groups = span.doc.spans
+    if span.id_ in groups:
+        return [groups[span.id_]]
+    return sorted(groups.values(), key=lambda group: not group.attrs.get(_OF_ENTS, False))
+
+
+_GETTERS = {"cui": _get_cui, "cuis": _get_cuis, "candidates": _get_candidates}

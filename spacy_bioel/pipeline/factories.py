@@ -14,6 +14,7 @@ from thinc.api import Config, Model
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 MENTIONS_MODEL = Config().from_str(
@@ -231,19 +232,24 @@ def make_linker(
         "spans_key": spans_key,
         "gold_key": gold_key,
     }
-    if mentions not in ("auto", "spans", "ents", "kb"):
-        raise BioelError(Errors.B054.format(mentions=mentions))
-    if unknown := set(evidence) - set(LINKER_EVIDENCE):
-        raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(LINKER_EVIDENCE)))
-    # Reading finds candidates with a dual encoder only.
-    finds = {name for name, used in settings["evidence"].items() if used}
-    if not (finds if model.name == "dual_encoder" else finds - {"context"}):
+    checked = LinkerSettings.of(settings)
+    TrainingSettings.of(settings)
+    proposing = checked.evidence if proposes(model) else checked.evidence - {"context"}
+    if not proposing:
         raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
-    if coherence < 0:
-        raise BioelError(Errors.B065.format(coherence=coherence))
-    loss = settings["training"]["loss"]
-    if loss not in ("multi_similarity", "info_nce", "marginal"):
-        raise BioelError(Errors.B048.format(loss=loss))
-    return Linker(
+    linker = Linker(
         nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
     )
+    linker.join(nlp)
+    return linker
+
+
+def proposes(model: Model) -> bool:
+    """Whether a model finds candidates by reading, beside those of the strings."""
+    from spacy_bioel.models.reading import may_read
+
+    if not may_read(model):
+        return False
+    from spacy_bioel.pipeline.contextual.methods import METHODS
+
+    return METHODS[model.name].PROPOSES

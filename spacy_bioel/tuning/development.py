@@ -13,6 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
+from spacy_bioel.pipeline.contextual.methods import read_mentions
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.tokens import with_token_vectors
@@ -70,11 +71,11 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
     """What a linker has to say about the gold mentions of documents."""
     mentions = [mention for doc in docs for mention in gold_queries(linker, doc)]
     queries = list(dict.fromkeys(query for query, *_ in mentions))
-    ranker = linker.ranker
-    candidates = ranker.gather(queries)
+    generator = linker.generator
+    candidates = generator.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
-    allowed = {label: ranker.allowed(candidates.concept, label) for _, label, _ in mentions}
+    allowed = {label: generator.allowed(candidates.concept, label) for _, label, _ in mentions}
     rows = [rows_of[q][allowed[label][rows_of[q]]] for q, label, _ in mentions]
     right = [
         np.isin(candidates.concept[r], linker.kb.find_all(sorted(gold)))
@@ -100,8 +101,10 @@ def gather_reading(nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32) 
         if not any(spans):
             continue
         mentions = Mentions(bare, spans, [linker.queries(of_doc) for of_doc in spans])
-        ranked = rank_mentions(linker.ranker, mentions, coherence=linker.cfg["coherence"])
-        reading = linker.read(mentions, given_candidates(mentions, ranked))
+        generator = linker.generator
+        ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
+        given = given_candidates(mentions, ranked)
+        reading = read_mentions(linker.model, generator, mentions, given)
         ids = [
             {linker.kb.canonical(i) for i in split_ids(g.kb_id_)} for gold in golds for g in gold
         ]

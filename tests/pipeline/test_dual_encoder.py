@@ -13,7 +13,7 @@ from tiny import dual_nlp, learn, links, transformer
 from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.contextual.bi_encoder import read_mentions
+from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
 from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.types import AnnotatedText, Link
 
@@ -129,14 +129,14 @@ def test_mentions_read_one_by_one(
     for doc in docs[:2]:
         doc.spans["bioel"] = [doc[2:4], doc[len(doc) // 2 : len(doc) // 2 + 1]]
     linker, copy = (pipe.get_pipe("bioel_linker") for pipe in (nlp, again))
-    found = read_mentions(linker.model, linker.ranker, linker.mentions(docs))
+    found = encode_in_context(linker.model, linker.generator, linker.mentions(docs))
     assert found.shape == (4, 32)
-    stored = read_mentions(copy.model, copy.ranker, copy.mentions(docs))
+    stored = encode_in_context(copy.model, copy.generator, copy.mentions(docs))
     assert np.abs(stored - found).max() < 1e-5
     # What lies beyond the words around a mention says nothing about it.
     doc = nlp.make_doc(texts[0].text + " Nothing more is known." * 39)
     doc.spans["bioel"] = [doc[2:4]]
-    shorter = read_mentions(linker.model, linker.ranker, linker.mentions([doc]))
+    shorter = encode_in_context(linker.model, linker.generator, linker.mentions([doc]))
     assert np.abs(shorter - found[2]).max() < 1e-5
 
 

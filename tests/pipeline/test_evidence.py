@@ -12,7 +12,7 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
 from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -42,9 +42,9 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
 
 
 @pytest.fixture
-def memory() -> Memory:
+def statistics() -> MentionStatistics:
     """ "Flu" was X:2 three times, X:3 once (by its retired id), and four times something lost."""
-    return Memory({"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}})
+    return MentionStatistics({"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}})
 
 
 def found(*rows: tuple[list[int], list[float]]) -> Found:
@@ -54,7 +54,7 @@ def found(*rows: tuple[list[int], list[float]]) -> Found:
 def table(
     queries: list[str],
     kb: KnowledgeBase,
-    memory: Memory,
+    statistics: MentionStatistics,
     *,
     dense: Found | None = None,
     recalled: Found | None = None,
@@ -65,8 +65,8 @@ def table(
     candidates = gather_candidates(
         queries,
         kb,
-        memory=memory,
-        prior=memory.prior(kb),
+        statistics=statistics,
+        prior=statistics.prior(kb),
         dense=dense,
         recalled=recalled,
         spelling=spelling or kb.ngrams,
@@ -88,19 +88,19 @@ def table(
     return result
 
 
-def test_an_exact_name_of_two_concepts(kb: KnowledgeBase, memory: Memory) -> None:
+def test_an_exact_name_of_two_concepts(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
     # The votes of its names go half to the one and half to the other.
     about = {"sources": "exact", "name": "Cold"} | dict.fromkeys(VOTES, 0.5)
-    assert table(["cold"], kb, memory) == {
+    assert table(["cold"], kb, statistics) == {
         ("cold", "X:2"): ITSELF | {"preferred": 1.0, "unique": 0.5, "prior": PRIOR_2} | about,
         ("cold", "X:3"): ITSELF | {"unique": 0.5, "prior": PRIOR_3} | about,
     }
 
 
 def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
-    kb: KnowledgeBase, memory: Memory
+    kb: KnowledgeBase, statistics: MentionStatistics
 ) -> None:
-    found = table(["anaemia", "heart attacks"], kb, memory)
+    found = table(["anaemia", "heart attacks"], kb, statistics)
     # "alike" is 1: by 3-grams this name is the nearest; the cosine itself is below 0.8.
     variant = dict.fromkeys((*SAME, *VOTES, "unique", "preferred"), 0.8) | TRAINED
     assert found["anaemia", "X:4"] == variant | {
@@ -109,8 +109,10 @@ def test_a_spelling_variant_is_looked_up_where_the_name_is_absent(
     assert found["heart attacks", "X:1"]["exact"] == 0.8
 
 
-def test_memory_shares_its_string_between_concepts(kb: KnowledgeBase, memory: Memory) -> None:
-    assert table(["flu"], kb, memory) == {
+def test_memory_shares_its_string_between_concepts(
+    kb: KnowledgeBase, statistics: MentionStatistics
+) -> None:
+    assert table(["flu"], kb, statistics) == {
         ("flu", "X:2"): {
             "memory": 3 / 8, "seen": log(1 + 3), "prior": PRIOR_2, "sources": "memory",
             "name": None,
@@ -122,7 +124,7 @@ def test_memory_shares_its_string_between_concepts(kb: KnowledgeBase, memory: Me
     }  # fmt: skip
 
 
-def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
+def test_dense_search(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
     # Names 5 (X:4), 2 (X:2 and X:3), 3 (X:2 again, worse); two are equally near.
     dense = found(([5, 2, 3], [0.9, 0.9, 0.4]), ([-1, -1, -1], [0.0, 0.0, 0.0]))
     recalled = found(([0], [0.5]), ([-1], [0.0]))
@@ -134,7 +136,7 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
         "prior": PRIOR_2,
         "sources": "memory+dense",
     }
-    assert table(["zzz", "qqq"], kb, memory, dense=dense, recalled=recalled) == {
+    assert table(["zzz", "qqq"], kb, statistics, dense=dense, recalled=recalled) == {
         ("zzz", "X:2"): near | from_flu | {"name": "Cold"},
         ("zzz", "X:3"): near
         | {
@@ -148,9 +150,9 @@ def test_dense_search(kb: KnowledgeBase, memory: Memory) -> None:
     }
 
 
-def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, memory: Memory) -> None:
+def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
     dense = found(([5], [-0.3]))
-    assert table(["zzz"], kb, memory, dense=dense) == {
+    assert table(["zzz"], kb, statistics, dense=dense) == {
         ("zzz", "X:4"): TRAINED
         | {"nearest": 1.0, "encoded": 1.0, "sources": "dense", "name": "Anemia"}
     }
@@ -159,7 +161,7 @@ def test_negative_cosines_are_no_evidence(kb: KnowledgeBase, memory: Memory) -> 
 def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
     # "heart" has 5 letters, the query 5 + 5 and "heart attack" 5 + 6 of them.
     dense = found(([0, 1], [0.6, 0.5]))
-    assert table(["renal hearts"], kb, Memory(), dense=dense, evidence=("dense",)) == {
+    assert table(["renal hearts"], kb, MentionStatistics(), dense=dense, evidence=("dense",)) == {
         ("renal hearts", "X:1"): {
             "dense": 0.6, "nearest": 1.0, "words": 10 / 21, "covered": 5 / 10, "encoded": 1.0,
             "dense_vote": 0.6, "sources": "dense", "name": "Heart attack",
@@ -167,8 +169,10 @@ def test_words_in_common_with_the_best_name(kb: KnowledgeBase) -> None:
     }  # fmt: skip
 
 
-def test_search_by_spelling_is_for_unseen_strings(kb: KnowledgeBase, memory: Memory) -> None:
-    found = table(["cold temperatur", "flus"], kb, memory)
+def test_search_by_spelling_is_for_unseen_strings(
+    kb: KnowledgeBase, statistics: MentionStatistics
+) -> None:
+    found = table(["cold temperatur", "flus"], kb, statistics)
     assert found["cold temperatur", "X:3"]["sources"] == "sparse"
     assert found["cold temperatur", "X:3"]["alike"] == 1.0
     # The training string "flu" is like "flus", and was X:2 more often than X:3.
@@ -178,12 +182,12 @@ def test_search_by_spelling_is_for_unseen_strings(kb: KnowledgeBase, memory: Mem
 
 
 def test_nothing_is_known(kb: KnowledgeBase) -> None:
-    assert table(["zzz", "qqq"], kb, Memory()) == {}
-    assert table([], kb, Memory()) == {}
+    assert table(["zzz", "qqq"], kb, MentionStatistics()) == {}
+    assert table([], kb, MentionStatistics()) == {}
 
 
-def test_prior(kb: KnowledgeBase, memory: Memory) -> None:
-    assert memory.prior(kb).tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
+def test_prior(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+    assert statistics.prior(kb).tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
 
 
 class Fixed:
@@ -198,7 +202,7 @@ class Fixed:
 
 def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
     spelling = Fixed(([5, 1], [0.7, 0.2]))
-    assert table(["zzz"], kb, Memory(), spelling=spelling) == {
+    assert table(["zzz"], kb, MentionStatistics(), spelling=spelling) == {
         ("zzz", "X:4"): {
             "sparse": 0.7, "alike": 1.0, "sparse_vote": 0.7, "sources": "sparse", "name": "Anemia",
         },
@@ -208,19 +212,21 @@ def test_another_search_by_spelling(kb: KnowledgeBase) -> None:
 
 def test_near_names_have_the_greater_vote(kb: KnowledgeBase) -> None:
     # "Anemia" is X:4; "Cold", farther by 0.05, has 1/e of its vote, once for X:2 and once for X:3.
-    rows = table(["zzz"], kb, Memory(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",))
+    rows = table(
+        ["zzz"], kb, MentionStatistics(), dense=found(([5, 2], [0.5, 0.45])), evidence=("dense",)
+    )
     assert rows["zzz", "X:4"]["dense_vote"] == 0.5 / (1 + 2 / e)
     assert rows["zzz", "X:2"]["dense_vote"] == 0.5 / e / (1 + 2 / e)
 
 
-def switched(kb: KnowledgeBase, memory: Memory, off: str) -> dict[str, set[str]]:
+def switched(kb: KnowledgeBase, statistics: MentionStatistics, off: str) -> dict[str, set[str]]:
     """Features of "cold" as X:2 by all sources, and of "flus", with one kind of evidence off."""
     dense = found(([5, 2], [0.9, 0.5]), ([5, 2], [0.9, 0.5]))
     recalled = found(([0], [0.5]), ([0], [0.6]))
     rows = table(
         ["cold", "flus"],
         kb,
-        memory,
+        statistics,
         dense=dense,
         recalled=recalled,
         spelling=Fixed(([2, 3], [0.6, 0.4])),
@@ -249,10 +255,10 @@ FLUS = {"dense", "sparse", "alike", "prior", "encoded", "trained", *VOTES, *RECA
     ],
 )  # fmt: skip
 def test_switches(
-    kb: KnowledgeBase, memory: Memory, off: str, cold: set[str], flus: set[str]
+    kb: KnowledgeBase, statistics: MentionStatistics, off: str, cold: set[str], flus: set[str]
 ) -> None:
-    assert switched(kb, memory, off) == {"cold": COLD - cold, "flus": FLUS - flus}
+    assert switched(kb, statistics, off) == {"cold": COLD - cold, "flus": FLUS - flus}
 
 
-def test_without_any_evidence(kb: KnowledgeBase, memory: Memory) -> None:
-    assert table(["cold", "flu"], kb, memory, evidence=()) == {}
+def test_without_any_evidence(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+    assert table(["cold", "flu"], kb, statistics, evidence=()) == {}

@@ -90,7 +90,7 @@ def test_max_candidates(kb_folder: Path, n: int) -> None:
 def test_other_weights(kb_folder: Path) -> None:
     nlp = linking_nlp(kb_folder, ["cold"])
     linker = nlp.get_pipe("bioel_linker")
-    linker.set_fusion(replace(default_fusion(), bias=-99.0))
+    linker.fusion = replace(default_fusion(), bias=-99.0)
     assert ents(nlp("cold")) == [("cold", "NIL")]
     linker.set_kb(kb_folder)  # they stay
     assert ents(nlp("cold")) == [("cold", "NIL")]
@@ -118,7 +118,7 @@ def test_another_search_by_spelling(kb_folder: Path) -> None:
     spelling = {"@misc": "spacy-bioel.Tfidf.v1"}
     nlp = linking_nlp(kb_folder, ["asprin"], spelling=spelling, **settings)
     assert ents(nlp("asprin")) == [("asprin", "MESH:D001241")]
-    assert isinstance(nlp.get_pipe("bioel_linker").ranker.spelling, TfidfSearch)
+    assert isinstance(nlp.get_pipe("bioel_linker").generator.spelling, TfidfSearch)
 
 
 def test_composites(kb_folder: Path) -> None:

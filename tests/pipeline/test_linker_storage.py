@@ -17,6 +17,8 @@ from spacy_bioel.pipeline.linker.evidence import EVIDENCE
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
+WHEN = ("before", "after")
+
 
 def test_saved_with_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(kb_folder, tmp_path / "kb")
@@ -43,24 +45,31 @@ def test_saved_without_its_knowledge_base(kb_folder: Path, tmp_path: Path) -> No
     assert ents(spacy.load(tmp_path / "m")("aspirin")) == [("aspirin", "MESH:D001241")]
 
 
-def test_saved_without_any_knowledge_base(tmp_path: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker")
-    nlp.to_disk(tmp_path / "m")
-    assert sorted(path.name for path in (tmp_path / "m" / "bioel_linker").iterdir()) == [
-        "cfg.json",
-        "fusion.json",
-        "memory.json",
-    ]
-    # It is the one of the package then: tests/pipeline/test_starter.py.
-    assert spacy.load(tmp_path / "m").get_pipe("bioel_linker").cfg["kb"] == ""
+def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    nlp.to_disk(tmp_path / "before")
+    before = nlp.get_pipe("bioel_linker").to_bytes()
+    assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
+    nlp.to_disk(tmp_path / "after")
+    assert nlp.get_pipe("bioel_linker").to_bytes() == before
+    files = [sorted(p.name for p in (tmp_path / when / "bioel_linker").iterdir()) for when in WHEN]
+    assert (
+        files
+        == [
+            [
+                *["cfg.json", "embeddings.json", "fusion.json", "kb", "memory.json"],
+                *["model.safetensors", "tokenizer.json"],
+            ]
+        ]
+        * 2
+    )
 
 
 def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
     nlp = linking_nlp(kb_folder, ["aspirin"])
     linker = nlp.get_pipe("bioel_linker")
     assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
-    linker.set_fusion(replace(default_fusion(), bias=-99.0))
+    linker.fusion = replace(default_fusion(), bias=-99.0)
     assert ents(nlp("aspirin")) == [("aspirin", "NIL")]
     nlp.to_disk(tmp_path / "m")
     loaded = spacy.load(tmp_path / "m")
@@ -72,7 +81,7 @@ def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
 
 def test_weights_of_another_version(kb_folder: Path, tmp_path: Path) -> None:
     nlp = linking_nlp(kb_folder)
-    nlp.get_pipe("bioel_linker").set_fusion(default_fusion())
+    nlp.get_pipe("bioel_linker").fusion = default_fusion()
     nlp.to_disk(tmp_path / "m")
     path = tmp_path / "m" / "bioel_linker" / "fusion.json"
     path.write_text(path.read_text("utf8").replace('"exact"', '"old"'), "utf8")

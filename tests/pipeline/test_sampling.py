@@ -8,15 +8,17 @@ import pytest
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.pipeline.linker.sampling import CandidateSampler, NamePool, NameSampler
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
-MEMORY = {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
+STATISTICS = MentionStatistics(
+    {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}
+)
 # Names of both, with the homonym "cold".
 GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
 def sampler(kb: KnowledgeBase, *, n_synonyms: int = 0, n_negatives: int = 0) -> NameSampler:
-    return NameSampler(kb, Memory(MEMORY), n_synonyms=n_synonyms, n_negatives=n_negatives, seed=0)
+    return NameSampler(kb, STATISTICS, n_synonyms=n_synonyms, n_negatives=n_negatives, seed=0)
 
 
 def by_letters(names) -> np.ndarray:
@@ -29,13 +31,13 @@ def by_letters(names) -> np.ndarray:
 def test_the_pool_has_the_names_of_gold_concepts_first(
     kb: KnowledgeBase, size: int, n_names: int
 ) -> None:
-    pool = NamePool(kb, Memory(MEMORY), size=size)
+    pool = NamePool(kb, STATISTICS, size=size)
     assert len(pool.names) == len(pool.rows) == n_names
     assert size < 4 or set(GOLD_NAMES) <= set(pool.names)
 
 
 def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> None:
-    pool = NamePool(kb, Memory(MEMORY), size=4)
+    pool = NamePool(kb, STATISTICS, size=4)
     names = pool.encoded(by_letters, ExactIndex)
     rows, cosines = names.search(by_letters(["heart attack"]), 5)
     assert kb.name(int(rows[0, 0])) == "heart attack"
@@ -44,7 +46,7 @@ def test_the_pool_answers_with_rows_of_the_knowledge_base(kb: KnowledgeBase) -> 
 
 
 def test_vectors_of_names_outside_the_pool_are_zeros(kb: KnowledgeBase) -> None:
-    pool = NamePool(kb, Memory(MEMORY), size=4)
+    pool = NamePool(kb, STATISTICS, size=4)
     names = pool.encoded(by_letters, ExactIndex)
     outside = int(np.setdiff1d(np.arange(kb.n_names), pool.rows)[-1])
     inside = int(pool.rows[1])
@@ -79,7 +81,7 @@ def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
 
 def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
     drawer = sampler(kb, n_negatives=3)
-    pool = NamePool(kb, drawer.memory, size=1000)
+    pool = NamePool(kb, drawer.statistics, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters, ExactIndex))
     infarction = kb.find("MESH:D009203")
     names, concepts = drawer.draw([("heart attack", infarction)])
@@ -98,7 +100,7 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: Knowledg
     drawer = CandidateSampler(kb, n_candidates=3, seed=0)
     strings, concepts = ["attack of the heart", "cold"], np.array([infarction, cold])
     drawer.remember(strings, concepts, by_letters(strings))
-    names = NamePool(kb, Memory(MEMORY), size=1000).encoded(by_letters, ExactIndex)
+    names = NamePool(kb, STATISTICS, size=1000).encoded(by_letters, ExactIndex)
     drawer.mine(names)
     for _ in range(5):
         rows = drawer.draw(strings, concepts)
@@ -113,5 +115,5 @@ def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: Knowledg
 
 def test_nothing_to_tell_from_is_mined_before_mentions_were_read(kb: KnowledgeBase) -> None:
     drawer = CandidateSampler(kb, n_candidates=2, seed=0)
-    drawer.mine(NamePool(kb, Memory(MEMORY), size=9).encoded(by_letters, ExactIndex))
+    drawer.mine(NamePool(kb, STATISTICS, size=9).encoded(by_letters, ExactIndex))
     assert 1 <= len(drawer.draw([], np.zeros(0, dtype=np.int64))) <= 2

@@ -28,7 +28,7 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.development import Development, gather_development, pool
@@ -143,22 +143,22 @@ def memory(corpora: list[str]) -> None:
     What is a name there means that, whatever a corpus took it for: "statins" are no simvastatin.
     """
     kb = KnowledgeBase.open(KBS / "descriptors")
-    strings = Memory()
+    strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
         linker: Any = spacy.blank("en").add_pipe(
             "bioel_linker", config={"kb": str(KBS / "descriptors")}
         )
         train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
-        linker.remember(Example(doc, doc) for doc in train)
-        found = linker.memory.counts
+        linker.count_mentions(Example(doc, doc) for doc in train)
+        found = linker.statistics.counts
         first, named, _ = kb.concepts_of_names(kb.lookup_names(list(found)))
         for i, (string, ids) in enumerate(found.items()):
             meanings = named[first[i] : first[i + 1]]
             for concept_id, count in ids.items():
                 row = kb.find(concept_id)
                 if row >= 0 and (row in meanings or not len(meanings)):
-                    strings.counts[string][concept_id] += count
-    counts = {string: dict(strings.counts[string]) for string in strings.names}
+                    strings[string][concept_id] += count
+    counts = {string: dict(strings[string]) for string in sorted(strings)}
     text = json.dumps(counts, ensure_ascii=False, indent=0)
     (ASSETS / "memory.json").write_text(text + "\n", encoding="utf8")
 
@@ -176,10 +176,10 @@ def fusion(corpora: list[str]) -> None:
             docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
             gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
             kbs = [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]
-            for trained in (linker.memory, Memory()):
+            for trained in (linker.statistics, MentionStatistics()):
                 for kb in kbs:
-                    linker.memory = trained
-                    linker.set_kb(kb)  # a new ranker: the old one knows the old memory
+                    linker.statistics = trained
+                    linker.set_kb(kb)
                     parts.append(_sample(gather_development(linker, docs)))
     fitted = fit_fusion(pool(parts))
     text = json.dumps(fitted.to_json())
@@ -212,8 +212,7 @@ def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
     examples = [Example(doc, doc) for doc in train]  # which are asked for more than once
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     # Against all names, not the part that training looks at.
-    linker.ranker.pool = None
-    linker.ranker.ensure_vectors()
+    linker.encode_kb(linker.kb)
     return linker
 
 

@@ -108,7 +108,7 @@ def tune_weights(nlp: Language, docs: list[Doc]) -> None:
     if not len(development.features):  # all that strings have to say is switched off
         return
     fusion = fit_nearest(development, [default_fusion(), None])
-    linker.set_fusion(fusion)
+    linker.fusion = fusion
     _LOGGER.info("weights of %d features fitted on %d mentions", len(fusion.mean), len(development))
 
 

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.columns.files import gather
-from spacy_bioel.models.bi_encoder import TEMPERATURE, encode_mentions
+from spacy_bioel.models.bi_encoder import TEMPERATURE, collective_loss, encode_mentions
+from spacy_bioel.models.name_encoder import name_loss
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import Ranker
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.sampling import CandidateSampler
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
+PROPOSES = True
 _NAMES = 16_384  # names that are compared at a time: bounds the memory
 
 
-def read_mentions(model: Model, ranker: Ranker, mentions: Mentions) -> NDArray[np.float32]:
+def encode_in_context(
+    model: Model, generator: CandidateGenerator, mentions: Mentions
+) -> NDArray[np.float32]:
     """Unit vectors of all mentions of a batch of documents. Shape (n_mentions, dim).
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
@@ -28,48 +40,93 @@ def read_mentions(model: Model, ranker: Ranker, mentions: Mentions) -> NDArray[n
     require_token_vectors(model, mentions.docs)
     strings = mentions.strings
     different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
-    words = ranker.encode(list(different))[[different[string] for string in strings]]
+    words = generator.dense.encoder.encode(list(different))[
+        [different[string] for string in strings]
+    ]
     return encode_mentions(model, mentions.docs, mentions.token_ranges(), words)
 
 
-def read_collectively(
+def read(
     model: Model,
-    ranker: Ranker,
+    generator: CandidateGenerator,
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
-    *,
-    k: int,
 ) -> Reading:
-    """What there is to weigh, see `pipeline.contextual.weighing`.
+    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest.
 
     given (Sequence): Candidates that the string of each mention was given.
-    k (int): Names nearest to a mention whose concepts are weighed besides.
     """
-    kb = ranker.kb
-    vectors = read_mentions(model, ranker, mentions)
-    nearest, _ = ranker.names.search(vectors, k)
+    kb, names, k = generator.kb, generator.dense.names, generator.state.settings.search_names
+    vectors = encode_in_context(model, generator, mentions)
+    nearest, _ = names.search(vectors, k)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
     owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
     labels = np.array(mentions.labels)[owner]
     may = np.zeros(len(owner), dtype=bool)
     for label in dict.fromkeys(labels.tolist()):
         of_label = labels == label
-        may[of_label] = ranker.allowed(concept[of_label], label)
+        may[of_label] = generator.allowed(concept[of_label], label)
 
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """A soft maximum over the names of the concept, as in the loss: where a name has several
         concepts, their other names decide."""
         indptr, positions = gather(kb.concept_offsets, concept)
-        names = kb.concept_names[positions].astype(np.int64)
+        rows = kb.concept_names[positions].astype(np.int64)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
-        weight = np.empty(len(names))
-        for start in range(0, len(names), _NAMES):
+        weight = np.empty(len(rows))
+        for start in range(0, len(rows), _NAMES):
             part = slice(start, start + _NAMES)
-            cosine = np.einsum(
-                "nd,nd->n", vectors[mention[pair[part]]], ranker.names.take(names[part])
-            )
+            cosine = np.einsum("nd,nd->n", vectors[mention[pair[part]]], names.take(rows[part]))
             weight[part] = np.exp((cosine - 1) / TEMPERATURE)
         total = np.bincount(pair, weight, len(concept))
         return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
     return weigh(kb, given, owner[may], concept[may], likeness, temperature=TEMPERATURE)
+
+
+class Training(NameTraining):
+    """Trains both sides of a dual encoder: names as above, and mentions towards names of theirs."""
+
+    def __init__(self, model: Model, state: LinkerState, settings: TrainingSettings) -> None:
+        super().__init__(model, state, settings)
+        self._contrast = CandidateSampler(
+            self.kb, n_candidates=settings.candidates, seed=settings.seed
+        )
+
+    def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
+        super().mine(encoder, names)
+        self._contrast.mine(names)
+
+    def learn(self, examples: Sequence[Example]) -> float:
+        model: Any = self.model
+        names, name_concepts = self.draw(examples)
+        gold, ids = gold_mentions(examples, self.state.settings)
+        strings, concepts = gold.strings, self.kb.find_all(ids)
+        known = np.flatnonzero(concepts >= 0)
+        known_strings = [strings[i] for i in known]
+        rows = self._contrast.draw(known_strings, concepts[known])
+        candidates = [normalize_name(name) for name in self.kb.names.take(rows)]
+        texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
+        of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
+        of_candidates = np.array([texts[text] for text in candidates], dtype=np.int64)
+        found, backprop_names = self.encoder.begin_update(list(texts))
+        vectors: Any = found
+        d_vectors: Any = model.ops.alloc2f(*vectors.shape)
+        total = 0.0
+        if names:  # they come first
+            total, d_names = name_loss(
+                vectors[: len(names)], name_concepts, loss=self.settings.loss
+            )
+            d_vectors[: len(names)] += d_names
+        # Even without a mention: the pipe that the tokens come from waits for its gradient.
+        inputs = (gold.docs, gold.token_ranges(), vectors[of_strings])
+        mentions, backprop_mentions = model.begin_update(inputs)
+        indptr, owners, _ = self.kb.concepts_of_names(rows)
+        right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
+        value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
+        model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
+        model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
+        backprop_names(d_vectors)
+        read = model.ops.to_numpy(mentions)
+        self._contrast.remember(known_strings, concepts[known], read[known])
+        return total + value

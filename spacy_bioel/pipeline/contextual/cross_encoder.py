@@ -7,16 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Span
+from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.cross_encoder import score_pairs
+from spacy_bioel.models.cross_encoder import pairs_loss, score_pairs
 from spacy_bioel.models.pairs import Pair
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
+PROPOSES = False
 
 
 def make_pairs(
@@ -36,14 +42,17 @@ def make_pairs(
     ]
 
 
-def read_pairs(
-    model: Model, kb: KnowledgeBase, mentions: Mentions, given: Sequence[Sequence[Candidate]]
+def read(
+    model: Model,
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """The pairs to weigh, see `contextual.weighing`: the candidates of the strings, no others.
+    """Pairs to weigh: the candidates of the strings, no others.
 
     given (Sequence): Candidates that the string of each mention was given.
     """
-    pairs = model.get_ref("pairs")
+    kb, pairs = generator.kb, model.get_ref("pairs")
     spans = [span for of_doc in mentions.spans for span in of_doc]
 
     def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
@@ -52,3 +61,46 @@ def read_pairs(
 
     none = np.zeros(0, dtype=np.int64)
     return weigh(kb, given, none, none, logit, temperature=1.0)
+
+
+class Training(NameTraining):
+    """Trains a cross-encoder to tell the right candidate from others that the string is given.
+
+    A few mentions of each update, `training.mentions`, with `training.candidates` each: reading
+    all pairs would take hours. The encoder of names stays as it is.
+    """
+
+    def __init__(self, model: Model, state: LinkerState, settings: TrainingSettings) -> None:
+        super().__init__(model, state, settings)
+        self._random = np.random.default_rng(settings.seed)
+        self._candidates = CandidateGenerator(state, pool=self.pool_of(state))
+
+    def update(self, examples: Sequence[Example]) -> float | None:
+        return self.learn(examples)
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        gold, ids = gold_mentions(examples, self.state.settings)
+        rows = self.kb.find_all(ids)
+        ranked = rank_mentions(self._candidates, gold, coherence=0.0)
+        given = given_candidates(gold, ranked)
+        known = np.flatnonzero(rows >= 0)
+        n = min(len(known), self.settings.mentions)
+        chosen = np.sort(self._random.choice(known, n, replace=False))
+        if not n:
+            return None
+        owners, concepts = [], []
+        for i, number in enumerate(chosen.tolist()):
+            found = self.kb.find_all([c.id for c in given[number]])
+            wrong = found[found != rows[number]][: self.settings.candidates - 1]
+            owners += [i] * (1 + len(wrong))
+            concepts += [int(rows[number]), *wrong.tolist()]
+        owner, concept = np.array(owners, dtype=np.int64), np.array(concepts, dtype=np.int64)
+        flat = [span for of_doc in gold.spans for span in of_doc]
+        spans = [flat[number] for number in chosen.tolist()]
+        model = self.model
+        context = model.get_ref("pairs").attrs["max_pieces"]
+        pairs = make_pairs(self.kb, spans, owner, concept, context=context)
+        logits, backprop = model.begin_update(pairs)
+        loss, d_logits = pairs_loss(logits, owner, concept == rows[chosen][owner])
+        backprop(d_logits)
+        return loss

@@ -1,240 +1,190 @@
-"""From normalised strings to ranked candidates: knowledge base, encoder, memory and decision."""
+"""Candidate generation: from normalised strings to ranked candidates, for one state of a linker."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
-from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from threading import Lock, RLock
 
 import numpy as np
 from numpy.typing import NDArray
-from thinc.api import Model
 
-from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
-from spacy_bioel.kb.vectors.writing import (
-    Encoded,
-    are_outdated,
-    has_vectors,
-    is_encoded,
-    open_vectors,
-    write_vectors,
-)
+from spacy_bioel.kb.vectors.quantized import quantize
 from spacy_bioel.pipeline.linker.evidence import (
     SOURCES,
     Candidates,
     NameSearch,
     gather_candidates,
 )
-from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
-from spacy_bioel.pipeline.linker.names import EncodedNames
-from spacy_bioel.pipeline.linker.spelling import MakeSearch
-from spacy_bioel.pipeline.linker.statistics import Memory
-from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
+from spacy_bioel.pipeline.linker.fusion import default_fusion, rank, share
+from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder, encoded_names
+from spacy_bioel.pipeline.linker.sampling import NamePool
+from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.types import Candidate
 
-# A knowledge base of up to this many names is encoded in memory when it comes without vectors.
-ENCODE_ON_LOAD = 60_000
-# Strings whose candidates are remembered: some 25 MB.
-REMEMBERED = 10_000
+# Strings whose candidates are kept: some 25 MB.
+KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
+String = tuple[str, str]  # normalised, and the label of the mention
 
-class Ranker:
-    """Ranks the concepts of one knowledge base for strings.
 
-    What is computed with the encoder is kept until `encoder_changed`.
+class DenseSearch:
+    """Nearest names, and nearest training strings, by the encoder of a state.
 
-    kb (KnowledgeBase): Concepts and names.
-    model (Model): Encoder of names; without a vocabulary it is left out of the evidence.
-    memory (Memory): Training mentions.
-    fusion (Fusion | None): Weighs the evidence; None: the weights of the package.
-    cfg (dict): The linker's settings: label_types, evidence, search_names.
-    make_index (Callable): From vectors to a `NameSearch`.
-    make_spelling (Callable): From the knowledge base to a `SpellingSearch`.
+    Both are encoded at first use, once, whatever the threads that ask.
+
+    pool (NamePool | None): Names to search among; None: all of the knowledge base.
+    """
+
+    def __init__(self, state: LinkerState, *, pool: NamePool | None = None) -> None:
+        assert state.encoder is not None
+        self._state = state
+        self._pool = pool
+        self._lock = RLock()
+        self._names: EncodedNames | None = None
+        self._training_strings: NameSearch | None = None
+        self.encoder: FrozenEncoder = state.encoder
+
+    def serves(self, state: LinkerState, pool: NamePool | None) -> bool:
+        """Whether what was encoded here is that of another state too."""
+        mine = self._state
+        return (
+            self._pool is pool
+            and mine.kb is state.kb
+            and mine.encoder is state.encoder
+            and mine.statistics is state.statistics
+            and mine.make_index is state.make_index
+        )
+
+    @property
+    def names(self) -> EncodedNames:
+        """The names that are searched among."""
+        with self._lock:
+            if self._names is None:
+                make_index = self._state.make_index
+                if self._pool is not None:
+                    self._names = self._pool.encoded(self.encoder.encode, make_index)
+                else:
+                    self._names = encoded_names(self._state.kb, self.encoder, make_index)
+            return self._names
+
+    @property
+    def _strings(self) -> NameSearch:
+        with self._lock:
+            if self._training_strings is None:
+                vectors = quantize(self.encoder.encode(self._state.statistics.names))
+                self._training_strings = self._state.make_index(vectors)
+            return self._training_strings
+
+    def search(self, queries: Sequence[str], k: int) -> tuple[Found, Found]:
+        """The k nearest names, and the k nearest training strings, of normalised strings."""
+        vectors = self.encoder.encode(queries)
+        return self.names.search(vectors, k), self._strings.search(vectors, k)
+
+
+class CandidateGenerator:
+    """Ranks the concepts of a knowledge base for strings; may be shared by threads.
+
+    It never changes but for what it keeps of its own work: a new state takes a new generator.
+
+    state (LinkerState): What decides.
+    before (CandidateGenerator | None): One of an earlier state, whose vectors are taken over if
+        they are those of this state.
+    pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
     """
 
     def __init__(
         self,
-        kb: KnowledgeBase,
-        model: Model,
-        memory: Memory,
+        state: LinkerState,
         *,
-        fusion: Fusion | None,
-        cfg: dict[str, Any],
-        make_index: Callable[[QuantizedVectors], NameSearch],
-        make_spelling: MakeSearch,
+        before: CandidateGenerator | None = None,
+        pool: NamePool | None = None,
     ) -> None:
-        self.kb = kb
-        self.model = model
-        self.memory = memory
-        self.fusion = fusion
-        self.cfg = cfg
-        self.make_index = make_index
-        self.spelling = make_spelling(kb)
-        # While training, a `NamePool` that stands for the knowledge base; see sampling.
-        self.pool: Any = None
-        self.encoder_changed()
-
-    def encoder_changed(self) -> None:
-        self._ranked: dict[tuple[str, str], tuple[Candidate, ...]] = {}
-        self._ranked_with: tuple[str, Fusion | None] = "", None
-        self._network: Any = None
-        self._names: EncodedNames | None = None
-        self._recall: NameSearch | None = None
-        self._fingerprint = ""
-
-    @property
-    def evidence(self) -> set[str]:
-        """What is switched on, now."""
-        return {name for name, used in self.cfg["evidence"].items() if used}
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the encoder: weights, word pieces and the normalisation of names."""
-        from spacy_bioel.models.encoder_storage import encoder_parts
-
-        if not self._fingerprint:
-            digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)
-            for name, part in encoder_parts(self.model).items():
-                digest.update(name.encode() + part())
-            self._fingerprint = digest.hexdigest()
-        return self._fingerprint
-
-    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of normalised names. Shape (n_names, dim)."""
-        from spacy_bioel.models.name_encoder import encode_names, fast_network
-
-        if self._network is None:
-            self._network = fast_network(self.model)
-        return encode_names(self.model, names, network=self._network)
-
-    def encode_kb(
-        self,
-        kb: KnowledgeBase,
-        *,
-        wait: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Encoded:
-        """See `kb.vectors.writing.write_vectors`."""
-        self._names = None
-        return write_vectors(
-            kb,
-            self.encode,
-            fingerprint=self.fingerprint,
-            dim=self.model.get_dim("nO"),
-            wait=wait,
-            progress=progress,
+        self.state = state
+        self.kb: KnowledgeBase = state.kb
+        self._lock = Lock()
+        self._kept: dict[String, tuple[Candidate, ...]] = {}
+        self.spelling: SpellingSearch = (
+            before.spelling
+            if before is not None
+            and before.kb is state.kb
+            and before.state.make_spelling is state.make_spelling
+            else state.make_spelling(state.kb)
         )
-
-    def ensure_vectors(self) -> None:
-        """Encode the knowledge base, if vectors are wanted and those of this encoder are absent."""
-        if self._uses_encoder and not is_encoded(self.kb, fingerprint=self.fingerprint):
-            self.encode_kb(self.kb, wait=True)
-
-    @property
-    def _uses_encoder(self) -> bool:
-        return "dense" in self.evidence and self.model.attrs["tokenizer"] is not None
-
-    def _nearest(self, queries: Sequence[str]) -> tuple[Any, Any]:
-        """Nearest names, and nearest training strings, of each query, by the encoder."""
-        if not self._uses_encoder:
-            return None, None
-        if self._recall is None:
-            self._recall = self.make_index(quantize(self.encode(self.memory.names)))
-        vectors = self.encode(queries)
-        k = self.cfg["search_names"]
-        return self.names.search(vectors, k), self._recall.search(vectors, k)
+        self._dense: DenseSearch | None = None
+        if state.encoder is not None:
+            dense = before._dense if before is not None else None
+            is_same = dense is not None and dense.serves(state, pool)
+            self._dense = dense if is_same else DenseSearch(state, pool=pool)
 
     @property
-    def names(self) -> EncodedNames:
-        """The names of the knowledge base, encoded; while training, those of the pool."""
-        if self._names is None:
-            self._names = self._encoded_names()
-        return self._names
-
-    def _encoded_names(self) -> EncodedNames:
-        if self.pool:
-            return self.pool.encoded(self.encode, self.make_index)
-        outdated = are_outdated(self.kb)
-        if self.kb.n_names <= ENCODE_ON_LOAD and (outdated or not has_vectors(self.kb)):
-            if outdated:
-                warnings.warn(Warnings.W181.format(path=self.kb.where), stacklevel=2)
-            vectors = quantize(self.encode([normalize_name(name) for name in self.kb.names]))
-        else:
-            vectors = open_vectors(self.kb, fingerprint=self.fingerprint)
-        return EncodedNames(vectors, self.make_index(vectors))
+    def dense(self) -> DenseSearch:
+        """The search by the encoder. RAISES ValueError: Without an encoder."""
+        if self._dense is None:
+            raise ValueError("this state has no encoder")
+        return self._dense
 
     @cached_property
     def _prior(self) -> NDArray[np.float32]:
-        return self.memory.prior(self.kb)
+        return self.state.statistics.prior(self.kb)
 
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
-        dense, recalled = self._nearest(queries)
+        state, k = self.state, self.state.settings.search_names
+        dense, recalled = self.dense.search(queries, k) if state.is_dense else (None, None)
         return gather_candidates(
             queries,
             self.kb,
-            memory=self.memory,
+            statistics=state.statistics,
             prior=self._prior,
             dense=dense,
             recalled=recalled,
             spelling=self.spelling,
-            k=self.cfg["search_names"],
-            evidence=self.evidence,
+            k=k,
+            evidence=state.settings.evidence,
         )
 
     def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
         """Concepts whose semantic types a mention of this label may link to. Shape (n,)."""
-        types = self.cfg["label_types"].get(label)
+        types = self.state.settings.types_of(label)
         if types is None:
             return np.ones(len(concepts), dtype=bool)
         return self.kb.type_mask(types)[concepts]
 
-    def rank(
-        self, wanted: Sequence[tuple[str, str]]
-    ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
+    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
 
         wanted (Sequence): Different pairs.
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
-        known = self._remembered()
-        # What is asked for again goes to the end; what was not for longest goes first.
-        ranked = {pair: known.pop(pair) for pair in wanted if pair in known}
+        with self._lock:
+            # What is asked for again goes to the end; what was not for longest goes first.
+            ranked = {pair: self._kept.pop(pair) for pair in wanted if pair in self._kept}
+            self._kept |= ranked
         new = [pair for pair in wanted if pair not in ranked]
         for start in range(0, len(new), _TOGETHER):
             ranked |= self._rank(new[start : start + _TOGETHER])
-        known |= ranked
-        for pair in list(islice(known, max(0, len(known) - REMEMBERED))):
-            del known[pair]
+        with self._lock:
+            self._kept |= {pair: ranked[pair] for pair in new}
+            for pair in list(islice(self._kept, max(0, len(self._kept) - KEPT))):
+                del self._kept[pair]
         return ranked
 
-    def _remembered(self) -> dict[tuple[str, str], tuple[Candidate, ...]]:
-        """What was ranked with the settings as they are now; mentions repeat themselves."""
-        cfg = {name: self.cfg[name] for name in ("search_names", "max_candidates", "label_types")}
-        settings = f"{sorted(self.evidence)} {cfg}"
-        if self._ranked_with[0] != settings or self._ranked_with[1] is not self.fusion:
-            self._ranked_with, self._ranked = (settings, self.fusion), {}
-        return self._ranked
-
-    def _rank(
-        self, wanted: Sequence[tuple[str, str]]
-    ) -> dict[tuple[str, str], tuple[Candidate, ...]]:
-        ranked: dict[tuple[str, str], tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
+    def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+        ranked: dict[String, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         queries = list(dict.fromkeys(query for query, _ in wanted if query))
         if not queries:
             return ranked
         candidates = self.gather(queries)
-        scores = (self.fusion or default_fusion()).scores(candidates.features)
+        scores = (self.state.fusion or default_fusion()).scores(candidates.features)
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates.concept, label)
             shares = share(np.where(allowed, scores, -np.inf), candidates.query)
-            rows = rank(candidates, shares, top=self.cfg["max_candidates"])
+            rows = rank(candidates, shares, top=self.state.settings.max_candidates)
             described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:
@@ -247,7 +197,7 @@ class Ranker:
         """Rows of the table as records, by query."""
         described: dict[int, list[Candidate]] = {}
         concepts, names = candidates.concept[rows], candidates.name[rows]
-        # What was seen in training is called by the preferred name.
+        # A concept that only a training string speaks for is called by its preferred name.
         names = np.where(names >= 0, names, self.kb.preferred_rows(concepts))
         columns = (
             candidates.query[rows].tolist(),

@@ -2,9 +2,12 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import ReferenceType, ref
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
@@ -13,15 +16,29 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.annotate import register_extensions, set_links
+from spacy_bioel.pipeline.annotate import register_extensions, set_ent_links, set_links
 from spacy_bioel.pipeline.gold import mention_spans
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.storage import StoredLinker
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import Link
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.kb.vectors.writing import Encoded
+    from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+    from spacy_bioel.pipeline.linker.names import FrozenEncoder
+    from spacy_bioel.pipeline.linker.queries import Mentions
+    from spacy_bioel.pipeline.linker.state import LinkerState
+    from spacy_bioel.pipeline.linker.training import NameTraining
 
 
 class Linker(StoredLinker):
-    """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result."""
+    """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result.
+
+    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be assigned at any
+    time: the next batch is linked by them. Prediction may be called by many threads.
+    """
 
     def __init__(
         self,
@@ -34,7 +51,7 @@ class Linker(StoredLinker):
         settings: dict[str, Any],
         scorer: Callable | None = None,
     ) -> None:
-        from spacy_bioel.pipeline.linker.statistics import Memory
+        from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
         register_extensions()
         self.vocab = vocab
@@ -42,77 +59,143 @@ class Linker(StoredLinker):
         self.name = name
         self.scorer = scorer
         self.cfg = settings
-        self.memory = Memory()
-        # Weights fitted on development documents; None: those that come with the package.
-        self.fusion: Any = None
-        # The same for what is read in documents.
-        self.reading: Any = None
+        self.statistics = MentionStatistics()
+        self.fusion = None
+        self.reading = None
         self._index = index
         self._spelling = spelling
-        self._ranker: Any = None
-        self._training: Any = None
+        self._base = Path.cwd()  # of a relative path to the knowledge base
+        self._kb: KnowledgeBase | None = None
+        self._is_equipped = False
+        self._frozen: tuple[Model, FrozenEncoder] | None = None
+        self._generator: CandidateGenerator | None = None
+        self._training: NameTraining | None = None
+        self._nlp: ReferenceType[Language] | None = None
+        self._lock = RLock()
 
-    # Knowledge base and encoder.
+    def _loaded(self) -> None:
+        with self._lock:
+            self._kb, self._is_equipped = None, False
+            self._frozen = self._generator = self._training = None
+
+    def join(self, nlp: Language) -> None:
+        """Remember the pipeline, whose order is checked at first use."""
+        self._nlp = ref(nlp)
+
+    # State: composed of what is assigned, never told that something changed.
 
     @property
-    def ranker(self) -> Any:
-        """From strings to candidates (`linker.candidates`); opens the knowledge base at first use.
+    def state(self) -> "LinkerState":
+        """All that decides, as it is now; opens the knowledge base at first use.
 
-        A knowledge base or an encoder that was not set is the package's own, `linker.starter`.
-
-        RAISES BioelError: Those of `KnowledgeBase.open` and of `starter_kb`.
+        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `LinkerSettings.of`.
         """
-        if self._ranker is None:
-            from spacy_bioel.kb.columns.store import open_kb
-            from spacy_bioel.pipeline.linker import starter
+        from spacy_bioel.pipeline.linker.state import LinkerState
 
-            is_starter = not self.cfg["kb"]
-            kb = starter.starter_kb() if is_starter else open_kb(self.cfg["kb"])
-            if not self.has_encoder:
-                starter.add_starter_encoder(self.encoder, kb)
-                if is_starter and not self.memory.counts:
-                    self.memory = starter.starter_memory()
-            self.set_kb(kb)
-            if is_starter:
-                self.ranker.ensure_vectors()
-        return self._ranker
+        with self._lock:
+            self._open()
+            assert self._kb is not None
+            return LinkerState(
+                kb=self._kb,
+                encoder=self._freeze() if self.has_encoder else None,
+                statistics=self.statistics,
+                fusion=self.fusion,
+                reading=self.reading,
+                settings=LinkerSettings.of(self.cfg),
+                make_index=self._index,
+                make_spelling=self._spelling,
+            )
 
     @property
-    def kb(self) -> Any:
+    def generator(self) -> "CandidateGenerator":
+        """Candidate generation by the state as it is now.
+
+        While a large knowledge base is trained on, it searches a pool of its names, see
+        `linker.training`; until `encode_kb` or `set_kb` ends the training.
+        """
+        from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+
+        with self._lock:
+            state = self.state
+            if self._generator is None or self._generator.state != state:
+                pool = self._training.pool_of(state) if self._training else None
+                self._generator = CandidateGenerator(state, before=self._generator, pool=pool)
+            return self._generator
+
+    def _open(self) -> None:
+        """Open the knowledge base; unset components default to those of the package."""
+        if self._kb is not None and self._is_equipped:
+            return
+        from spacy_bioel.kb.columns.store import KnowledgeBase
+        from spacy_bioel.pipeline.linker import starter
+        from spacy_bioel.pipeline.linker.checks import check_order, check_types
+
+        kb = self._kb
+        if kb is None:
+            path = self.cfg["kb"]
+            kb = KnowledgeBase.open(self._base / path) if path else starter.starter_kb()
+        if not self.has_encoder:
+            starter.add_starter_encoder(self.encoder, kb)
+            if starter.is_starter(kb) and not self.statistics.counts:
+                self.statistics = starter.starter_statistics()
+        if starter.is_starter(kb) and self.has_encoder and self.cfg["evidence"]["dense"]:
+            starter.ensure_vectors(kb, self._freeze())
+        check_types(kb, self.cfg["label_types"])
+        nlp = self._nlp() if self._nlp else None
+        if nlp is not None:
+            check_order(nlp, self)
+        self._kb, self._is_equipped = kb, True
+
+    def _freeze(self) -> "FrozenEncoder":
+        from spacy_bioel.pipeline.linker.names import FrozenEncoder
+
+        network = self.encoder.get_ref("network")
+        if self._frozen is None or self._frozen[0] is not network:
+            self._frozen = network, FrozenEncoder.of(self.encoder)
+        return self._frozen[1]
+
+    @property
+    def kb(self) -> "KnowledgeBase":
         """The knowledge base."""
-        return self.ranker.kb
+        return self.state.kb
 
-    def set_kb(self, kb: Any) -> None:
-        """Link against another knowledge base, without training.
+    def set_kb(self, kb: "KnowledgeBase | str | Path") -> None:
+        """Link against another knowledge base, without training; ends a training.
 
-        kb (KnowledgeBase | str | Path): Must have vectors of this pipe's encoder, unless small.
+        kb (KnowledgeBase | str | Path): Needs vectors of this pipe's encoder, unless it is small.
+        RAISES BioelError: Those of `KnowledgeBase.open`.
         """
         from spacy_bioel.kb.columns.store import open_kb
-        from spacy_bioel.pipeline.linker.candidates import Ranker
         from spacy_bioel.pipeline.linker.starter import is_starter
 
         opened = open_kb(kb)
-        # The cache folder of this machine means nothing elsewhere.
-        self.cfg["kb"] = "" if is_starter(opened) else str(opened.path or "")
-        self._training = None
-        self._ranker = Ranker(
-            opened,
-            self.encoder,
-            self.memory,
-            fusion=self.fusion,
-            cfg=self.cfg,
-            make_index=self._index,
-            make_spelling=self._spelling,
-        )
+        with self._lock:
+            self._kb, self._is_equipped = opened, False
+            self._training = self._generator = None
+            # The cache folder of this machine means nothing elsewhere.
+            self.cfg["kb"] = "" if is_starter(opened) else str(opened.path or "")
 
-    def set_fusion(self, fusion: Any) -> None:
-        """Weigh the evidence by a `linker.fusion.Fusion`, as fitted on development documents."""
-        self.fusion = fusion
-        self.ranker.fusion = fusion
+    def encode_kb(
+        self, kb: "KnowledgeBase | str | Path", *, progress: Callable[[int], None] | None = None
+    ) -> "Encoded":
+        """Write vectors of all names of a knowledge base into its folder; ends a training.
 
-    @property
-    def has_encoder(self) -> bool:
-        return self.encoder.attrs["tokenizer"] is not None
+        progress (Callable | None): Is told the number of names each time that some are done.
+        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index.
+        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
+            `kb.vectors.writing.write_vectors`.
+        """
+        from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.pipeline.linker.starter import read_starter_encoder
+
+        with self._lock:
+            if not self.has_encoder:
+                read_starter_encoder(self.encoder)
+            if not self.has_encoder:
+                raise BioelError(Errors.B053.format(name=self.name))
+            self._training = self._generator = None
+            encoder = self._freeze()
+        return encoder.write(open_kb(kb), progress=progress)
 
     @property
     def reads(self) -> bool:
@@ -123,71 +206,46 @@ class Linker(StoredLinker):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the encoder."""
-        return self.ranker.fingerprint
+        """Identifies the encoder.
 
-    def encode_kb(self, kb: Any, *, progress: Callable[[int], None] | None = None) -> Any:
-        """Write vectors of all names of a knowledge base into its folder.
-
-        progress (Callable | None): Is told the number of names each time that some are done.
-        RETURNS (kb.vectors.Encoded): How many names were new, and the approximate index.
-        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
-            `kb.vectors.writing.write_vectors`.
+        RAISES BioelError: [B053] without one.
         """
-        from spacy_bioel.pipeline.linker.starter import read_starter_encoder
-
-        if not self.has_encoder:
-            read_starter_encoder(self.encoder)
-        if not self.has_encoder:
+        encoder = self.state.encoder
+        if encoder is None:
             raise BioelError(Errors.B053.format(name=self.name))
-        self.ranker.encoder_changed()
-        return self.ranker.encode_kb(kb, progress=progress)
+        return encoder.fingerprint
 
     # Prediction.
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
+        from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.queries import given_candidates, rank_mentions
 
+        generator = self.generator
+        settings = generator.state.settings
         mentions = self.mentions(docs)
-        ranked = rank_mentions(self.ranker, mentions, coherence=self.cfg["coherence"])
+        ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
         candidates = given_candidates(mentions, ranked)
         if self.reads and candidates:
-            reading = self.read(mentions, candidates)
-            candidates = reading.rank(self.reading, top=self.cfg["max_candidates"])
+            reading = read_mentions(self.model, generator, mentions, candidates)
+            candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
         found = iter(candidates)
-        threshold = self.cfg["nil_threshold"]
         return [
             [
-                decide(span, query, next(found), of_doc, nil_threshold=threshold)
+                decide(span, query, next(found), of_doc, nil_threshold=settings.nil_threshold)
                 for span, query in zip(spans, queries, strict=True)
             ]
             for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
         ]
 
-    def mentions(self, docs: Iterable[Doc]) -> Any:
-        """What is to be linked, a `pipeline.linker.queries.Mentions`."""
+    def mentions(self, docs: Iterable[Doc]) -> "Mentions":
+        """The mentions that are to be linked."""
         from spacy_bioel.pipeline.linker.queries import Mentions
 
         docs = list(docs)
         spans = [self._find_mentions(doc) for doc in docs]
         return Mentions(docs, spans, [self.queries(of_doc) for of_doc in spans])
-
-    def read(self, mentions: Any, given: Sequence[tuple[Candidate, ...]]) -> Any:
-        """What is to be weighed of all mentions, a `pipeline.contextual.weighing.Reading`.
-
-        mentions (Mentions): At least one.
-        given (Sequence): Candidates that the string of each was given.
-        """
-        if self.model.name == "reranker":
-            from spacy_bioel.pipeline.contextual.cross_encoder import read_pairs
-
-            return read_pairs(self.model, self.kb, mentions, given)
-        from spacy_bioel.pipeline.contextual.bi_encoder import read_collectively
-
-        return read_collectively(
-            self.model, self.ranker, mentions, given, k=self.cfg["search_names"]
-        )
 
     def _find_mentions(self, doc: Doc) -> list[Span]:
         if self.cfg["mentions"] == "kb":
@@ -197,24 +255,21 @@ class Linker(StoredLinker):
         return mention_spans(doc, self.cfg["mentions"], spans_key=self.cfg["spans_key"])
 
     def queries(self, spans: Sequence[Span]) -> list[Query]:
-        """What to look up for the mentions of one document."""
+        """Strings to look up for the mentions of one document."""
         return mention_queries(
             spans, abbreviations=self.cfg["abbreviations"], composites=self.cfg["composites"]
         )
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
+        """Write links as the span group `spans_key`, and to the entities that were linked."""
+        key = self.cfg["spans_key"]
         for doc, links in zip(docs, scores, strict=True):
-            key = self.cfg["spans_key"]
             from_ents = self.cfg["mentions"] == "ents" or (
                 self.cfg["mentions"] == "auto" and key not in doc.spans
             )
             set_links(doc, links, spans_key=key)
             if from_ents:
-                # A copy of the entities, with their ids of an entity ruler.
-                doc.ents = [
-                    Span(doc, ent.start, ent.end, ent.label, kb_id=linked.kb_id, span_id=ent.id)
-                    for ent, linked in zip(doc.ents, doc.spans[key], strict=True)
-                ]
+                set_ent_links(doc, spans_key=key)
 
     # Training.
 
@@ -229,7 +284,7 @@ class Linker(StoredLinker):
         vocabulary: int = 16000,
         width: int = 256,
     ) -> None:
-        """Set the knowledge base, remember the training mentions, make vocabulary and network.
+        """Set the knowledge base, count the training mentions, make vocabulary and network.
 
         kb (KnowledgeBase | str | None): Or its folder; None: the one of the component's config.
         encoder (str | None): Folder of an encoder to start from, see training/scripts/pretrain.py,
@@ -242,36 +297,40 @@ class Linker(StoredLinker):
         from spacy_bioel.models.encoder_storage import read_encoder
         from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
         from spacy_bioel.models.reading import add_reading
-        from spacy_bioel.pipeline.linker.starter import ENCODER
-        from spacy_bioel.pipeline.linker.statistics import Memory
-        from spacy_bioel.pipeline.linker.training import make_training
+        from spacy_bioel.pipeline.linker.starter import ENCODER, starter_kb
+        from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
         validate_get_examples(get_examples, "Linker.initialize")
-        self.memory = Memory()
-        self.set_kb(kb or self.cfg["kb"] or self.kb)
-        self.remember(get_examples())
-        if encoder is not None:
-            read_encoder(self.encoder, ENCODER if encoder == "starter" else Path(encoder))
-        else:
-            names = sorted(self.memory.counts)
-            source = EncoderSource(
-                self.kb, more_names=names, embeddings=embeddings, vocabulary=vocabulary, width=width
-            )
-            add_encoder(self.encoder, source)
-        add_reading(self.model)
-        self._training = make_training(self)
+        with self._lock:
+            self.set_kb(kb or self._kb or self.cfg["kb"] or starter_kb())
+            assert self._kb is not None
+            self.statistics = MentionStatistics()
+            self.count_mentions(get_examples())
+            if encoder is not None:
+                read_encoder(self.encoder, ENCODER if encoder == "starter" else Path(encoder))
+            else:
+                source = EncoderSource(
+                    self._kb,
+                    more_names=self.statistics.names,
+                    embeddings=embeddings,
+                    vocabulary=vocabulary,
+                    width=width,
+                )
+                add_encoder(self.encoder, source)
+            add_reading(self.model)
+            self._weights_changed()
+            self._start_training()
 
-    def remember(self, examples: Iterable[Example]) -> None:
-        """Count the training mentions, as written and with abbreviations written out."""
-        from spacy_bioel.pipeline.linker.statistics import Memory
+    def count_mentions(self, examples: Iterable[Example]) -> None:
+        """Add training mentions to the statistics, with abbreviations written out too."""
         from spacy_bioel.pipeline.linker.training import training_strings
 
-        memory = Memory(self.memory.counts)
-        for example in examples:
-            for string, concept_id in training_strings(self, [example]):
-                memory.add(string, self.kb.canonical(concept_id))
-        self.memory = memory
-        self.set_kb(self.kb)  # what was made of the memory before is made anew
+        kb, settings = self._kb or self.kb, LinkerSettings.of(self.cfg)
+        self.statistics = self.statistics.with_mentions(
+            (string, kb.canonical(concept_id))
+            for example in examples
+            for string, concept_id in training_strings([example], settings)
+        )
 
     def update(
         self,
@@ -281,23 +340,49 @@ class Linker(StoredLinker):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        from spacy_bioel.pipeline.linker.training import make_training
-
+        """Learn from a batch. RAISES BioelError: [B053] before `initialize`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         validate_examples(examples, "Linker.update")
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
-        if self._training is None:
-            self._training = make_training(self)
+        with self._lock:
+            training = self._training or self._start_training()
         set_dropout_rate(self.model, drop)
-        loss = self._training.update(examples)
+        loss = training.update(examples)
+        self._weights_changed()
         if loss is not None:
             losses[self.name] += loss
             if sgd is not None:
                 self.finish_update(sgd)
         return losses
+
+    def _start_training(self) -> "NameTraining":
+        from spacy_bioel.pipeline.contextual.methods import make_training
+
+        self._training = make_training(self.model, self.state, TrainingSettings.of(self.cfg))
+        return self._training
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Change the weights."""
+        super().finish_update(sgd)
+        self._weights_changed()
+
+    @contextmanager
+    def use_params(self, params: Any) -> Iterator[None]:
+        """Predict by other weights, such as averages, for a while."""
+        try:
+            with super().use_params(params):
+                self._weights_changed()
+                yield
+        finally:
+            self._weights_changed()
+
+    def _weights_changed(self) -> None:
+        """Let go of the fused copy; the only three ways to other weights are above and loading."""
+        with self._lock:
+            self._frozen = None
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""

@@ -1,8 +1,8 @@
-"""What speaks for each candidate: one table for a whole batch of queries, numpy columns only.
+"""Evidence for each candidate: one table for a whole batch of queries, numpy columns only.
 
-Each source (exact name, training memory, search by encoder and by spelling) proposes concepts; the
-table has one row for every pair of query and concept with all its features, and knows nothing of
-how they are weighed, which is `pipeline.linker.fusion`.
+Each source (exact names, mention statistics, search by encoder and by spelling) proposes concepts.
+The table has one row for every pair of query and concept with all its features, and knows nothing
+of how they are weighed, which is `linker.fusion`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spacy_bioel.kb.columns.files import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.overlap import word_overlap
 from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.variants import spelling_variants
 
@@ -37,7 +37,7 @@ from spacy_bioel.text.variants import spelling_variants
 #   words, covered: words that the best name that was found shares with the query, and the part of
 #       the query that they are
 #   prior: log of 1 + how often the concept was mentioned in training
-#   encoded, trained: whether there is an encoder, and a training memory, at all
+#   encoded, trained: whether there is an encoder, and mention statistics, at all
 FEATURES = (
     "exact", "preferred", "unique", "memory", "seen", "dense", "nearest", "sparse", "alike",
     "recalled", "recalled_dense", "dense_vote", "sparse_vote", "recalled_vote",
@@ -96,7 +96,7 @@ def gather_candidates(
     queries: Sequence[str],
     kb: KnowledgeBase,
     *,
-    memory: Memory,
+    statistics: MentionStatistics,
     prior: NDArray[np.float32],
     dense: Found | None,
     recalled: Found | None,
@@ -107,40 +107,41 @@ def gather_candidates(
     """Ask every source about every query.
 
     queries (Sequence[str]): Different normalised strings.
-    prior (NDArray[float32]): `Memory.prior`. Shape (n_concepts,).
+    prior (NDArray[float32]): `MentionStatistics.prior`. Shape (n_concepts,).
     dense (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
-    recalled (Found | None): Nearest of `memory.names` by the encoder.
+    recalled (Found | None): Nearest of `statistics.names` by the encoder.
     spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
     k (int): Names looked at in the search by spelling.
     evidence (Collection[str]): Which of EVIDENCE to use.
     """
     if "memory" not in evidence:
-        memory = Memory()
-    exact, remembered = _exact(queries, kb), _remembered(queries, kb, memory)
+        statistics = MentionStatistics()
+    exact, counted = _exact(queries, kb), _counted(queries, kb, statistics)
     # Searching by spelling is for strings that are no name and were never seen: it is the
     # slowest source, and finds the string itself otherwise.
-    certain = np.union1d(exact.query[exact.values["exact"] == 1.0], remembered.query)
+    certain = np.union1d(exact.query[exact.values["exact"] == 1.0], counted.query)
     if "exact" not in evidence:
-        certain = remembered.query
+        certain = counted.query
     unsure = np.setdiff1d(np.arange(len(queries)), certain)
     strings = [queries[i] for i in unsure]
     found = [exact] if "exact" in evidence else []
-    found.append(remembered)
+    found.append(counted)
     if "sparse" in evidence:
         sparse = _nearest(kb, strings, *spelling.search(strings, k), best="alike", value="sparse")
-        by_spelling = _recalled(kb, memory, *memory.ngrams.search(strings, k), value="recalled")
+        found_strings = statistics.ngrams.search(strings, k)
+        by_spelling = _recalled(kb, statistics, *found_strings, value="recalled")
         for proposals in (sparse, by_spelling):
             proposals.query = unsure[proposals.query]
             found.append(proposals)
     if "dense" in evidence and dense is not None:
         found.append(_nearest(kb, queries, *dense, best="nearest", value="dense"))
         if recalled is not None and "memory" in evidence:
-            found.append(_recalled(kb, memory, *recalled, value="recalled_dense"))
+            found.append(_recalled(kb, statistics, *recalled, value="recalled_dense"))
     candidates = _merge(found, kb)
     if "prior" in evidence and "memory" in evidence:
         candidates.features[:, _COLUMN["prior"]] = prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
-    candidates.features[:, _COLUMN["trained"]] = bool(memory.counts)
+    candidates.features[:, _COLUMN["trained"]] = bool(statistics.counts)
     return candidates
 
 
@@ -192,27 +193,29 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
 
-def _remembered(queries: Sequence[str], kb: KnowledgeBase, memory: Memory) -> _Proposals:
+def _counted(
+    queries: Sequence[str], kb: KnowledgeBase, statistics: MentionStatistics
+) -> _Proposals:
     """Concepts that the query itself was linked to in training."""
-    seen = [i for i, query in enumerate(queries) if query in memory.rows]
-    rows = np.array([memory.rows[queries[i]] for i in seen], dtype=np.int64)
-    query, concept, count, share = _concepts_of_strings(rows, kb, memory)
+    seen = [i for i, query in enumerate(queries) if query in statistics.rows]
+    rows = np.array([statistics.rows[queries[i]] for i in seen], dtype=np.int64)
+    query, concept, count, share = _concepts_of_strings(rows, kb, statistics)
     values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(_OF_A_STRING, share)
     unnamed = np.full(len(query), -1, dtype=np.int64)
     return _Proposals(np.array(seen, dtype=np.int64)[query], concept, unnamed, values, MEMORY)
 
 
 def _concepts_of_strings(
-    rows: IntArray, kb: KnowledgeBase, memory: Memory
+    rows: IntArray, kb: KnowledgeBase, statistics: MentionStatistics
 ) -> tuple[IntArray, IntArray, NDArray[np.float32], NDArray[np.float32]]:
     """Number of the string, concept row, count and share of the string's mentions; (n,) each.
 
-    rows (IntArray): Of strings, in `memory.names`. Shape (n_strings,).
+    rows (IntArray): Of strings, in `statistics.names`. Shape (n_strings,).
     """
-    remembered = memory.concepts(kb)
-    indptr, at = gather(remembered.offsets, rows)
+    of_strings = statistics.concepts(kb)
+    indptr, at = gather(of_strings.offsets, rows)
     number = np.repeat(np.arange(len(rows)), np.diff(indptr))
-    return number, remembered.concepts[at], remembered.counts[at], remembered.shares[at]
+    return number, of_strings.concepts[at], of_strings.counts[at], of_strings.shares[at]
 
 
 def _nearest(
@@ -250,7 +253,7 @@ def _nearest(
 
 def _recalled(
     kb: KnowledgeBase,
-    memory: Memory,
+    statistics: MentionStatistics,
     rows: IntArray,
     cosines: NDArray[np.float32],
     *,
@@ -258,7 +261,7 @@ def _recalled(
 ) -> _Proposals:
     """Concepts of the training strings that a search found."""
     entry = np.flatnonzero(rows.ravel() >= 0)
-    number, concept, _, share = _concepts_of_strings(rows.ravel()[entry], kb, memory)
+    number, concept, _, share = _concepts_of_strings(rows.ravel()[entry], kb, statistics)
     entry = entry[number]
     query = entry // max(rows.shape[1], 1)
     cosine = cosines.ravel()[entry]

@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 _DEFAULT = Path(__file__).parents[2] / "assets" / "fusion.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fusion:
     """Weights of the evidence.
 

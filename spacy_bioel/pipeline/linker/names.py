@@ -1,16 +1,85 @@
-"""The names of a knowledge base, or a part of them, as vectors."""
+"""Names as vectors: a frozen encoder, and the names of a knowledge base that it has encoded."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.vectors.quantized import QuantizedVectors
+from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
+from spacy_bioel.kb.vectors.writing import (
+    Encoded,
+    are_outdated,
+    has_vectors,
+    open_vectors,
+    write_vectors,
+)
+from spacy_bioel.models.encoder_storage import encoder_parts
+from spacy_bioel.models.name_encoder import NameEncoder, encode_names, fast_network
 from spacy_bioel.pipeline.linker.evidence import NameSearch
+from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
 
 IntArray = NDArray[np.int64]
+# A knowledge base of up to this many names is encoded in memory when it comes without vectors.
+ENCODE_ON_LOAD = 60_000
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenEncoder:
+    """An encoder of names for inference: a fused copy of the network, which never learns.
+
+    model (NameEncoder): With its word pieces.
+    network (Any): What `fast_network` made of the network of the model.
+    """
+
+    model: NameEncoder
+    network: Any
+
+    @classmethod
+    def of(cls, model: NameEncoder) -> FrozenEncoder:
+        """The encoder as it is now."""
+        return cls(model, fast_network(model))
+
+    @property
+    def dim(self) -> int:
+        return self.model.get_dim("nO")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the encoder: weights, word pieces and the normalisation of names."""
+        digest = blake2b(str(NORMALIZER_VERSION).encode(), digest_size=8)
+        for name, part in encoder_parts(self.model).items():
+            digest.update(name.encode() + part())
+        return digest.hexdigest()
+
+    def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of normalised names. Shape (n_names, dim)."""
+        return encode_names(self.model, names, network=self.network)
+
+    def write(
+        self,
+        kb: KnowledgeBase,
+        *,
+        wait: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Encoded:
+        """Encode all names of a knowledge base into its folder, see `write_vectors`."""
+        return write_vectors(
+            kb,
+            self.encode,
+            fingerprint=self.fingerprint,
+            dim=self.dim,
+            wait=wait,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -39,3 +108,27 @@ class EncodedNames:
             return self.vectors.take(rows)
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         return np.where((self.rows[at] == rows)[:, None], self.vectors.take(at), np.float32(0))
+
+
+def needs_no_folder(kb: KnowledgeBase) -> bool:
+    """Whether a knowledge base is small enough to be encoded in memory, by each process."""
+    return kb.n_names <= ENCODE_ON_LOAD
+
+
+def encoded_names(
+    kb: KnowledgeBase,
+    encoder: FrozenEncoder,
+    make_index: Callable[[QuantizedVectors], NameSearch],
+) -> EncodedNames:
+    """All names of a knowledge base: by the vectors in its folder, or encoded in memory.
+
+    RAISES BioelError: Those of `open_vectors`, for a knowledge base that is not small.
+    """
+    outdated = are_outdated(kb)
+    if needs_no_folder(kb) and (outdated or not has_vectors(kb)):
+        if outdated:
+            warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
+        vectors = quantize(encoder.encode([normalize_name(name) for name in kb.names]))
+    else:
+        vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
+    return EncodedNames(vectors, make_index(vectors))

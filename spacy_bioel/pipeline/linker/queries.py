@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,16 @@ class Mentions:
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def rank_mentions(ranker: Any, mentions: Mentions, *, coherence: float) -> list[Ranked]:
+class Ranks(Protocol):
+    """Candidate generation; `linker.candidates.CandidateGenerator` is one."""
+
+    def rank(self, wanted: Sequence[tuple[str, str]]) -> Ranked: ...
+
+
+def rank_mentions(generator: Ranks, mentions: Mentions, *, coherence: float) -> list[Ranked]:
     """For each document, the candidates of the strings of its mentions, see `decision.Ranked`.
 
-    ranker (Ranker): All strings are ranked in one batch.
+    generator (Ranks): All strings are ranked in one batch.
     coherence (float): See `decision.agree_in_document`; 0: mentions have no say in each other.
     """
     pairs = [
@@ -67,7 +73,7 @@ def rank_mentions(ranker: Any, mentions: Mentions, *, coherence: float) -> list[
         for span, query in of_doc
         for string in query.strings()
     }
-    ranked: Any = ranker.rank(sorted(wanted)) if wanted else {}
+    ranked: Any = generator.rank(sorted(wanted)) if wanted else {}
     of_docs: list[Ranked] = []
     for of_doc in pairs:
         wholes = {(query.whole, span.label_): None for span, query in of_doc}

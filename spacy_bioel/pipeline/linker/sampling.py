@@ -11,7 +11,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
 from spacy_bioel.pipeline.linker.evidence import NameSearch
 from spacy_bioel.pipeline.linker.names import EncodedNames
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_name
 
 IntArray = NDArray[np.int64]
@@ -31,8 +31,8 @@ class NamePool:
     rows (IntArray): Name rows in the pool. Shape (n_pool,).
     """
 
-    def __init__(self, kb: KnowledgeBase, memory: Memory, *, size: int) -> None:
-        gold = {concept_id for counts in memory.counts.values() for concept_id in counts}
+    def __init__(self, kb: KnowledgeBase, statistics: MentionStatistics, *, size: int) -> None:
+        gold = {concept_id for counts in statistics.counts.values() for concept_id in counts}
         gold_rows = kb.find_all(sorted(gold))
         n_names = np.diff(kb.concept_offsets)
         order = np.argsort(-n_names, kind="stable")
@@ -46,7 +46,7 @@ class NamePool:
         self.names = [normalize_name(name) for name in kb.names.take(self.rows)]
 
     def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
-        """All names of the pool with the encoder as it is now."""
+        """All names of the pool."""
         vectors = quantize(encode(self.names))
         return EncodedNames(vectors, make_index(vectors), self.rows)
 
@@ -59,10 +59,16 @@ class NameSampler:
     """
 
     def __init__(
-        self, kb: KnowledgeBase, memory: Memory, *, n_synonyms: int, n_negatives: int, seed: int
+        self,
+        kb: KnowledgeBase,
+        statistics: MentionStatistics,
+        *,
+        n_synonyms: int,
+        n_negatives: int,
+        seed: int,
     ) -> None:
         self.kb = kb
-        self.memory = memory
+        self.statistics = statistics
         self.n_synonyms = n_synonyms
         self.n_negatives = n_negatives
         self._generator = np.random.default_rng(seed)
@@ -71,9 +77,11 @@ class NameSampler:
 
     def mine(self, encode: Encode, search: NameSearch) -> None:
         """Find, for each training string, the names of other concepts that are nearest to it."""
-        names = sorted(self.memory.counts)
+        names = sorted(self.statistics.counts)
         rows, _ = search.search(encode(names), 2 * _MINED)
-        right = [set(self.kb.find_all(list(self.memory.counts[name])).tolist()) for name in names]
+        right = [
+            set(self.kb.find_all(list(self.statistics.counts[name])).tolist()) for name in names
+        ]
         for name, candidates, gold in zip(names, rows, right, strict=True):
             self._mined[name] = _without(self.kb, candidates, gold)[:_MINED]
 

@@ -20,11 +20,11 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import are_outdated, has_vectors
+from spacy_bioel.kb.vectors.writing import are_outdated, has_vectors, is_encoded
 from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder
 from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.pipeline.linker.candidates import ENCODE_ON_LOAD
-from spacy_bioel.pipeline.linker.statistics import Memory
+from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
 
@@ -36,9 +36,9 @@ _ABOUT = ASSETS / "mesh.json"
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
 
-def starter_memory() -> Memory:
-    """What strings meant in the training documents that the package's encoder has seen."""
-    return Memory(srsly.read_json(ASSETS / "memory.json"))
+def starter_statistics() -> MentionStatistics:
+    """Concepts that strings meant in the training documents that the package's encoder has seen."""
+    return MentionStatistics(srsly.read_json(ASSETS / "memory.json"))
 
 
 def cache_folder() -> Path:
@@ -69,6 +69,12 @@ def starter_kb() -> KnowledgeBase:
     return KnowledgeBase.open(folder)
 
 
+def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
+    """Encode the knowledge base, if vectors of this encoder are absent."""
+    if not is_encoded(kb, fingerprint=encoder.fingerprint):
+        encoder.write(kb, wait=True)
+
+
 def is_starter(kb: KnowledgeBase) -> bool:
     """Whether this is the package's own knowledge base, without building it."""
     return kb.path == _folder()
@@ -97,7 +103,7 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     without an encoder, and a warning says so.
     """
     has_current = has_vectors(kb) and not are_outdated(kb)
-    if has_current or kb.n_names <= ENCODE_ON_LOAD or is_starter(kb):
+    if has_current or needs_no_folder(kb) or is_starter(kb):
         read_starter_encoder(model)
     elif _is_fit(model):
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)

@@ -1,12 +1,11 @@
-"""What the linker remembers of its training corpus: which strings were which concepts."""
+"""Mention statistics (an alias table): how often strings meant concepts in the training corpus."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,13 @@ from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """The concepts of a knowledge base that strings were, one string after the other.
+class ConceptsOfStrings:
+    """The concepts of a knowledge base that strings meant, one string after the other.
 
     offsets (NDArray[int64]): Where those of each string start, and the last end. Shape (n + 1,).
     concepts (NDArray[int64]): Rows of the knowledge base. Shape (n_pairs,).
-    counts, shares (NDArray[float32]): How often the string was the concept, and what part of all
-        its mentions that is. Shape (n_pairs,).
+    counts, shares (NDArray[float32]): How often the string was the concept, and its part of all
+        mentions of the string. Shape (n_pairs,).
     """
 
     offsets: NDArray[np.int64]
@@ -31,24 +30,26 @@ class Remembered:
     shares: NDArray[np.float32]
 
 
-class Memory:
-    """How often each string was linked to each concept in the training corpus.
+class MentionStatistics:
+    """How often each string was linked to each concept in the training corpus; never changes.
 
     counts (Mapping): Normalised string -> concept id -> count.
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for name, ids in (counts or {}).items():
-            self.counts[name].update(ids)
-        self._of_kb: tuple[KnowledgeBase | None, Any] = None, None
+        self.counts = {name: Counter(ids) for name, ids in (counts or {}).items()}
+        self._of_kb: tuple[KnowledgeBase, ConceptsOfStrings] | None = None
 
-    def add(self, name: str, concept_id: str) -> None:
-        self.counts[name][concept_id] += 1
+    def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> MentionStatistics:
+        """These and further mentions: pairs of a normalised string and a concept id."""
+        counts = defaultdict(Counter, {name: Counter(ids) for name, ids in self.counts.items()})
+        for name, concept_id in mentions:
+            counts[name][concept_id] += 1
+        return MentionStatistics(counts)
 
     @cached_property
     def names(self) -> list[str]:
-        """All strings, sorted: the rows of `ngrams`. Taken when first asked for."""
+        """All strings, sorted: the rows of `ngrams`."""
         return sorted(self.counts)
 
     @cached_property
@@ -56,13 +57,14 @@ class Memory:
         """Place of each string in `names`."""
         return {name: row for row, name in enumerate(self.names)}
 
-    def concepts(self, kb: KnowledgeBase) -> Remembered:
+    def concepts(self, kb: KnowledgeBase) -> ConceptsOfStrings:
         """Of each of `names`; kept for the knowledge base that was asked for last."""
-        if self._of_kb[0] is not kb:
-            self._of_kb = kb, self._concepts(kb)
-        return self._of_kb[1]
+        kept = self._of_kb  # read once: another thread may put its own there
+        if kept is None or kept[0] is not kb:
+            self._of_kb = kept = kb, self._concepts(kb)
+        return kept[1]
 
-    def _concepts(self, kb: KnowledgeBase) -> Remembered:
+    def _concepts(self, kb: KnowledgeBase) -> ConceptsOfStrings:
         of_names = [self.counts[name] for name in self.names]
         sizes = np.array([len(ids) for ids in of_names], dtype=np.int64)
         counts = np.array([n for ids in of_names for n in ids.values()], dtype=np.float32)
@@ -71,7 +73,7 @@ class Memory:
         known = concepts >= 0
         offsets = np.append(0, np.cumsum(known))[np.append(0, np.cumsum(sizes))]
         shares: NDArray[np.float32] = np.divide(counts, np.repeat(totals, sizes))
-        return Remembered(offsets, concepts[known], counts[known], shares[known])
+        return ConceptsOfStrings(offsets, concepts[known], counts[known], shares[known])
 
     @cached_property
     def ngrams(self) -> NgramIndex:

@@ -1,34 +1,47 @@
-"""How the linker is stored: encoder, memory and weights as parts, the KB as a folder."""
+"""How a linker is stored: encoder, mention statistics and weights as parts, the KB as a folder.
+
+The parts are the same before and after the first use: a component that was not set is the
+package's own, and is saved as such.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import srsly
+from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.storage import Parts, StoredPipe
 
-# Folder of the knowledge base inside a saved pipe.
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.pipeline.linker.fusion import Fusion
+    from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+
 _INCLUDED = "kb"
+# Named as the first versions named it, so that their pipelines load.
+_STATISTICS = "memory.json"
 
 
 class StoredLinker(StoredPipe):
-    """What of `pipeline.linker.component.Linker` is written and read."""
+    """The linker as files or bytes."""
 
+    vocab: Vocab
     model: Model
-    memory: Any
-    fusion: Any
-    reading: Any
-    kb: Any
-    _ranker: Any
-    _training: Any
+    name: str
+    scorer: Callable | None
+    statistics: MentionStatistics
+    fusion: Fusion | None
+    reading: Fusion | None
     _index: Callable
     _spelling: Callable
+    _base: Path
 
     @property
     def encoder(self) -> Model:
@@ -37,27 +50,38 @@ class StoredLinker(StoredPipe):
 
         return name_side(self.model)
 
-    def set_kb(self, kb: Any) -> None:
+    @property
+    def has_encoder(self) -> bool:
+        return self.encoder.attrs["tokenizer"] is not None
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """See `Linker.kb`."""
+        raise NotImplementedError
+
+    def set_kb(self, kb: KnowledgeBase | str | Path) -> None:
         """See `Linker.set_kb`."""
+        raise NotImplementedError
+
+    def _loaded(self) -> None:
+        """Called when parts were taken back."""
         raise NotImplementedError
 
     def stored_cfg(self) -> dict[str, Any]:
         # The folder that the knowledge base came from means nothing to who gets a copy of it.
-        return self.cfg | ({"kb": _INCLUDED} if self._includes_kb else {})
-
-    @property
-    def _includes_kb(self) -> bool:
-        return self.cfg["include_kb"] and (self._ranker is not None or bool(self.cfg["kb"]))
+        return self.cfg | ({"kb": _INCLUDED} if self.cfg["include_kb"] else {})
 
     def parts(self) -> Parts:
         from spacy_bioel.models.encoder_storage import encoder_parts
         from spacy_bioel.models.reading import reading_parts
         from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 
-        memory, fusion = self.memory.counts, self.fusion and self.fusion.to_json()
+        if not self.has_encoder:
+            _ = self.kb  # opening it brings the package's encoder, where that serves
+        statistics, fusion = self.statistics.counts, self.fusion and self.fusion.to_json()
         reading = self.reading and self.reading.to_json(READ_FEATURES)
         return (
-            {"memory.json": lambda: _to_json(memory), "fusion.json": lambda: _to_json(fusion)}
+            {_STATISTICS: lambda: _to_json(statistics), "fusion.json": lambda: _to_json(fusion)}
             | ({"reading.json": lambda: _to_json(reading)} if reading else {})
             | encoder_parts(self.encoder)
             | reading_parts(self.model)
@@ -68,21 +92,22 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.models.reading import load_reading
         from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
         from spacy_bioel.pipeline.linker.fusion import Fusion
-        from spacy_bioel.pipeline.linker.statistics import Memory
+        from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
-        self.memory = Memory(srsly.json_loads(parts["memory.json"]))
+        LinkerSettings.of(self.cfg)
+        TrainingSettings.of(self.cfg)
+        self.statistics = MentionStatistics(srsly.json_loads(parts[_STATISTICS]))
         fusion = srsly.json_loads(parts["fusion.json"])
         self.fusion = Fusion.from_json(fusion) if fusion else None
         reading = srsly.json_loads(parts.get("reading.json", b"null"))
         self.reading = Fusion.from_json(reading, READ_FEATURES) if reading else None
         load_encoder(self.encoder, parts)
         load_reading(self.model, parts)
-        self._ranker = self._training = None
+        self._loaded()
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
         # workers share its pages.
-        kb = self.kb if self._includes_kb or self.cfg["kb"] else None
         data = self.to_bytes(exclude=["kb"])
         make = partial(
             type(self),
@@ -94,10 +119,11 @@ class StoredLinker(StoredPipe):
             settings={},
             scorer=self.scorer,
         )
-        return _unpickle, (make, data, kb)
+        return _unpickle, (make, data, self.kb)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        kb = self.kb.to_bytes() if self._includes_kb and "kb" not in exclude else b""
+        includes_kb = self.cfg["include_kb"] and "kb" not in exclude
+        kb = self.kb.to_bytes() if includes_kb else b""
         return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
@@ -111,24 +137,23 @@ class StoredLinker(StoredPipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         super().to_disk(path)
-        if self._includes_kb and "kb" not in exclude:
+        if self.cfg["include_kb"] and "kb" not in exclude:
             self.kb.save_to(Path(path) / _INCLUDED)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         super().from_disk(path)
         if self.cfg["include_kb"] and self.cfg["kb"]:
-            folder = Path(path) / self.cfg["kb"]
+            folder = Path(path).resolve() / self.cfg["kb"]
             if not folder.is_dir():
                 raise BioelError(Errors.B056.format(path=folder))
             self.cfg["kb"] = str(folder)
         return self
 
 
-def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: Any) -> StoredLinker:
+def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: KnowledgeBase) -> StoredLinker:
     linker = make()
     linker.from_bytes(data)
-    if kb is not None:
-        linker.set_kb(kb)
+    linker.set_kb(kb)
     return linker
 
 

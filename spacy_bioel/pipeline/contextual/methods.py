@@ -1,0 +1,65 @@
+"""Contextual methods: models that read mentions in their documents, each behind one Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from thinc.api import Model
+
+from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder
+from spacy_bioel.pipeline.contextual.weighing import Reading
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.training import NameTraining
+from spacy_bioel.types import Candidate
+
+
+class ContextualMethod(Protocol):
+    """A module of this package; the name of its model is its key in `METHODS`."""
+
+    @property
+    def PROPOSES(self) -> bool:
+        """Whether it brings candidates that the strings were not given."""
+        ...
+
+    @property
+    def Training(self) -> type[NameTraining]: ...
+
+    def read(
+        self,
+        model: Model,
+        generator: CandidateGenerator,
+        mentions: Mentions,
+        given: Sequence[Sequence[Candidate]],
+    ) -> Reading:
+        """Pairs of mentions and concepts with their scores, to be weighed.
+
+        mentions (Mentions): At least one.
+        given (Sequence): Candidates that the string of each mention was given.
+        """
+        ...
+
+
+METHODS: dict[str, ContextualMethod] = {
+    "dual_encoder": bi_encoder,
+    "reranker": cross_encoder,
+}
+
+
+def read_mentions(
+    model: Model,
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+) -> Reading:
+    """Read by the method of a model, see `ContextualMethod.read`."""
+    return METHODS[model.name].read(model, generator, mentions, given)
+
+
+def make_training(model: Model, state: LinkerState, settings: TrainingSettings) -> NameTraining:
+    """Begin to train a linker's model, whose encoder of names is there."""
+    method = METHODS.get(model.name)
+    return (method.Training if method else NameTraining)(model, state, settings)

@@ -1,0 +1,114 @@
+"""The settings of `bioel_linker`, checked and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+
+SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context")
+MENTIONS = ("auto", "spans", "ents", "kb")
+LOSSES = ("multi_similarity", "info_nce", "marginal")
+# Above it a search is slower than all that is gained, and its table fills the memory.
+_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class LinkerSettings:
+    """What the candidates of a string, and the links of a document, depend on; `make_linker` says
+    what each means.
+
+    evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
+    label_types (tuple): Pairs of a label and its semantic types, sorted by label.
+    """
+
+    evidence: frozenset[str]
+    label_types: tuple[tuple[str, tuple[str, ...]], ...]
+    search_names: int
+    max_candidates: int
+    nil_threshold: float
+    coherence: float
+    abbreviations: bool
+    composites: bool
+    mentions: str
+    spans_key: str
+    gold_key: str
+
+    @classmethod
+    def of(cls, cfg: Mapping[str, Any]) -> LinkerSettings:
+        """The settings of a pipe as they are now.
+
+        RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
+            and [B065] on unknown mentions, unknown evidence and a negative coherence.
+        """
+        if cfg["mentions"] not in MENTIONS:
+            raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
+        if unknown := set(cfg["evidence"]) - set(SWITCHES):
+            raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(SWITCHES)))
+        _check_number(cfg, "search_names", 1, _MOST, kind=int)
+        _check_number(cfg, "max_candidates", 1, _MOST, kind=int)
+        _check_number(cfg, "nil_threshold", 0, 1, kind=float)
+        coherence = cfg["coherence"]
+        if not (_is_number(coherence, float) and 0 <= coherence < float("inf")):
+            raise BioelError(Errors.B065.format(coherence=coherence))
+        return cls(
+            evidence=frozenset(name for name, used in cfg["evidence"].items() if used),
+            label_types=tuple(
+                (label, tuple(types)) for label, types in sorted(cfg["label_types"].items())
+            ),
+            search_names=cfg["search_names"],
+            max_candidates=cfg["max_candidates"],
+            nil_threshold=cfg["nil_threshold"],
+            coherence=coherence,
+            abbreviations=bool(cfg["abbreviations"]),
+            composites=bool(cfg["composites"]),
+            mentions=cfg["mentions"],
+            spans_key=cfg["spans_key"],
+            gold_key=cfg["gold_key"],
+        )
+
+    def types_of(self, label: str) -> tuple[str, ...] | None:
+        """Semantic types that a mention of this label may link to; None: all."""
+        return dict(self.label_types).get(label)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What training depends on; `make_linker` says what each means."""
+
+    synonyms: int
+    negatives: int
+    candidates: int
+    mentions: int
+    refresh_every: int
+    pool_names: int
+    loss: str
+    seed: int
+
+    @classmethod
+    def of(cls, cfg: Mapping[str, Any]) -> TrainingSettings:
+        """RAISES BioelError: [B048] on an unknown loss, [B270] on a number out of its range."""
+        training = cfg["training"]
+        if training["loss"] not in LOSSES:
+            raise BioelError(Errors.B048.format(loss=training["loss"]))
+        for name in ("refresh_every", "pool_names", "candidates", "mentions"):
+            _check_number(training, name, 1, None, kind=int)
+        for name in ("synonyms", "negatives", "seed"):
+            _check_number(training, name, 0, None, kind=int)
+        return cls(**{name: training[name] for name in cls.__dataclass_fields__})
+
+
+def _check_number(
+    cfg: Mapping[str, Any], name: str, least: float, most: float | None, *, kind: type
+) -> None:
+    value = cfg[name]
+    if not (_is_number(value, kind) and value >= least and (most is None or value <= most)):
+        expected = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected))
+
+
+def _is_number(value: object, kind: type) -> bool:
+    kinds = (int,) if kind is int else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool)

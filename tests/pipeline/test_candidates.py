@@ -1,0 +1,132 @@
+"""Candidate generation: kept under the state of now, within a bound, the same for all threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from spacy.training import Example
+from tiny import blank, linking_nlp
+
+from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.linker import candidates as module
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.linker.fusion import default_fusion
+from spacy_bioel.types import AnnotatedText, Mention
+
+COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")
+
+
+@pytest.fixture
+def linker(kb_folder: Path) -> Linker:
+    return linking_nlp(kb_folder).get_pipe("bioel_linker")  # type: ignore[return-value]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Strings for which evidence was gathered, by batch."""
+    batches: list[list[str]] = []
+    gather = CandidateGenerator.gather
+    monkeypatch.setattr(
+        CandidateGenerator, "gather", lambda self, qs: batches.append(list(qs)) or gather(self, qs)
+    )
+    return batches
+
+
+def test_a_string_is_looked_up_once(linker: Linker, asked: list[list[str]]) -> None:
+    first = linker.generator.rank([COLD, NOTHING])
+    second = linker.generator.rank([ATTACK, COLD, NOTHING])
+    assert asked == [["cold"], ["heart attack"]]
+    assert second[COLD] == first[COLD] and second[NOTHING] == ()
+    assert second[ATTACK][0].id == "MESH:D009203"
+
+
+@pytest.mark.parametrize("name", ["exact", "sparse"])
+def test_other_settings_make_another_generator(
+    linker: Linker, asked: list[list[str]], name: str
+) -> None:
+    generator = linker.generator
+    before = generator.rank([COLD])
+    linker.cfg["evidence"][name] = False
+    after = linker.generator.rank([COLD])
+    assert asked == [["cold"], ["cold"]]
+    assert (before == after) == (name == "sparse")
+    linker.cfg["max_candidates"] = 1
+    assert [len(found) for found in linker.generator.rank([COLD]).values()] == [1]
+    linker.cfg["label_types"][""] = ["T_NO_SUCH"]
+    assert linker.generator.rank([COLD]) == {COLD: ()}
+    assert generator.rank([COLD]) == before  # the first one is as it was
+
+
+def test_vectors_are_taken_over(linker: Linker) -> None:
+    first = linker.generator
+    names = first.dense.names
+    linker.cfg["max_candidates"] = 2
+    assert linker.generator is not first
+    assert linker.generator.dense.names is names
+    assert linker.generator is linker.generator
+
+
+def test_weights_take_effect_when_they_are_assigned(linker: Linker) -> None:
+    assert linker.generator.rank([ATTACK])[ATTACK][0].score > 0.9
+    linker.fusion = replace(default_fusion(), bias=-99.0)
+    assert linker.generator.rank([ATTACK])[ATTACK][0].score == 0.0
+    linker.fusion = None
+    assert linker.generator.rank([ATTACK])[ATTACK][0].score > 0.9
+
+
+def test_strings_not_asked_for_longest_are_forgotten(
+    linker: Linker, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 2)
+    for pair in (COLD, ATTACK, COLD, ("chill", ""), COLD, ATTACK):
+        linker.generator.rank([pair])
+    assert asked == [["cold"], ["heart attack"], ["chill"], ["heart attack"]]
+    assert len(linker.generator.rank([COLD, ATTACK, ("chill", "")])) == 3
+
+
+def test_mentions_that_are_counted_later_matter(linker: Linker) -> None:
+    assert "memory" not in linker.generator.rank([ATTACK])[ATTACK][0].evidence
+    doc = blank().make_doc("A heart attack.")
+    add_gold(doc, AnnotatedText("1", doc.text, (Mention(2, 14, "Thing", ("MESH:D003139",)),)))
+    linker.count_mentions([Example(doc, doc)])
+    found = {c.id: c.evidence for c in linker.generator.rank([ATTACK])[ATTACK]}
+    assert "memory" in found["MESH:D003139"]
+
+
+def test_threads_that_share_a_small_cache(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 1)  # so that one thread drops what another has asked for
+    strings = [COLD, ATTACK, ("chill", ""), ("aspirin", ""), NOTHING]
+    expected = {pair: linker.generator.rank([pair])[pair] for pair in strings}
+    linker.cfg["max_candidates"] = 4  # a generator that has kept nothing
+    expected = {pair: found[:4] for pair, found in expected.items()}
+    barrier = Barrier(8)
+
+    def ask(number: int) -> list[bool]:
+        barrier.wait()
+        order = strings[number % 5 :] + strings[: number % 5]
+        return [linker.generator.rank(order) == expected for _ in range(25)]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [all(found) for found in pool.map(ask, range(8))] == [True] * 8
+
+
+def test_cold_threads_encode_the_names_once(
+    linker: Linker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    encoded = module.encoded_names
+    monkeypatch.setattr(module, "encoded_names", lambda *args: calls.append(1) or encoded(*args))
+    barrier = Barrier(8)
+
+    def ask(_: int) -> str:
+        barrier.wait()
+        return linker.generator.rank([ATTACK])[ATTACK][0].id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(8))) == {"MESH:D009203"}
+    assert calls == [1]
