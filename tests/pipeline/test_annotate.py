@@ -109,14 +109,3 @@ def test_other_keys_do_not_mix(doc: Doc) -> None:
     set_links(doc, [Link(0, 5, "Disease", ("X:9",))], spans_key="other")
     assert get_links(doc, "other") == [Link(0, 5, "Disease", ("X:9",))]
     assert get_links(doc) == LINKS
-
-
-def test_extensions_of_others_are_left_alone() -> None:
-    register_extensions()
-    before = Span.get_extension("cui")
-    Span.set_extension("cui", default="theirs", force=True)
-    try:
-        register_extensions()
-        assert Span.get_extension("cui")[0] == "theirs"
-    finally:
-        Span.set_extension("cui", getter=before[2], force=True)

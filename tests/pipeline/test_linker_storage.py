@@ -57,7 +57,7 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_p
         files
         == [
             [
-                *["cfg.json", "embeddings.json", "fusion.json", "kb", "memory.json"],
+                *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "memory.json"],
                 *["model.safetensors", "tokenizer.json"],
             ]
         ]

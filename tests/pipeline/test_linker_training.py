@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
+import pytest
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.models.encoder_storage import write_encoder
+from spacy_bioel.pipeline.linker import names
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -90,3 +94,53 @@ def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts: list[Annota
     assert linker.fingerprint == first.fingerprint
     assert nlp.update(data, sgd=nlp.create_optimizer())["bioel_linker"] > 0
     assert linker.fingerprint != first.fingerprint
+
+
+def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(
+    kb_folder, texts: list[AnnotatedText]
+) -> None:
+    nlp = make_linker(kb_folder, texts, pool_names=4)
+    linker = nlp.get_pipe("bioel_linker")
+    for _ in range(2):
+        assert len(linker.generator.dense.names.vectors) == linker.kb.n_names == 75
+        nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
+
+
+def test_training_on_a_large_one_ends_with_its_encoding(
+    kb_folder, tmp_path, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 10)
+    shutil.copytree(kb_folder, tmp_path / "kb")
+    nlp = make_linker(tmp_path / "kb", texts, pool_names=4)
+    linker = nlp.get_pipe("bioel_linker")
+    nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
+    with pytest.warns(UserWarning, match=r"\[W273\] .* 4 of the 75 names .*encode_kb"):
+        assert len(linker.generator.dense.names.vectors) == 4
+    linker.encode_kb(linker.kb)
+    assert len(linker.generator.dense.names.vectors) == 75
+
+
+def test_predictions_between_updates_are_by_the_weights_of_now(
+    kb_folder, texts: list[AnnotatedText]
+) -> None:
+    nlp = make_linker(kb_folder, texts)
+    linker = nlp.get_pipe("bioel_linker")
+
+    def first_vector() -> float:
+        return float(linker.generator.dense.encoder.encode(["aspirin"])[0, 0])
+
+    fingerprints, vectors = {linker.fingerprint}, {first_vector()}
+    nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
+    fingerprints.add(linker.fingerprint)
+    vectors.add(first_vector())
+    zeros = {
+        (shim.id, name): value * 0
+        for layer in linker.model.walk()
+        for shim in layer.shims
+        for name, value in shim._model.state_dict().items()
+    }
+    before = first_vector()
+    with nlp.use_params({f"pytorch_{id}_{name}": v for (id, name), v in zeros.items()}):
+        assert first_vector() == 0.0
+    assert first_vector() == before
+    assert (len(fingerprints), len(vectors)) == (2, 2)

@@ -14,6 +14,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Annotated, Any
 

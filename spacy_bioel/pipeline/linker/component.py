@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,7 @@ class Linker(StoredLinker):
         self._generator: CandidateGenerator | None = None
         self._training: NameTraining | None = None
         self._nlp: ReferenceType[Language] | None = None
+        self._checked: list[str] = []
         self._lock = RLock()
 
     def _loaded(self) -> None:
@@ -79,8 +79,16 @@ class Linker(StoredLinker):
             self._frozen = self._generator = self._training = None
 
     def join(self, nlp: Language) -> None:
-        """Remember the pipeline, whose order is checked at first use."""
+        """Remember the pipeline, whose order is checked at first use, and when it has changed."""
         self._nlp = ref(nlp)
+
+    def _check_order(self) -> None:
+        nlp = self._nlp() if self._nlp else None
+        if nlp is not None and nlp.pipe_names != self._checked:
+            from spacy_bioel.pipeline.linker.checks import check_order
+
+            self._checked = list(nlp.pipe_names)
+            check_order(nlp, self)
 
     # State: composed of what is assigned, never told that something changed.
 
@@ -93,6 +101,7 @@ class Linker(StoredLinker):
         from spacy_bioel.pipeline.linker.state import LinkerState
 
         with self._lock:
+            self._check_order()
             self._open()
             assert self._kb is not None
             return LinkerState(
@@ -128,7 +137,7 @@ class Linker(StoredLinker):
             return
         from spacy_bioel.kb.columns.store import KnowledgeBase
         from spacy_bioel.pipeline.linker import starter
-        from spacy_bioel.pipeline.linker.checks import check_order, check_types
+        from spacy_bioel.pipeline.linker.checks import check_types
 
         kb = self._kb
         if kb is None:
@@ -141,9 +150,6 @@ class Linker(StoredLinker):
         if starter.is_starter(kb) and self.has_encoder and self.cfg["evidence"]["dense"]:
             starter.ensure_vectors(kb, self._freeze())
         check_types(kb, self.cfg["label_types"])
-        nlp = self._nlp() if self._nlp else None
-        if nlp is not None:
-            check_order(nlp, self)
         self._kb, self._is_equipped = kb, True
 
     def _freeze(self) -> "FrozenEncoder":
@@ -369,15 +375,15 @@ class Linker(StoredLinker):
         super().finish_update(sgd)
         self._weights_changed()
 
-    @contextmanager
     def use_params(self, params: Any) -> Iterator[None]:
-        """Predict by other weights, such as averages, for a while."""
-        try:
-            with super().use_params(params):
-                self._weights_changed()
-                yield
-        finally:
+        """Predict by other weights, such as averages, until asked for the next item.
+
+        `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
+        """
+        with self.model.use_params(params):
             self._weights_changed()
+            yield
+        self._weights_changed()
 
     def _weights_changed(self) -> None:
         """Let go of the fused copy; the only three ways to other weights are above and loading."""

@@ -1,0 +1,170 @@
+"""Two linkers in one pipeline, extensions of other packages, and pipes in the wrong order."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+from tiny import blank, linking_nlp, with_entity
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.pipeline.annotate import get_links, register_extensions
+from spacy_bioel.types import Concept
+
+
+@pytest.fixture
+def nlp(kb_folder: Path, tmp_path: Path) -> Language:
+    """Entities linked to MeSH, then to a knowledge base of one's own."""
+    build_kb([Concept("MINE:1", ("aspirin", "ASS")), Concept("MINE:2", ("fever",))], tmp_path / "m")
+    nlp = linking_nlp(kb_folder, ["aspirin", "fever"], spans_key="mesh")
+    nlp.add_pipe("bioel_linker", name="mine", config={"kb": str(tmp_path / "m"), "spans_key": "my"})
+    return nlp
+
+
+def first_ids(spans: Any) -> list[str]:
+    return [span._.candidates[0].id for span in spans]
+
+
+def test_each_span_has_the_candidates_of_its_linker(nlp: Language) -> None:
+    doc = nlp("aspirin")
+    assert first_ids(doc.spans["mesh"]) == ["MESH:D001241"]
+    assert first_ids(doc.spans["my"]) == ["MINE:1"]
+    assert first_ids(doc.ents) == ["MINE:1"]  # linked last
+    assert [link.candidates[0].id for link in get_links(doc, "mesh")] == ["MESH:D001241"]
+    assert [link.candidates[0].id for link in get_links(doc, "my")] == ["MINE:1"]
+
+
+def test_also_where_both_say_nil(nlp: Language) -> None:
+    for name in ("bioel_linker", "mine"):
+        nlp.get_pipe(name).cfg["nil_threshold"] = 1.0
+    doc = nlp("aspirin")
+    assert [span.kb_id_ for key in ("mesh", "my") for span in doc.spans[key]] == ["NIL", "NIL"]
+    assert first_ids(doc.spans["mesh"]) == ["MESH:D001241"]
+    assert first_ids(doc.spans["my"]) == ["MINE:1"]
+
+
+def test_after_a_trip_through_bytes(nlp: Language) -> None:
+    doc = next(DocBin().from_bytes(DocBin(docs=[nlp("aspirin")]).to_bytes()).get_docs(nlp.vocab))
+    assert first_ids(doc.spans["mesh"]) == ["MESH:D001241"]
+    assert first_ids(doc.spans["my"]) == ["MINE:1"]
+    assert first_ids(doc.ents) == ["MINE:1"]
+
+
+def test_two_linkers_of_one_group_are_refused(kb_folder: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    nlp.add_pipe("bioel_linker", name="second", config={"kb": str(kb_folder)})
+    with pytest.raises(BioelError, match=r"\[B271\] .*'bioel_linker' and 'second'.*'bioel'"):
+        nlp("aspirin")
+
+
+def test_a_linker_before_its_ruler(kb_folder: Path) -> None:
+    nlp = linking_nlp(kb_folder)
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "T", "pattern": "aspirin"}])
+    with pytest.warns(UserWarning, match=r"\[W271\] .*'bioel_linker' comes before 'entity_ruler'"):
+        nlp("aspirin")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("aspirin")  # said once
+
+
+@pytest.mark.parametrize("first", ["entity_ruler", None])
+def test_orders_that_are_fine(kb_folder: Path, first: str | None) -> None:
+    """A ruler before, and one that adds more after; or entities that come with the document."""
+    nlp = blank()
+    if first:
+        nlp.add_pipe(first).add_patterns([{"label": "T", "pattern": "fever"}])
+    nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder)})
+    if first:
+        later = nlp.add_pipe("entity_ruler", name="later")
+        later.add_patterns([{"label": "T", "pattern": "rash"}])
+    doc = with_entity(nlp, "aspirin", "aspirin")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert nlp(doc).ents[0]._.cui == "MESH:D001241"
+
+
+def test_types_that_the_knowledge_base_lacks(kb_folder: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"], label_types={"Thing": ["Disease", "Diseese"]})
+    with pytest.warns(UserWarning, match=r"\[W272\] .*'Thing'.*\['Diseese'\].*'Disease'"):
+        nlp("aspirin")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_candidates", 0),
+        ("max_candidates", True),
+        ("search_names", 10**9),
+        ("nil_threshold", 2),
+    ],
+)
+def test_settings_out_of_range(kb_folder: Path, tmp_path: Path, name: str, value: Any) -> None:
+    """Refused when the pipe is made, when it is loaded, and when they are changed in place."""
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    linker = nlp.get_pipe("bioel_linker")
+    linker.cfg[name] = value
+    expected = rf"\[B270\] {name} = "
+    with pytest.raises(BioelError, match=expected):
+        nlp("aspirin")
+    with pytest.raises(BioelError, match=expected):
+        linker.from_bytes(linker.to_bytes())
+    if value is not True:  # which spaCy takes for 1
+        with pytest.raises(BioelError, match=expected):
+            linking_nlp(kb_folder, **{name: value})
+
+
+def test_a_relative_path_after_a_change_of_folder(
+    kb_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    linking_nlp(kb_folder, ["aspirin"]).to_disk(tmp_path / "saved")
+    monkeypatch.chdir(tmp_path)
+    loaded = spacy.load("saved")
+    made = linking_nlp(Path(os.path.relpath(kb_folder)), ["aspirin"])
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert [nlp("aspirin").ents[0]._.cui for nlp in (loaded, made)] == ["MESH:D001241"] * 2
+
+
+@pytest.fixture
+def foreign_cui() -> Iterator[None]:
+    """Another package has registered `span._.cui`."""
+    register_extensions()
+    before = Span.get_extension("cui")
+    Span.set_extension("cui", default="theirs", force=True)
+    yield
+    Span.set_extension("cui", getter=before[2], force=True)
+
+
+def test_extensions_of_others_stay_with_a_warning(kb_folder: Path, foreign_cui: None) -> None:
+    with pytest.warns(UserWarning, match=r"\[W270\] .*span\._\.cui.*get_links"):
+        nlp = linking_nlp(kb_folder, ["aspirin"])
+    ent = nlp("aspirin").ents[0]
+    assert (ent._.cui, ent._.cuis, ent.kb_id_) == ("theirs", ("MESH:D001241",), "MESH:D001241")
+
+
+def test_abbreviations_of_scispacy_in_both_forms() -> None:
+    """As spans with an extension, and as dicts with make_serializable = True."""
+    Doc.set_extension("abbreviations", default=[], force=True)
+    Span.set_extension("long_form", default=None, force=True)
+    try:
+        doc = blank().make_doc("Myocardial infarction (MI).")
+        doc._.abbreviations = [
+            {"short_text": "MI", "short_start": 3, "long_text": "Myocardial infarction"}
+        ]
+        assert long_forms(doc) == {"MI": "Myocardial infarction"}
+        short = doc[3:4]
+        short._.long_form = doc[0:2]
+        doc._.abbreviations = [short]
+        assert long_forms(doc) == {"MI": "Myocardial infarction"}
+    finally:
+        Doc.remove_extension("abbreviations")
+        Span.remove_extension("long_form")
