@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +16,7 @@ from spacy.pipeline.trainable_pipe import TrainablePipe
 from thinc.api import Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
 
 Parts = Mapping[str, Callable[[], bytes]]
 _CFG = "cfg.json"
@@ -90,9 +90,8 @@ def save_files(folder: Path, parts: Parts) -> None:
     """Write each part to its own file, by way of a temporary name."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
-        temporary = folder / f".{name}.tmp"
-        temporary.write_bytes(part())
-        os.replace(temporary, folder / name)
+        with replacing_file(folder / name) as temporary:
+            temporary.write_bytes(part())
 
 
 def read_file(path: Path) -> bytes:
