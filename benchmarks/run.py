@@ -9,6 +9,7 @@ from pathlib import Path
 _NO_QUESTIONS = (
     "encoders",
     "growth_step",
+    "lifecycle_step",
     "markdown",
     "readme",
     "readme_linkers",
