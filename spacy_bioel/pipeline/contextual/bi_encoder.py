@@ -31,7 +31,7 @@ _NAMES = 16_384  # names that are compared at a time: bounds the memory
 
 
 def encode_in_context(
-    model: Model, generator: CandidateGenerator, mentions: Mentions
+    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
 ) -> NDArray[np.float32]:
     """Unit vectors of all mentions of a batch of documents. Shape (n_mentions, dim).
 
@@ -47,7 +47,7 @@ def encode_in_context(
 
 
 def read(
-    model: Model,
+    model: Model[Any, Any],
     generator: CandidateGenerator,
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
@@ -87,7 +87,9 @@ def read(
 class Training(NameTraining):
     """Trains both sides of a dual encoder: names as above, and mentions towards names of theirs."""
 
-    def __init__(self, model: Model, state: LinkerState, settings: TrainingSettings) -> None:
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
         super().__init__(model, state, settings)
         self._contrast = CandidateSampler(
             self.kb, n_candidates=settings.candidates, seed=settings.seed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def make_pairs(
 
 
 def read(
-    model: Model,
+    model: Model[Any, Any],
     generator: CandidateGenerator,
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
@@ -70,7 +71,9 @@ class Training(NameTraining):
     all pairs would take hours. The encoder of names stays as it is.
     """
 
-    def __init__(self, model: Model, state: LinkerState, settings: TrainingSettings) -> None:
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
         super().__init__(model, state, settings)
         self._random = np.random.default_rng(settings.seed)
         self._candidates = CandidateGenerator(state, pool=self.pool_of(state))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from thinc.api import Model
 
@@ -30,7 +30,7 @@ class ContextualMethod(Protocol):
 
     def read(
         self,
-        model: Model,
+        model: Model[Any, Any],
         generator: CandidateGenerator,
         mentions: Mentions,
         given: Sequence[Sequence[Candidate]],
@@ -50,7 +50,7 @@ METHODS: dict[str, ContextualMethod] = {
 
 
 def read_mentions(
-    model: Model,
+    model: Model[Any, Any],
     generator: CandidateGenerator,
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
@@ -59,7 +59,9 @@ def read_mentions(
     return METHODS[model.name].read(model, generator, mentions, given)
 
 
-def make_training(model: Model, state: LinkerState, settings: TrainingSettings) -> NameTraining:
+def make_training(
+    model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+) -> NameTraining:
     """Begin to train a linker's model, whose encoder of names is there."""
     method = METHODS.get(model.name)
     return (method.Training if method else NameTraining)(model, state, settings)

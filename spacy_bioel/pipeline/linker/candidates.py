@@ -192,7 +192,7 @@ class CandidateGenerator:
         return ranked
 
     def _describe(
-        self, candidates: Candidates, scores: NDArray, rows: NDArray
+        self, candidates: Candidates, scores: NDArray[np.float64], rows: NDArray[np.int64]
     ) -> dict[int, list[Candidate]]:
         """Rows of the table as records, by query."""
         described: dict[int, list[Candidate]] = {}

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
     from spacy_bioel.pipeline.linker.names import FrozenEncoder
     from spacy_bioel.pipeline.linker.queries import Mentions
-    from spacy_bioel.pipeline.linker.state import LinkerState
+    from spacy_bioel.pipeline.linker.spelling import MakeSearch
+    from spacy_bioel.pipeline.linker.state import LinkerState, MakeIndex
     from spacy_bioel.pipeline.linker.training import NameTraining
 
 
@@ -42,13 +43,13 @@ class Linker(StoredLinker):
     def __init__(
         self,
         vocab: Vocab,
-        model: Model,
+        model: Model[Any, Any],
         name: str,
         *,
-        index: Callable,
-        spelling: Callable,
+        index: "MakeIndex",
+        spelling: "MakeSearch",
         settings: dict[str, Any],
-        scorer: Callable | None = None,
+        scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
@@ -392,4 +393,5 @@ class Linker(StoredLinker):
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""
-        return super().score(examples, canonical=self.kb.canonical, **kwargs)
+        scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
+        return scores

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ class _Proposals:
     query: IntArray
     concept: IntArray
     name: IntArray
-    values: dict[str, NDArray]
+    values: dict[str, NDArray[Any]]
     source: int
 
 
@@ -265,7 +265,7 @@ def _recalled(
     entry = entry[number]
     query = entry // max(rows.shape[1], 1)
     cosine = cosines.ravel()[entry]
-    values: dict[str, NDArray] = {
+    values: dict[str, NDArray[Any]] = {
         value: np.maximum(cosine, 0.0) * share,
         f"{value}_vote": _votes(query, concept, cosine, share),
     }

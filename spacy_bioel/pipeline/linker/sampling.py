@@ -170,4 +170,5 @@ def _without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
         for row, start, end in zip(rows.tolist(), indptr, indptr[1:], strict=False)
     ]
-    return rows[~np.array(is_right, dtype=bool)].astype(np.int64)
+    kept: IntArray = rows[~np.array(is_right, dtype=bool)].astype(np.int64)
+    return kept

@@ -116,4 +116,4 @@ def read_starter_encoder(model: NameEncoder) -> None:
 
 
 def _is_fit(model: NameEncoder) -> bool:
-    return srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model)
+    return bool(srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model))

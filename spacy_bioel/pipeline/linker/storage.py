@@ -22,6 +22,8 @@ from spacy_bioel.pipeline.storage import Parts, StoredPipe
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
     from spacy_bioel.pipeline.linker.fusion import Fusion
+    from spacy_bioel.pipeline.linker.spelling import MakeSearch
+    from spacy_bioel.pipeline.linker.state import MakeIndex
     from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
 _INCLUDED = "kb"
@@ -33,18 +35,18 @@ class StoredLinker(StoredPipe):
     """The linker as files or bytes."""
 
     vocab: Vocab
-    model: Model
+    model: Model[Any, Any]
     name: str
-    scorer: Callable | None
+    scorer: Callable[..., dict[str, Any]] | None
     statistics: MentionStatistics
     fusion: Fusion | None
     reading: Fusion | None
-    _index: Callable
-    _spelling: Callable
+    _index: MakeIndex
+    _spelling: MakeSearch
     _base: Path
 
     @property
-    def encoder(self) -> Model:
+    def encoder(self) -> Model[Any, Any]:
         """All of the model, or its side that encodes names."""
         from spacy_bioel.models.reading import name_side
 
@@ -105,7 +107,7 @@ class StoredLinker(StoredPipe):
         load_reading(self.model, parts)
         self._loaded()
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
         # workers share its pages.
         data = self.to_bytes(exclude=["kb"])
@@ -124,7 +126,8 @@ class StoredLinker(StoredPipe):
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
         kb = self.kb.to_bytes() if includes_kb else b""
-        return srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
+        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
+        return data
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
         from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -158,4 +161,5 @@ def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: KnowledgeBase) 
 
 
 def _to_json(table: Any) -> bytes:
-    return srsly.json_dumps(table).encode("utf8")
+    text: str = srsly.json_dumps(table)
+    return text.encode("utf8")

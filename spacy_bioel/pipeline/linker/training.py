@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,9 @@ class NameTraining:
     state (LinkerState): Of the linker when training begins; its encoder is not used.
     """
 
-    def __init__(self, model: Model, state: LinkerState, settings: TrainingSettings) -> None:
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
         self.model = model
         self.encoder = name_side(model)
         self.state = state
