@@ -28,7 +28,6 @@ from spacy_bioel.kb.vectors.ann import ANN_NAMES
 from spacy_bioel.kb.words import ngrams
 from spacy_bioel.pipeline import factories
 from spacy_bioel.pipeline.linker import candidates
-from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.mentions import dictionary
 
 ROOT = Path(__file__).parents[1]
@@ -264,26 +263,6 @@ def test_names_of_configs_scripts_extras_and_registered_functions_exist() -> Non
             assert any((folder / config).is_file() for folder in (CONFIGS, ROOT)), config
         for file in re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?<![/_]x)\.(?:py|cfg|json|yml|md))`", text):
             assert (ROOT / file).is_file() or (PACKAGE / file).is_file(), file
-
-
-def test_glossary() -> None:
-    """Each word has a module where it lives, and a row to itself; old keys are those in use."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf8")
-    glossary = text.partition("## Glossary")[2].partition("\n## ")[0]
-    words, keys = (
-        [line.split(" | ") for line in table.splitlines()[2:]]
-        for table in re.findall(r"(?:^\|.*\n)+", glossary, re.MULTILINE)
-    )
-    files = {path for row in words for path in re.findall(r"`([\w/]+\.py)`", row[2])}
-    assert [f for f in sorted(files) if not any((p / f).is_file() for p in (PACKAGE, ROOT))] == []
-    assert [row for row in words if "`" not in row[2]] == []
-    assert len({row[0] for row in words}) == len(words) > 20
-
-    def names(place: str) -> set[str]:
-        return {key for row in keys if place in row[1] for key in re.findall(r"`(\w+)`", row[0])}
-
-    assert names("FEATURES") < set(FEATURES)
-    assert names("setting `evidence`") == set(factories.LINKER_EVIDENCE)
 
 
 def test_python_versions() -> None:

@@ -2,8 +2,9 @@
 
 Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
 based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140,
-table 1. The encoder is as it was trained; only what it reads, or may attend to, is changed, for
-mentions and names of the knowledge base alike. Measured is dense search alone: no other evidence.
+table 1. The encoder is as it was trained; only its input, or its attention, is changed, for
+mentions and names of the knowledge base alike. Dense search alone is measured, without other
+evidence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acceptance checks 5 and 6: shuffled word pieces, restricted attention; and what is measured."""
+"""Probing: shuffled word pieces, restricted attention, and the accuracy that is measured."""
 
 from __future__ import annotations
 

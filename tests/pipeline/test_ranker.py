@@ -1,4 +1,4 @@
-"""Strings that were ranked before are remembered, under the settings of now and within a bound."""
+"""Cache of candidates: kept under the present settings, and within a bound."""
 
 from __future__ import annotations
 
