@@ -1,4 +1,4 @@
-"""Would the words around a mention help to choose among its candidates?
+"""Gain of the words around a mention for the choice among its candidates.
 
 python -m benchmarks.context CORPUS measures on the dev documents, with training strings, as
 `benchmarks.linking` does; then again with the log-odds of each candidate raised by a weight times
@@ -72,7 +72,7 @@ def training_texts(corpus: str) -> Iterable[AnnotatedText]:
 
 
 class Context:
-    """What is around mentions, and what is usual around concepts."""
+    """Words around mentions, and words that are usual around concepts."""
 
     def __init__(
         self, kb: KnowledgeBase, texts: Iterable[AnnotatedText], training: Iterable[AnnotatedText]

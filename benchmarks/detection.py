@@ -1,8 +1,8 @@
-"""Which way to find mentions is best: every span scored, or tags; and what does each miss?
+"""Accuracy of ways to find mentions, every span scored or tags, and what each of them misses.
 
 python -m benchmarks.detection CORPUS trains the detectors of training/configs/mentions*.cfg on the
-same token vectors (a CNN), for the same number of updates, and measures them on dev. What dev
-chooses (threshold, consistency, overlap) is chosen for each. Recall is also given by the tokens of
+same token vectors (a CNN), for the same number of updates, and measures them on dev. Threshold,
+consistency and overlap are chosen on dev for each. Recall is also given by the tokens of
 the gold mentions, and for those that overlap others, which tags cannot express.
 """
 

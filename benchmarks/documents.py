@@ -1,4 +1,4 @@
-"""How many documents a second, from text to links, against a scispaCy-style pipeline?
+"""Documents a second, from text to links, beside a scispaCy-style pipeline.
 
 python -m benchmarks.run documents CORPUS --python VENV/bin/python, where CORPUS is one whose light
 pipeline (training/configs/rescnn.cfg) the project has trained, and the environment is that of

@@ -1,4 +1,4 @@
-"""The encoders that are compared for speed, and names to encode."""
+"""Encoders that are compared for speed, and names to encode."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Packed:
 
 
 def bert_base(tokenizer: Tokenizer) -> Any:
-    """Of the shape of BERT-base, weights drawn at random: they do not matter for the speed."""
+    """Encoder of the shape of BERT-base, weights drawn at random, for the same speed."""
     torch.manual_seed(0)
     return BertModel(BertConfig(vocab_size=tokenizer.get_vocab_size()), add_pooling_layer=False)
 

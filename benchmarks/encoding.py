@@ -1,4 +1,4 @@
-"""How many names does each encoder encode in a second, and link under the same search?
+"""Names that each encoder encodes in a second, and links under the same search.
 
 python -m benchmarks.run encoding KB CHECKPOINT: names of a knowledge base, and the checkpoint of
 MiniLM-L6, whose word pieces all transformers here read. In one run, from strings to unit vectors:
@@ -77,7 +77,7 @@ def main(
             "ratio_linked": linked["rescnn"] / linked[system],
         }
         if system == "rescnn":
-            # What the paper calls speed-up: over BERT-base, each at its best here.
+            # The paper's speed-up: over BERT-base, each at its best here.
             figures["ratio"] = rates["rescnn"] / rates["bert_best"]
             figures["ratio_linked"] = linked["rescnn"] / linked["bert_best"]
             figures["ratio_over_float32"] = rates["rescnn"] / rates["bert"]
@@ -89,7 +89,7 @@ def main(
 
 
 def make_encoders(checkpoint: Path, strings: Sequence[str]) -> dict[str, tuple[Encode, int]]:
-    """Each with the number of names that it is given."""
+    """Encoders, each with the number of names that it is given."""
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"mentions": "kb"})
     read_starter_encoder(linker.model)
     minilm, tokenizer = load_backbone(checkpoint)
@@ -112,7 +112,7 @@ def make_encoders(checkpoint: Path, strings: Sequence[str]) -> dict[str, tuple[E
 
 
 def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    """On the clock, after a first call that is not counted."""
+    """Seconds on the clock, after a first call that is not counted."""
     function(*arguments)
     start = time.perf_counter()
     function(*arguments)

@@ -1,4 +1,4 @@
-"""How well are mentions found and linked in bare text, and what does reading give?
+"""Accuracy of finding and linking mentions in bare text, and the gain of reading.
 
 python -m benchmarks.end_to_end CORPUS SYSTEM records the development figures of the pipeline that
 `project run all --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads, also
@@ -27,7 +27,7 @@ from spacy_bioel.corpus import read_texts
 from spacy_bioel.scoring.protocols import evaluate
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
-# What is recorded of which protocol.
+# Metrics that are recorded, by protocol.
 TEXT_ONLY = {
     "mention": ("precision", "recall", "f1"),
     "strict": ("precision", "recall", "f1"),
@@ -74,7 +74,7 @@ def variants(model: Path) -> dict[str, dict[str, bool]]:
 
 @contextmanager
 def retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[Path]:
-    """The pipeline with some evidence switched, and all that dev chooses chosen anew."""
+    """The pipeline with some evidence switched, and tuned anew on dev."""
     with tempfile.TemporaryDirectory() as folder:
         changed, tuned = Path(folder) / "changed", Path(folder) / "tuned"
         nlp = spacy.load(model)

@@ -1,4 +1,4 @@
-"""What does linking cost as the knowledge base grows: time, memory, and mistakes of the search?
+"""Cost of linking as the knowledge base grows: time, memory, and mistakes of the search.
 
 python -m benchmarks.growth KB MENTIONS draws names of a large knowledge base (`python -m spacy
 project run kb_large .` makes kb/large), 10,000 at first, and lets a knowledge base grow with `kb
@@ -38,7 +38,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
-# What `grow` and `growth_step` measure; everything else is a percentage.
+# Costs that `grow` and `growth_step` measure; everything else is a percentage.
 METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict.fromkeys(
     ("before", "resident", "own", "peak"), "megabytes"
 )
@@ -125,7 +125,7 @@ def processor_seconds() -> float:
 
 
 def measure(folder: Path, strings: dict[str, list[str]]) -> dict[str, float]:
-    """What `benchmarks.growth_step` measures, in a process of its own."""
+    """Measurements of `benchmarks.growth_step`, in a process of its own."""
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / "strings.json"
         file.write_text(json.dumps(strings), encoding="utf8")

@@ -6,14 +6,14 @@ open       seconds on the clock from a blank pipeline to a linker that is ready 
 before     megabytes that were resident (VmRSS) before; a linker with three names had worked, so
            that all packages were imported, and an encoder was in memory
 resident   megabytes that are resident after linking (VmRSS), mapped files included
-own        what of them is no mapped file (RssAnon)
+own        the part of them that is no mapped file (RssAnon)
 peak       the most megabytes that were ever resident until then (VmHWM)
 mention    seconds of processor time, of all threads, for each string; all in one call
 agreement_KIND
            of each kind of string, the percentage whose nearest name, by the linker's index, is as
            near as that of an exact search among the vectors as the encoder makes them, unrounded
 agreement_KIND_stored
-           the same, among the vectors that are stored: what the index misses, rounding aside
+           the same, among the vectors that are stored: misses of the index, rounding aside
 """
 
 from __future__ import annotations

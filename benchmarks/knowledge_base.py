@@ -1,4 +1,4 @@
-"""How long does a knowledge base of all MeSH diseases and chemicals take to build and to open?
+"""Time to build and to open a knowledge base of all MeSH diseases and chemicals.
 
 python -m benchmarks.knowledge_base FOLDER, with MeSH as `training/corpora.yml` wants it.
 """

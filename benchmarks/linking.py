@@ -1,13 +1,13 @@
-"""How well are given mentions linked, by our linker and by what it is compared to?
+"""Accuracy of linking given mentions, by our linker and by the systems it is compared with.
 
 python -m benchmarks.linking CORPUS... measures on the development documents of corpora that the
 project has converted, with a knowledge base (steps fetch, convert and kb). Two protocols, both
 with "any id" as right and without the mentions whose ids the knowledge base does not know, as
 BioSyn has them: `biosyn`, where training strings may be used, and `base`, names only.
 
-The weights of our linker's evidence start from what the development documents of another corpus
-give (PRIORS; none in common), are fitted on four fifths of the corpus's own and measured on the
-rest, in turn. Floors have nothing to fit: their ranking is one similarity.
+The weights of our linker's evidence start from those fitted on the development documents of
+another corpus (PRIORS; none in common), are fitted on four fifths of the corpus's own and measured
+on the rest, in turn. Floors have nothing to fit: their ranking is one similarity.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PRIORS = {
     "bc5cdr_chemical": "ncbi_disease",
     "bc5cdr": "ncbi_disease",
 }
-# What tells one row of results from another.
+# Fields that tell one row of results from another.
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
 _METRICS = ("accuracy@1", "recall@1", "recall@5", "recall@10")
 
@@ -57,10 +57,10 @@ _METRICS = ("accuracy@1", "recall@1", "recall@5", "recall@10")
 class System:
     """A way to link.
 
-    evidence (tuple): What it uses, of `evidence.EVIDENCE`.
+    evidence (tuple): Evidence that it uses, of `evidence.EVIDENCE`.
     ranks_by (tuple): Similarities that it ranks by, as groups: the greatest of a group, those of
         names and of training strings, and the sum of the groups. None: fitted weights.
-    spelling (str): Its search by spelling.
+    spelling (str): Its spelling search.
     """
 
     evidence: tuple[str, ...]
@@ -155,7 +155,7 @@ class Similarity:
 def make_pipeline(
     corpus: str, system: System, *, encoder: str, uses_training: bool
 ) -> tuple[Language, Any]:
-    """A pipeline with a linker only, that remembers the training documents if it may."""
+    """A pipeline with a linker only, which has mention statistics of training if it may."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     config = {

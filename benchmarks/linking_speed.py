@@ -1,4 +1,4 @@
-"""How long do 10,000 different mentions take against the names of a knowledge base?
+"""Time of linking 10,000 different mentions against the names of a knowledge base.
 
 python -m benchmarks.linking_speed CORPUS MENTIONS takes the strings of the gold mentions of a file
 in any format; CORPUS is one of the project, with a knowledge base. Also the first use of the

@@ -1,4 +1,4 @@
-"""How well does a pipeline do that was trained on BC5CDR train, with text only as input?
+"""Accuracy of a pipeline that was trained on BC5CDR train, with text only as input.
 
 python -m benchmarks.main_job FOLDER runs the project on the files below FOLDER and records what
 `bioel evaluate` measured on dev, beside the same linker without its encoder (exact names, training
@@ -60,7 +60,7 @@ def run_project(data: Path, seed: int) -> list[dict[str, Any]]:
 
 
 def evaluate_without_encoder() -> list[dict[str, Any]]:
-    """The same pipeline, its linker without vectors and tuned anew on dev."""
+    """Figures of the same pipeline, its linker without vectors and tuned anew on dev."""
     with retuned(MODEL, CORPUS, {"dense": False}) as tuned:
         out = tuned.with_name("dev.json")
         protocols = [part for name in _SHOWN for part in ("--protocol", name)]

@@ -1,4 +1,4 @@
-"""What the tables of the README have in common."""
+"""Cells and lines that the tables of the README have in common."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""How well are bare phrases of social media linked? python -m benchmarks.phrases askapatient --data
-FOLDER --folds 8
+"""Accuracy of linking bare phrases of social media.
+
+python -m benchmarks.phrases askapatient --data FOLDER --folds 8
 
 Each fold is fetched, converted, trained on (training/configs/phrases.cfg) and measured on its test
 phrases, by recall@1. The checkpoint and the weights of the evidence are chosen on its validation

@@ -1,4 +1,4 @@
-"""What do encoders need of a name?
+"""Needs of encoders: accuracy with shuffled word pieces and narrow attention.
 
 python -m benchmarks.probing SYSTEM CORPUS MODEL runs `bioel probe` on the dev documents of a corpus
 of the project, keeps its rows beside those of other systems, and draws them all:

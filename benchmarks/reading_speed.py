@@ -1,11 +1,11 @@
-"""How many mentions does each kind of linker link in a second of processor time, how large is it?
+"""Mentions that each kind of linker links in a second of processor time, and its size.
 
 python -m benchmarks.reading_speed CORPUS CHECKPOINT takes the pipeline that `project run all
 --vars.config dual_encoder` has made of a corpus, and the transformer's checkpoint. All four kinds
 get the gold mentions of the same development documents, with the same knowledge base, in one run:
 
 light         the strings of the mentions alone, see training/configs/rescnn.cfg
-collective    the dual encoder: each document is read once
+collective    the bi-encoder: each document is read once
 single        the same weights, each mention read in a window of its own
 rerank        a cross-encoder of the same size, with ten candidates of the light linker. It is not
               trained, which changes nothing for its speed.
@@ -93,7 +93,7 @@ def make(system: str, folder: Path, checkpoint: Path, *, max_pieces: int) -> Lan
 
 
 def megabytes(nlp: Language) -> float:
-    """Of the pipeline, the knowledge base aside."""
+    """Size of the pipeline, the knowledge base aside."""
     with tempfile.TemporaryDirectory() as folder:
         nlp.to_disk(folder)
         files = [path for path in Path(folder).rglob("*") if path.is_file()]

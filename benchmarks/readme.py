@@ -186,7 +186,7 @@ def _probe_cell(rows: Sequence[Row], *, mark: str) -> str:
 
 
 def _metric(row: Row) -> str:
-    """What is reported: phrases in folds have been measured by recall@1 since they were made."""
+    """Metric that is reported; of phrases in folds it has been recall@1 from the start."""
     return "accuracy@1" if row.get("fold") is None else "recall@1"
 
 
@@ -195,7 +195,7 @@ def _folds(rows: Iterable[Row]) -> set[int | None]:
 
 
 def _seed_note(rows: Sequence[Row]) -> str:
-    """Which corpora were measured with several seeds."""
+    """Corpora that were measured with several seeds, as a sentence."""
     several = [
         f"{CORPORA.get(corpus, corpus)}: mean of seeds {seeds}"
         for corpus in in_order(CORPORA, rows, "corpus")

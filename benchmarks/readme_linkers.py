@@ -32,7 +32,7 @@ _SUBSETS = (
     "unseen concept",
     "ambiguous name",
 )
-# What a user of each kind is told, and the systems that have its accuracy.
+# Advice on each kind, and the systems that have its accuracy.
 _KINDS = {
     "light": ("light: strings alone", "dual_encoder_strings", "no GPU, millions of documents"),
     "collective": (

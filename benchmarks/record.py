@@ -42,7 +42,7 @@ def measurement(question: str, system: str, **fields: Any) -> dict[str, Any]:
 
 
 def figures(row: Measurement) -> dict[str, Any]:
-    """What is recorded of something that `spacy_bioel.scoring` measured."""
+    """Fields that are recorded of a measurement of `spacy_bioel.scoring`."""
     numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
     return {"metric": row.metric, **numbers, "n": row.n}
 

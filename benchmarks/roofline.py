@@ -1,4 +1,4 @@
-"""What part of the machine's arithmetic and memory bandwidth do encoder and search reach?
+"""Part of the machine's arithmetic and memory bandwidth that encoder and search reach.
 
 python -m benchmarks.run roofline KB takes names of a knowledge base. On one core, which other
 programs should leave alone, in processor time; the best of several runs of each:
@@ -6,7 +6,7 @@ programs should leave alone, in processor time; the best of several runs of each
 peak      matrix products of each precision that is used, of the size at which they are fastest,
           and a copy within memory
 encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
-          of its matrix products; what is folded into tables, shifts and activations do not count
+          of its matrix products; what is fused into tables, shifts and activations do not count
 search    exact, 256 queries: the products of queries and vectors
 """
 

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from benchmarks/results: python -m benchmarks.scale."""
+"""Write the tables of docs/scale.md from benchmarks/results: python -m benchmarks.scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES_OF_A_VECTOR = 192 * 16 // 8 + 4 + 16 + 60
 
 
 class Figures:
-    """What was measured; None where nothing was, yet."""
+    """Figures by symbol; None where nothing was measured yet."""
 
     def __init__(self) -> None:
         self.document = _value("spark", metric="processor_seconds_a_document")

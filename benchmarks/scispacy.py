@@ -1,4 +1,4 @@
-"""How do we compare with scispaCy's candidate generator, same names, same queries?
+"""Comparison with scispaCy's candidate generator: same names, same queries.
 
 python -m benchmarks.run scispacy CORPUS OTHERS --python VENV/bin/python, where that environment
 has scispacy==0.6.2 and scipy<1.11, which it needs to build an index (Python 3.11, numpy 1). The
@@ -7,14 +7,14 @@ of their own, with all cores, times on the clock, at the settings that each has 
 link three times by turns, and the median counts. With --folder, the index of scispaCy is kept there
 for the next time, and for benchmarks.documents.
 
-index        from concepts in a file to what can be searched, encoding included
+index        from concepts in a file to an index, encoding included
 load         from a new process, libraries imported, to the first answer
 throughput   mentions a second: the gold mentions of train and dev, as they follow in the documents;
              ours by batches of 64 documents as in `nlp.pipe`, scispaCy's all in one call
-different    strings a second that are all different, so that nothing can be remembered: those of
+different    strings a second that are all different, so that no cache can help: those of
              the mentions of dev, and of a file in any format, up to `n`
 memory       of the process that linked, at its peak, libraries included
-own          what of it was not there when the libraries had been imported
+own          the part of it that was not there when the libraries had been imported
 accuracy     top candidate right (any id), dev mentions whose ids the knowledge base has; percent
 """
 
@@ -106,7 +106,7 @@ def run(command: Sequence[Any]) -> None:
 
 
 def run_by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[str, Any]]:
-    """What each system's command writes, `ROUNDS` times by turns; of numbers, the median.
+    """Results of each system's command, run `ROUNDS` times by turns; of numbers, the median.
 
     By turns, for other programs and the machine's clock may change from minute to minute.
     """
@@ -144,7 +144,7 @@ def work_folder(kept: Path | None, corpus: str) -> Iterator[Path]:
 
 
 def write_concepts(kb: KnowledgeBase, path: Path) -> None:
-    """In the format of scispaCy's knowledge bases."""
+    """Write concepts in the format of scispaCy's knowledge bases."""
     with path.open("w", encoding="utf8") as file:
         for row, id_ in enumerate(kb.ids):
             names = [normalize_name(name) for name in kb.names.take(kb.names_of(row))]

@@ -18,7 +18,7 @@ _BATCH = 64  # documents
 
 
 def make_linker(folder: Path) -> Any:
-    """The package's encoder and weights, names only."""
+    """A linker with the package's encoder and weights, names only."""
     config = {"kb": str(folder / "ours")}
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config=config)
     return linker
@@ -33,7 +33,7 @@ def build(folder: Path) -> None:
 
 
 def read_concepts(path: Path) -> Iterator[Concept]:
-    """From scispaCy's format."""
+    """Concepts of a file in scispaCy's format."""
     for line in path.open(encoding="utf8"):
         record = json.loads(line)
         yield Concept(record["concept_id"], (record["canonical_name"], *record["aliases"]))
@@ -51,7 +51,7 @@ def link(folder: Path) -> None:
         strings = {string for doc in documents[first : first + _BATCH] for string in doc}
         linker.generator.rank([(string, "") for string in sorted(strings)])
     linked = time.perf_counter()
-    linker = make_linker(folder)  # remembers nothing
+    linker = make_linker(folder)  # without a cache of strings
     linker.generator.rank([(queries[0], "")])
     again = time.perf_counter()
     ranked = linker.generator.rank([(query, "") for query in queries])
@@ -68,7 +68,7 @@ def link(folder: Path) -> None:
 
 
 def peak_megabytes() -> float:
-    """Of this process alone: what getrusage says begins with that of its parent. Linux only."""
+    """Peak of this process alone: that of getrusage begins with its parent's. Linux only."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 

@@ -1,4 +1,4 @@
-"""What benchmarks.scispacy and .documents run in scispaCy's own environment: STEP FOLDER."""
+"""Their part of benchmarks.scispacy and .documents, in scispaCy's own environment: STEP FOLDER."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = 30  # nearest names that are looked at: the default of its EntityLinker
 
 
 def build(folder: Path) -> None:
-    """Unless it was built before: it takes long."""
+    """Build the index, unless it was built before: it takes long."""
     index = folder / "theirs"
     if (index / BUILT).is_file():
         return
@@ -72,13 +72,13 @@ def link(folder: Path) -> None:
 
 
 def peak_megabytes() -> float:
-    """Of this process alone: what getrusage says begins with that of its parent. Linux only."""
+    """Peak of this process alone: that of getrusage begins with its parent's. Linux only."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def train(folder: Path) -> None:
-    """spaCy's stock NER, as `nlp.add_pipe("ner")` makes it."""
+    """Train spaCy's stock NER, as `nlp.add_pipe("ner")` makes it."""
     spacy.util.fix_random_seed(0)
     nlp = spacy.blank("en")
     nlp.add_pipe("ner")

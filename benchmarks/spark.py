@@ -1,4 +1,4 @@
-"""Does a cluster write the rows that one process writes, and what does a document cost?
+"""Rows of a cluster against those of one process, and the cost of a document.
 
 python -m benchmarks.spark CORPUS links the texts of a corpus file in any format with the
 package's own encoder and knowledge base. The rows: the first --characters of each text, repeated
@@ -97,7 +97,7 @@ def _write_texts(path: Path, texts: Iterable[str]) -> None:
 
 
 def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, float]:
-    """Run the command; its wall time, and processor time and peak memory of its own process."""
+    """Run the command. RETURNS: Wall time, processor time and peak memory of its own process."""
     arguments = [str(model), str(source), "--output", str(output), *options]
     settings = {"OMP_NUM_THREADS": "1", "PYSPARK_SUBMIT_ARGS": _SPARK}
     start = time.perf_counter()

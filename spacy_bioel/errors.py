@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class _Coded(type):
-    """Puts the attribute's name before its text: Errors.B001 -> "[B001] ..."."""
+    """Puts the attribute's name before its text: Errors.B020 -> "[B020] ..."."""
 
     def __getattribute__(cls, name: str) -> str:
         value = super().__getattribute__(name)

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the package builds at first use goes to a folder of this run, not to the user's."""
+    """Knowledge bases of the first use go to a folder of this run, not to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPACY_BIOEL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

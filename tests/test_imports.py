@@ -27,7 +27,8 @@ ROOMS: dict[str, list[str]] = {
     # The linker's loss is in nn/, and called where the gold ids are.
     "pipeline": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring"],
     "tuning": [*GROUND, "storage", "kb", "scoring", "pipeline"],
-    "lab": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring", "pipeline", "tuning"],
+    # Nothing but one command may import it, see LABORATORY.
+    "lab": [*GROUND, "text", "kb", "models", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND],
     "distributed": [*GROUND, "storage", "pipeline"],
@@ -61,9 +62,10 @@ PACKAGES: dict[str, list[str]] = {
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker/component.py": ["torch", "tokenizers"],
     "pipeline/storage.py": ["safetensors"],
-    "pipeline/linker/spelling.py": ["sklearn", "bm25s"],
     "tuning": ["numpy", "spacy", "scipy"],
-    "lab": ["numpy", "spacy", "torch", "thinc"],
+    "lab": ["numpy", "spacy"],
+    "lab/attention.py": ["torch"],
+    "lab/spelling.py": ["sklearn", "scipy", "bm25s"],
     "corpus": ["spacy"],
     "view": ["spacy"],
     "distributed": ["spacy"],
@@ -72,6 +74,10 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/plots.py": ["matplotlib"],
 }
+
+# Files, from the root of the repository, that may import the laboratory; benchmarks and tests may
+# too. Configs name its searches, and spaCy's registry finds them.
+LABORATORY = ["spacy_bioel/cli/probe.py"]
 
 # A pipeline is created by every user of spaCy who has this package installed, and these modules
 # are imported then: nothing slow at their top. Theirs is what spaCy itself has imported.
@@ -117,6 +123,16 @@ def test_imports_stay_within_the_table(file: str) -> None:
         elif first not in packages and first not in sys.stdlib_module_names:
             wrong.append(module)
     assert wrong == []
+
+
+def test_only_the_command_of_probing_imports_the_laboratory() -> None:
+    found = []
+    for folder in (ROOT, ROOT.parent / "training"):
+        for path in sorted(folder.rglob("*.py")):
+            modules = imported_modules(ast.parse(path.read_text(encoding="utf8")))
+            if any(f"{module}.".startswith("spacy_bioel.lab.") for module in modules):
+                found.append(path.relative_to(ROOT.parent).as_posix())
+    assert [path for path in found if not path.startswith("spacy_bioel/lab/")] == LABORATORY
 
 
 @pytest.mark.parametrize("file", FACTORIES)

@@ -1,4 +1,4 @@
-"""What training/scripts/starter.py adds to names, and what lies in spacy_bioel/assets."""
+"""Names that training/scripts/starter.py adds, and the files of spacy_bioel/assets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`training/scripts/train.py`: configs that extend others, where a transformer comes from, and
-what is said without a GPU."""
+"""`training/scripts/train.py`: configs that extend others, sources of a transformer, and errors
+without a GPU."""
 
 from __future__ import annotations
 

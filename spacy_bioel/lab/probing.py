@@ -2,13 +2,15 @@
 
 Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
 based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140,
-table 1. The encoder is as it was trained; only what it reads, or may attend to, is changed, for
-mentions and names of the knowledge base alike. Measured is dense search alone: no other evidence.
+table 1. The encoder is as it was trained; only its input, or its attention, is changed, for
+mentions and names of the knowledge base alike. Dense search alone is measured, without other
+evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +22,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, has_attention, perturbed
+from spacy_bioel.lab.attention import attention_layers, restricted_attention
+from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
@@ -106,7 +109,7 @@ def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDAr
 def gold_queries(
     nlp: Language, linker: Linker, texts: Iterable[AnnotatedText]
 ) -> tuple[list[str], list[frozenset[int]]]:
-    """What the linker looks up for each gold mention that has ids, and the gold concepts.
+    """Strings that the linker looks up for the gold mentions that have ids, and their concepts.
 
     RETURNS (tuple): Normalised strings, and concept rows of each; none where the knowledge base
         does not know the ids.
@@ -155,7 +158,7 @@ def probe(
     found = []
     for perturbation in PERTURBATIONS:
         correct = None
-        if not perturbation.window or has_attention(linker.model):
+        if not perturbation.window or attention_layers(get_network(linker.model)):
             nearest = _nearest(linker.model, names, queries, perturbation, seed, progress)
             correct = _n_correct(linker.kb, nearest, gold)
         found.append(Probed(perturbation.name, correct, len(queries)))
@@ -171,23 +174,44 @@ def _nearest(
     progress: Callable[[int], None] | None,
 ) -> NDArray[np.int64]:
     """Row of the nearest name of each query; -1 for an empty one. Shape (n_queries,)."""
-    shuffle = attention = None
-    if perturbation.block:
-        generator = np.random.default_rng([seed, perturbation.block])
-        shuffle = partial(shuffle_blocks, block=perturbation.block, generator=generator)
-    if perturbation.window:
-        attention = partial(window_mask, window=perturbation.window, cls_open=perturbation.cls_open)
+    generator = np.random.default_rng([seed, perturbation.block])
     strings = [*names, *queries]
     vectors = np.zeros((len(strings), model.get_dim("nO")), dtype=np.float32)
-    with perturbed(model, shuffle=shuffle, attention=attention):
+    with _restricted(model, perturbation):
         for start in range(0, len(strings), _BLOCK):
             block = strings[start : start + _BLOCK]
-            vectors[start : start + _BLOCK] = encode_names(model, block)
+            batches = list(_shuffled_batches(model, block, perturbation.block, generator))
+            vectors[start : start + _BLOCK] = encode_pieces(model, batches)
             if progress is not None:
                 progress(len(block))
     index = ExactIndex(quantize(vectors[: len(names)]))
     rows = index.search(vectors[len(names) :], 1)[0][:, 0]
     return np.where([query != "" for query in queries], rows, -1)
+
+
+def _restricted(model: NameEncoder, perturbation: Perturbation) -> AbstractContextManager[None]:
+    if not perturbation.window:
+        return nullcontext()
+    mask = partial(window_mask, window=perturbation.window, cls_open=perturbation.cls_open)
+    return restricted_attention(get_network(model), mask)
+
+
+def _shuffled_batches(
+    model: NameEncoder, names: Sequence[str], block: int, generator: np.random.Generator
+) -> Iterator[list[list[int]]]:
+    """Word pieces of names, shuffled in one order of names; special pieces stay where they are.
+
+    block (int): See `Perturbation`.
+    """
+    first, last = len(model.attrs["prefix"]), len(model.attrs["suffix"])
+    size = model.attrs["batch_size"]
+    for start in range(0, len(names), size):
+        batch = piece_ids(model, names[start : start + size])
+        if block:
+            for ids in batch:
+                inner = slice(first, len(ids) - last)
+                ids[inner] = shuffle_blocks(ids[inner], block=block, generator=generator)
+        yield batch
 
 
 def _n_correct(kb: KnowledgeBase, names: NDArray[np.int64], gold: Sequence[frozenset[int]]) -> int:

@@ -6,8 +6,7 @@ that says how it is made and stored; see `models.name_rescnn` and `models.name_t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,9 +89,6 @@ def name_encoder(
         # Special pieces before and after those of each name.
         "prefix": [],
         "suffix": [],
-        # Set by `perturbed` only.
-        "shuffle": None,
-        "attention": None,
     }
     return Model(name, _forward, attrs=attrs, dims={"nO": dim}, refs={"network": None})
 
@@ -124,12 +120,6 @@ def get_network(model: NameEncoder) -> Any:
     return shim._model
 
 
-def has_attention(model: NameEncoder) -> bool:
-    """Whether the network of an encoder has attention that `perturbed` can restrict."""
-    find_layers = getattr(get_network(model), "attention_layers", list)
-    return bool(find_layers())
-
-
 def fast_network(model: NameEncoder) -> Any:
     """The network as it is now, rearranged to predict; for `encode_names`."""
     network = get_network(model)
@@ -159,6 +149,20 @@ def encode_names(
     if model.ops.device_type == "gpu" and batch_size is None:
         size *= _GPU_BATCHES
     batches = [names[start : start + size] for start in range(0, len(names), size)]
+    pieces = [piece_ids(model, batch) for batch in batches]
+    return encode_pieces(model, pieces, network=network)
+
+
+def encode_pieces(
+    model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, network: Any = None
+) -> NDArray[np.float32]:
+    """Unit vectors of names that are word pieces already.
+
+    batches (Sequence[Sequence[list[int]]]): Ids of each name, as `piece_ids` has them; names of one
+        batch are encoded together.
+    network (Any): See `encode_names`.
+    RETURNS (NDArray[float32]): Shape (n_names, dim).
+    """
     encoded = _encode_batches(model, batches, network)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -166,22 +170,19 @@ def encode_names(
 
 
 def _encode_batches(
-    model: NameEncoder, batches: Sequence[Sequence[str]], predict: Any
+    model: NameEncoder, batches: Sequence[Sequence[list[int]]], predict: Any
 ) -> list[NDArray]:
     """Batches in parallel, each on one thread."""
     import torch
 
     network = get_network(model)
     device = model.get_ref("network").shims[0].device  # type: ignore[attr-defined]
-    attention = model.attrs["attention"]
-    kwargs = {} if attention is None else {"attention": attention}
-
     predict = predict or network
 
-    def encode(ids: list[list[int]]) -> NDArray:
+    def encode(ids: Sequence[list[int]]) -> NDArray:
         try:
             with torch.inference_mode():
-                return predict(*_flat(ids, device), **kwargs).float().cpu().numpy()
+                return predict(*_flat(ids, device)).float().cpu().numpy()
         except torch.cuda.OutOfMemoryError:
             if len(ids) == 1:
                 raise
@@ -189,37 +190,15 @@ def _encode_batches(
         half = len(ids) // 2
         return np.concatenate([encode(ids[:half]), encode(ids[half:])])
 
-    # Word pieces in order and on this thread: `shuffle` may draw from one generator.
-    pieces = [_piece_ids(model, batch) for batch in batches]
     # Not by `model.predict`, which switches dropout off and on again around every batch.
     was_training = network.training
     network.eval()
     try:
         with one_thread_each() as spread:
-            # Restricted attention is set in the layers of the one network, one batch at a time.
-            is_shared = model.ops.device_type != "cpu" or attention is not None
-            return list(map(encode, pieces)) if is_shared else spread(encode, pieces)
+            on_cpu = model.ops.device_type == "cpu"
+            return spread(encode, batches) if on_cpu else list(map(encode, batches))
     finally:
         network.train(was_training)
-
-
-@contextmanager
-def perturbed(
-    model: NameEncoder,
-    *,
-    shuffle: Callable[[list[int]], list[int]] | None = None,
-    attention: Callable[[int, bool], NDArray[np.bool_]] | None = None,
-) -> Iterator[None]:
-    """Predict as if names were written, or read, in another way; for probing.
-
-    shuffle (Callable | None): From the pieces of a name, without special ones, to others.
-    attention (Callable | None): See `nn.transformer.Attention`; for those that `has_attention`.
-    """
-    model.attrs["shuffle"], model.attrs["attention"] = shuffle, attention
-    try:
-        yield
-    finally:
-        model.attrs["shuffle"] = model.attrs["attention"] = None
 
 
 def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:
@@ -245,23 +224,19 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[
     return float(value.detach()), torch2xp(gradient)
 
 
-def _piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Word piece ids; a name without any gets the unknown piece, so that none is empty."""
-    tokenizer, shuffle = model.attrs["tokenizer"], model.attrs["shuffle"]
+def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
+    """Word piece ids of each name, special ones too; the unknown piece for a name without any."""
+    tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
-    pieces = [encoding.ids for encoding in encodings]
-    if shuffle is not None:
-        pieces = [shuffle(ids) for ids in pieces]
     unknown = [tokenizer.token_to_id("[UNK]") or 0]
-    return [[*prefix, *ids, *suffix] or unknown for ids in pieces]
+    return [[*prefix, *encoding.ids, *suffix] or unknown for encoding in encodings]
 
 
 def _forward(
     model: NameEncoder, names: Sequence[str], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list]]:
-    inputs = (_piece_ids(model, names), model.attrs["attention"])
-    vectors, backprop = model.get_ref("network")(inputs, is_train)
+    vectors, backprop = model.get_ref("network")(piece_ids(model, names), is_train)
 
     def backprop_names(d_vectors: Floats2d) -> list:
         backprop(d_vectors)
@@ -271,15 +246,13 @@ def _forward(
 
 
 def _to_torch(
-    wrapper: Model, inputs: tuple[list[list[int]], Any], is_train: bool
+    wrapper: Model, ids: list[list[int]], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
-    ids, attention = inputs
     shim: Any = wrapper.shims[0]
-    kwargs = {} if attention is None else {"attention": attention}
-    return ArgsKwargs(args=_flat(ids, shim.device), kwargs=kwargs), lambda d_args: []
+    return ArgsKwargs(args=_flat(ids, shim.device), kwargs={}), lambda d_args: []
 
 
-def _flat(ids: list[list[int]], device: Any) -> tuple[Any, Any]:
+def _flat(ids: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
     """Pieces of all names one after another, and how many each name has."""
     import torch
 

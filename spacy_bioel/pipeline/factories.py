@@ -70,13 +70,13 @@ LINKER_EVIDENCE = {
     "context": True,
 }
 LINKER_TRAINING = {
-    "synonyms": 128,
+    "synonyms": 96,
     "negatives": 2,
     "candidates": 10,
     "mentions": 24,
-    "refresh_every": 200,
+    "refresh_every": 250,
     "pool_names": 50000,
-    "loss": "multi_similarity",
+    "loss": "info_nce",
     "seed": 0,
 }
 
@@ -212,7 +212,7 @@ def make_linker(
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
-        loss ("multi_similarity", "info_nce" or "marginal"), seed; candidates (that a mention which
+        loss ("info_nce", "multi_similarity" or "marginal"), seed; candidates (that a mention which
         is read is told from; for a dual encoder, of each kind) and mentions (of an update that a
         cross-encoder reads); see `pipeline.linker.training`.
     """

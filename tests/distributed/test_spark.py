@@ -75,7 +75,7 @@ def read_lines(*paths: Path) -> Rows:
 
 @pytest.fixture(scope="module")
 def here(model: str, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """What one process writes."""
+    """Rows that one process writes."""
     out = tmp_path_factory.mktemp("here") / "out.jsonl"
     assert run("link", model, source, "-o", out) == 0
     return read_lines(out)

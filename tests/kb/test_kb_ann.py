@@ -21,7 +21,7 @@ N, DIM = 1000, 16
 
 
 def encode(names) -> np.ndarray:
-    """How often each letter occurs, with its place in the name."""
+    """Counts of each letter, with its place in the name."""
     vectors = np.zeros((len(names), DIM), np.float32)
     for row, name in enumerate(names):
         for place, letter in enumerate(name):

@@ -1,4 +1,4 @@
-"""What tags are learned from, and what is read off them."""
+"""Tags: gold tags of overlapping mentions, the loss, and the mentions that tags decode to."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def tokens_and_pieces(doc: Doc, tokenizer: Tokenizer) -> list[tuple[str, str]]:
 
 
 def states(checkpoint: Path, ids: list[int]) -> NDArray[np.float32]:
-    """What the checkpoint itself gives for one window."""
+    """Hidden states of the checkpoint itself for one window."""
     import torch
     from transformers import AutoModel
 

@@ -1,4 +1,4 @@
-"""`spacy-bioel.Transformer.v1`: how it is stored, how fast it learns, what it refuses."""
+"""`spacy-bioel.Transformer.v1`: files, learning rate, and settings that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CNN that predicts is the one that learnt."""
+"""The fast CNN of inference against the one that is trained."""
 
 from __future__ import annotations
 

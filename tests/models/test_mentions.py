@@ -1,4 +1,4 @@
-"""What span scores are read as."""
+"""Decoding of span scores to mentions."""
 
 from __future__ import annotations
 

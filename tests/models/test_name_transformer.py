@@ -13,13 +13,13 @@ from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.lab.attention import restricted_attention
 from spacy_bioel.models.encoder_storage import encoder_parts, load_encoder
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
     encode_names,
     get_network,
-    perturbed,
 )
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
 
@@ -62,7 +62,7 @@ def test_restricted_attention_does_not_depend_on_threads(checkpoint: Path) -> No
     n_threads = torch.get_num_threads()
     found = []
     try:
-        with perturbed(model, attention=only_itself):
+        with restricted_attention(get_network(model), only_itself):
             for n in (1, 4):
                 torch.set_num_threads(n)
                 found.append(encode_names(model, names, batch_size=1))

@@ -1,4 +1,4 @@
-"""How a pair of a mention and a candidate is written in word pieces."""
+"""Word pieces of a pair of mention and candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network rearranged to predict says what the reference says."""
+"""The fused network against the reference."""
 
 from __future__ import annotations
 

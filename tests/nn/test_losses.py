@@ -1,4 +1,4 @@
-"""Acceptance checks 2 and 3 of the Multi-Similarity loss, InfoNCE by hand, and their gradients."""
+"""Multi-Similarity loss and InfoNCE by hand, and their gradients."""
 
 from __future__ import annotations
 

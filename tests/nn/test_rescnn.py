@@ -1,4 +1,4 @@
-"""Acceptance checks 1 and 4, and the packed network against a padded one."""
+"""ResCNN: shapes and parameters as published, and the packed network against a padded one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptance check 12: prefix sums equal brute force, at document borders too."""
+"""Span scores equal brute force, at document borders too."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_linear_scorer(*, context: int = 0) -> LinearSpanScorer:
 
 
 def ready(scorer: Any) -> Any:
-    """What starts at zero is random."""
+    """A scorer whose zero-initialised weights are random."""
     for features in (scorer.word_features, scorer.token_features):
         torch.nn.init.normal_(features.weight)
     return scorer.eval()

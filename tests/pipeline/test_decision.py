@@ -1,4 +1,4 @@
-"""From candidates to a link: composites, NIL, and what is looked up for a mention."""
+"""From candidates to a link: composites, NIL, and the queries of a mention."""
 
 from __future__ import annotations
 

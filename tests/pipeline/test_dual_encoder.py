@@ -1,4 +1,4 @@
-"""`bioel_linker` with a dual encoder: it shares a transformer with the detector, and reads."""
+"""`bioel_linker` with a bi-encoder that shares a transformer with the detector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of evidence against one computed by hand, and what the switches take from it."""
+"""The table of evidence against one computed by hand, with sources switched off too."""
 
 from __future__ import annotations
 

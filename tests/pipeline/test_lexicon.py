@@ -1,4 +1,4 @@
-"""What a knowledge base tells the detector about spans and words."""
+"""Lexicon features: matches of spans and words that the detector gets from a knowledge base."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import spacy
 from spacy.tokens import Doc, Span
 from tiny import ents, linking_nlp, links, with_entity
 
+from spacy_bioel.lab.spelling import TfidfSearch
 from spacy_bioel.pipeline.linker.fusion import default_fusion
-from spacy_bioel.pipeline.linker.spelling import TfidfSearch
 
 
 def test_three_lines_link_entities(kb_folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`bioel_linker` on disk: saving, what can be missing, vectors of another encoder."""
+"""`bioel_linker` on disk: saving, missing files, vectors of another encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the linker trains on: the pool of names, the draws, the mined negatives."""
+"""Training data of the linker: the pool of names, the draws, the mined negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both pipes, trained on six documents: what they find, and that nothing is lost on the way."""
+"""Both pipes, trained on six documents: literal links, before and after saving."""
 
 from __future__ import annotations
 

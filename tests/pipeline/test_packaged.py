@@ -39,7 +39,7 @@ def site(dual_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(
     site: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What `link_offline.py` wrote."""
+    """Links that `link_offline.py` wrote."""
     folder = tmp_path_factory.mktemp("offline")
     srsly.write_json(folder / "texts.json", [text.text for text in texts])
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]

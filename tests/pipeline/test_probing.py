@@ -1,4 +1,4 @@
-"""Acceptance checks 5 and 6: shuffled word pieces, restricted attention; and what is measured."""
+"""Probing: shuffled word pieces, restricted attention, and the accuracy that is measured."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.lab import probing
+from spacy_bioel.lab.attention import attention_layers, restricted_attention
 from spacy_bioel.lab.probing import (
     PERTURBATIONS,
     gold_queries,
@@ -19,7 +21,7 @@ from spacy_bioel.lab.probing import (
     shuffle_blocks,
     window_mask,
 )
-from spacy_bioel.models.name_encoder import encode_names, has_attention, perturbed
+from spacy_bioel.models.name_encoder import encode_names, get_network
 from spacy_bioel.types import AnnotatedText, Mention
 
 PIECES = [7, 7, 3, 9, 4, 1, 8]
@@ -113,7 +115,7 @@ def test_windows_of_a_network(transformer: Language, cls_open: bool) -> None:
         def attention(length: int, last: bool) -> np.ndarray:
             return window_mask(length, last, window=window, cls_open=cls_open)
 
-        with perturbed(model, attention=attention):
+        with restricted_attention(get_network(model), attention):
             return encode_names(model, NAMES)
 
     assert np.abs(encode(49) - free).max() < 1e-5  # 2 * 25 - 1
@@ -123,19 +125,20 @@ def test_windows_of_a_network(transformer: Language, cls_open: bool) -> None:
     assert np.array_equal(encode_names(model, NAMES), free)
 
 
-def test_special_pieces_stay_where_they_are(transformer: Language) -> None:
-    model = transformer.get_pipe("bioel_linker").model
+def test_special_pieces_stay_where_they_are(
+    transformer: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[list[int]] = []
 
-    def reverse(pieces: list[int]) -> list[int]:
+    def reverse(pieces: list[int], *, block: int, generator: np.random.Generator) -> list[int]:
         seen.append(pieces)
         return pieces[::-1]
 
-    with perturbed(model, shuffle=reverse):
-        turned = encode_names(model, ["heart attack", "a"])
+    monkeypatch.setattr(probing, "shuffle_blocks", reverse)
+    model = transformer.get_pipe("bioel_linker").model
+    batches = list(probing._shuffled_batches(model, ["heart attack", "a"], 1, generator()))
     assert seen == [[42, 43], [5]]
-    expected = encode_names(model, ["attack heart", "a"])
-    assert np.abs(turned - expected).max() < 1e-6
+    assert batches == [[[2, 43, 42, 3], [2, 5, 3]]]  # [CLS] attack heart [SEP], [CLS] a [SEP]
 
 
 def accuracies(nlp: Language, texts: list[AnnotatedText], **options: Any) -> list[float | None]:
@@ -162,7 +165,7 @@ def test_probing_a_rescnn(kb_folder: Path, texts: list[AnnotatedText]) -> None:
     linker: Any = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     nlp.initialize(lambda: examples(nlp, texts))
-    assert not has_attention(linker.model)
+    assert attention_layers(get_network(linker.model)) == []
     found = accuracies(nlp, texts)
     assert [value is None for value in found] == [False] * 4 + [True] * 4
     assert (found[0] or 0) > 50.0

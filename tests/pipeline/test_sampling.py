@@ -1,4 +1,4 @@
-"""What training draws: names of the pool, synonyms, and mined negatives."""
+"""Draws of training: names of the pool, synonyms, and mined negatives."""
 
 from __future__ import annotations
 

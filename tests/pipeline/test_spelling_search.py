@@ -1,4 +1,4 @@
-"""Search by spelling against a brute-force TF-IDF cosine."""
+"""Spelling search against a brute-force TF-IDF cosine."""
 
 from __future__ import annotations
 

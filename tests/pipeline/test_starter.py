@@ -1,4 +1,4 @@
-"""What comes with the package: the encoder, and the knowledge base that is built at first use."""
+"""Starter of the package: its encoder, and the knowledge base that is built at first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spaCy loads our factories with every pipeline: what that costs, and that it never fails."""
+"""Import of the factories, which spaCy does for every pipeline: its cost, and no failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Output of a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Token vectors of documents: where they come from, and what is refused without them."""
+"""Token vectors of documents: their source, and the refusal of documents without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows: literal cuts of small texts, and what holds for all."""
+"""Windows: literal cuts of small texts, and properties of all cuts."""
 
 from __future__ import annotations
 

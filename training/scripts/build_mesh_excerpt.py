@@ -63,7 +63,7 @@ def corpus_ids(paths: list[Path]) -> set[str]:
 
 
 def kinship(core: set[str], records: dict[str, Entry]) -> dict[str, float]:
-    """How near each record is to the corpus concepts by tree number or mapping."""
+    """Nearness of each record to the corpus concepts by tree number or mapping."""
     # A supplementary record has no place of its own in the tree: only descriptors count.
     trees = {tree: mesh_id for mesh_id, e in records.items() if not e.headings for tree in e.trees}
     own = {tree for tree, mesh_id in trees.items() if mesh_id in core}

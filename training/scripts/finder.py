@@ -1,4 +1,4 @@
-"""Finding files below folders, and downloading what project.yml has an address for."""
+"""Find files below folders, and download those that project.yml has an address for."""
 
 from __future__ import annotations
 

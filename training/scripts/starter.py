@@ -1,9 +1,9 @@
-"""Make what comes with the package, spacy_bioel/assets: see the workflow `starter` of project.yml.
+"""Make the package's assets, spacy_bioel/assets: see the workflow `starter` of project.yml.
 
 kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starter.
 knowledge-base: the starter knowledge base, from kb/starter/descriptors.
 encoder: the encoder that training/scripts/pretrain.py made.
-memory: what strings meant in training documents.
+memory: the mention statistics of training documents.
 fusion: the default weights of the evidence, from development documents.
 """
 
@@ -121,8 +121,8 @@ def knowledge_base(release: str) -> None:
 
 
 def names_of_cancer(preferred: str) -> list[str]:
-    """What "Lung Neoplasms" is called by everyone else. MeSH has these terms too, in a narrower
-    concept of the descriptor, which the table of names leaves out.
+    """Names that everyone else has for "Lung Neoplasms". MeSH has them too, in a narrower concept
+    of the descriptor, which the table of names leaves out.
     """
     site = preferred.removesuffix(" Neoplasms")
     if site == preferred or "," in site:
@@ -139,9 +139,10 @@ def encoder(folder: Path) -> None:
 
 @app.command()
 def memory(corpora: list[str]) -> None:
-    """Write assets/memory.json: the strings of training mentions, for the starter KB.
+    """Write assets/memory.json: mention statistics for the starter KB.
 
-    What is a name there means that, whatever a corpus took it for: "statins" are no simvastatin.
+    A string that is a name there means that, whatever a corpus took it for: "statins" are no
+    simvastatin.
     """
     kb = KnowledgeBase.open(KBS / "descriptors")
     strings: dict[str, Counter[str]] = defaultdict(Counter)
@@ -167,7 +168,7 @@ def memory(corpora: list[str]) -> None:
 @app.command()
 def fusion(corpora: list[str]) -> None:
     """Fit assets/fusion.json on the dev documents of these corpora of the project, converted and
-    with a knowledge base: with a training memory and without, with the encoder and without, and
+    with a knowledge base: with mention statistics and without, with the encoder and without, and
     with parts of the knowledge base, where most mentions are NIL.
     """
     parts = []
@@ -205,7 +206,7 @@ def _sample(development: Development) -> Development:
 
 
 def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
-    """A linker with the package's encoder that remembers the training documents."""
+    """A linker with the package's encoder and mention statistics of the training documents."""
     nlp = spacy.blank("en")
     config = {"kb": f"kb/{corpus}", "evidence": evidence}
     linker: Any = nlp.add_pipe("bioel_linker", config=config)

@@ -1,4 +1,4 @@
-"""The names that an encoder is pre-trained on: synonyms of several vocabularies as one."""
+"""Names that an encoder is pre-trained on: synonyms of several vocabularies as one."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
 def load_chain(path: Path, *, asked: str = "") -> list[Config]:
     """The config of a file after those that it extends, not interpolated.
 
-    asked (str): Who wants it, if not the user.
+    asked (str): The config that extends it, if the user did not name it.
     RAISES BioelError: [T009] when it is missing.
     """
     if not path.is_file():

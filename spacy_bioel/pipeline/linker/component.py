@@ -67,7 +67,7 @@ class Linker(StoredLinker):
         self._base = Path.cwd()  # of a relative path to the knowledge base
         self._kb: KnowledgeBase | None = None
         self._is_equipped = False
-        self._frozen: tuple[Model, FrozenEncoder] | None = None
+        self._frozen: tuple[Model[Any, Any], FrozenEncoder] | None = None
         self._generator: CandidateGenerator | None = None
         self._training: NameTraining | None = None
         self._nlp: ReferenceType[Language] | None = None

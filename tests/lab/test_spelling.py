@@ -1,4 +1,4 @@
-"""Searches by spelling on six names; rows are in this order."""
+"""Spelling searches on six names; rows are in this order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ import spacy
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker import spelling
-from spacy_bioel.pipeline.linker.spelling import (
-    MakeSearch,
-    create_bm25_v1,
-    create_ngrams_v1,
-    create_tfidf_v1,
-)
+from spacy_bioel.lab import spelling
+from spacy_bioel.lab.spelling import create_bm25_v1, create_tfidf_v1
+from spacy_bioel.pipeline.linker.spelling import MakeSearch, create_ngrams_v1
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
