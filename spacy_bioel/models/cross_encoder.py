@@ -151,16 +151,11 @@ def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]
     import torch
 
     shim: Any = model.get_ref("network").shims[0]
-    network, was_training = shim._model, shim._model.training
     scores = [np.zeros(0, np.float32)]
-    network.eval()
-    try:
-        with torch.inference_mode():
-            for start in range(0, len(pairs), _PAIRS):
-                pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
-                scores.append(network(*_tensors(pieces, shim.device)).cpu().numpy())
-    finally:
-        network.train(was_training)
+    with torch.inference_mode():
+        for start in range(0, len(pairs), _PAIRS):
+            pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
+            scores.append(shim._model(*_tensors(pieces, shim.device)).cpu().numpy())
     return np.concatenate(scores)
 
 

@@ -132,13 +132,7 @@ def has_attention(model: NameEncoder) -> bool:
 
 def fast_network(model: NameEncoder) -> Any:
     """The network as it is now, rearranged to predict; for `encode_names`."""
-    network = get_network(model)
-    was_training = network.training
-    network.eval()
-    try:
-        return model.attrs["kind"].fast(network)
-    finally:
-        network.train(was_training)
+    return model.attrs["kind"].fast(get_network(model))
 
 
 def encode_names(
@@ -171,12 +165,10 @@ def _encode_batches(
     """Batches in parallel, each on one thread."""
     import torch
 
-    network = get_network(model)
+    predict = predict or get_network(model)
     device = model.get_ref("network").shims[0].device  # type: ignore[attr-defined]
     attention = model.attrs["attention"]
     kwargs = {} if attention is None else {"attention": attention}
-
-    predict = predict or network
 
     def encode(ids: list[list[int]]) -> NDArray:
         try:
@@ -191,16 +183,10 @@ def _encode_batches(
 
     # Word pieces in order and on this thread: `shuffle` may draw from one generator.
     pieces = [_piece_ids(model, batch) for batch in batches]
-    # Not by `model.predict`, which switches dropout off and on again around every batch.
-    was_training = network.training
-    network.eval()
-    try:
-        with one_thread_each() as spread:
-            # Restricted attention is set in the layers of the one network, one batch at a time.
-            is_shared = model.ops.device_type != "cpu" or attention is not None
-            return list(map(encode, pieces)) if is_shared else spread(encode, pieces)
-    finally:
-        network.train(was_training)
+    with one_thread_each() as spread:
+        # Restricted attention is set in the layers of the one network, one batch at a time.
+        is_shared = model.ops.device_type != "cpu" or attention is not None
+        return list(map(encode, pieces)) if is_shared else spread(encode, pieces)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import pickle
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,19 +85,18 @@ def test_an_odd_number_of_dimensions(kb: KnowledgeBase) -> None:
 class Lists:
     """Stands for an index whose first list holds row 0, and whose second row 1."""
 
-    nprobe = 0
-
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[None, np.ndarray]:
-        self.asked.append((self.nprobe, len(queries)))
+    def search(self, queries: np.ndarray, k: int, *, params: Any) -> tuple[None, np.ndarray]:
+        self.asked.append((params.nprobe, len(queries)))
         rows = np.full((len(queries), k), -1)
-        rows[:, : self.nprobe] = np.arange(self.nprobe)
+        rows[:, : params.nprobe] = np.arange(params.nprobe)
         return None, rows
 
 
 def test_queries_without_a_name_that_is_near_look_at_more_lists() -> None:
+    pytest.importorskip("faiss")
     lists = Lists()
     index = ann.FaissIndex(quantize(np.array([[1, 0], [0, 1]])), lists, [(1, 0.7), (2, -1)])
     queries = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
