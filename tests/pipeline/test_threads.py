@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -84,7 +85,7 @@ def strings(texts: list[AnnotatedText]) -> list[str]:
 
 @pytest.fixture(params=["trained_folder", "dual_folder"])
 def folder(request: pytest.FixtureRequest) -> Path:
-    """Detector and linker, each with a network of its own; or with a transformer that they share."""
+    """Detector and linker, each with its own networks, or with a transformer that both read."""
     return request.getfixturevalue(request.param)
 
 
@@ -95,16 +96,16 @@ def test_mentions_and_links_are_those_of_one_thread(
     expected = find(spacy.load(folder), strings)
     nlp = spacy.load(folder)
     seen = watch(nlp)
-    assert all(found == expected for found in in_threads(lambda: find(nlp, strings)))
+    assert all(found == expected for found in in_threads(partial(find, nlp, strings)))
     assert seen == {False}
     assert sum(map(len, expected)) > 50
 
 
 def test_mentions_alone(trained_folder: Path, strings: list[str]) -> None:
     expected = by_pipe(spacy.load(trained_folder, exclude=["bioel_linker"]), strings)
-    for _ in range(5):
+    for _ in range(3):
         nlp = spacy.load(trained_folder, exclude=["bioel_linker"])
-        assert all(found == expected for found in in_threads(lambda: by_pipe(nlp, strings)))
+        assert all(found == expected for found in in_threads(partial(by_pipe, nlp, strings)))
 
 
 def test_loaded_networks_predict(folder: Path) -> None:

@@ -67,7 +67,8 @@ class FaissIndex:
         unsure = np.arange(len(queries))
         for n_probe, near in self.steps:
             # For this call alone: other threads search the same index.
-            params = SearchParametersIVF(nprobe=n_probe)
+            params = SearchParametersIVF()
+            params.nprobe = int(n_probe)
             n_found = max(_PER_WANTED * k, _LEAST)
             _, found = self.index.search(queries[unsure], n_found, params=params)
             rows[unsure], scores[unsure] = rescored(
