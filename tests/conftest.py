@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spacy
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
         if item.get_closest_marker("realdata") and (reason := _no_data()):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _same_seed() -> None:
+    """Chance is the same in each test, whatever ran before it, and whatever seed shuffles tests."""
+    spacy.util.fix_random_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -47,7 +47,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
-    "processor.py": ["torch"],
+    "processor.py": ["torch", "threadpoolctl"],
     "kb": ["numpy"],
     "kb/vectors/ann.py": ["faiss"],
     "kb/vectors/products.py": ["torch"],

@@ -1,7 +1,10 @@
-"""A transformer that reads a mention in its context together with a candidate, and scores the pair.
+"""The cross-encoder: a transformer that scores a mention in its context together with a candidate.
 
 It comes from a Hugging Face checkpoint. After training, configuration, word pieces and weights are
 stored with the pipe, so that loading it never asks for the checkpoint again.
+
+A linker has it beside an encoder of names (`build_reranker_v1`), which finds the candidates, as in
+any linker, and is left as it is; the cross-encoder puts them in order.
 """
 
 from __future__ import annotations
@@ -25,13 +28,17 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
+from spacy_bioel.models.name_encoder import NameEncoder, Parts
 from spacy_bioel.models.pairs import Pair, PairPieces
+from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
 PairScorer = Model[Sequence[Pair], Floats1d]
 
 _TOKENIZER, _WEIGHTS = "tokenizer.json", "model.safetensors"
+# Of these files in a linker: its encoder of names may be a transformer too.
+_PREFIX = "pairs."
 # Rows of the vocabulary that pretraining left alone; BERT has them, other checkpoints may not.
 _UNUSED = ("[unused1]", "[unused2]")
 # Pairs whose pieces are in memory at once.
@@ -67,6 +74,18 @@ def build_cross_encoder_v1(
         "config": None,
     }
     return Model("cross_encoder", _forward, attrs=attrs, refs={"network": None})
+
+
+def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
+    """Registered as `spacy-bioel.Reranker.v1`: retrieve and rerank, as BLINK does.
+
+    Wu et al. (2020), https://aclanthology.org/2020.emnlp-main.519.
+
+    names (NameEncoder): Finds candidates, beside or instead of the linker's other evidence.
+    pairs (PairScorer): `spacy-bioel.CrossEncoder.v1`.
+    """
+    kind = ReadingKind(add=_add_pairs, parts=_pairs_parts, load=_load_pairs)
+    return reading_model("reranker", kind, _forward_pairs, {"names": names, "pairs": pairs})
 
 
 def add_cross_encoder(model: PairScorer) -> None:
@@ -114,7 +133,7 @@ def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path
     model.attrs["config"] = config_to_json(backbone.config)
 
 
-def cross_encoder_parts(model: PairScorer) -> dict[str, Callable[[], bytes]]:
+def cross_encoder_parts(model: PairScorer) -> Parts:
     """What `load_cross_encoder` needs, as bytes by file name; nothing without a network."""
     if model.attrs["pieces"] is None:
         return {}
@@ -151,16 +170,11 @@ def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]
     import torch
 
     shim: Any = model.get_ref("network").shims[0]
-    network, was_training = shim._model, shim._model.training
     scores = [np.zeros(0, np.float32)]
-    network.eval()
-    try:
-        with torch.inference_mode():
-            for start in range(0, len(pairs), _PAIRS):
-                pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
-                scores.append(network(*_tensors(pieces, shim.device)).cpu().numpy())
-    finally:
-        network.train(was_training)
+    with torch.inference_mode():
+        for start in range(0, len(pairs), _PAIRS):
+            pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
+            scores.append(shim._model(*_tensors(pieces, shim.device)).cpu().numpy())
     return np.concatenate(scores)
 
 
@@ -211,3 +225,29 @@ def _tensors(pieces: tuple[NDArray, NDArray, NDArray], device: Any) -> tuple[Any
     import torch
 
     return tuple(torch.from_numpy(array).to(device) for array in pieces)
+
+
+# The linker's model: what `ReadingKind` asks for is done by its cross-encoder.
+
+
+def _add_pairs(model: Model) -> None:
+    add_cross_encoder(model.get_ref("pairs"))
+    model.set_ref("network", model.get_ref("pairs"))
+
+
+def _pairs_parts(model: Model) -> Parts:
+    parts = cross_encoder_parts(model.get_ref("pairs"))
+    return {_PREFIX + name: part for name, part in parts.items()}
+
+
+def _load_pairs(model: Model, parts: Mapping[str, bytes]) -> None:
+    own = {k.removeprefix(_PREFIX): part for k, part in parts.items() if k.startswith(_PREFIX)}
+    if own:
+        load_cross_encoder(model.get_ref("pairs"), own)
+        model.set_ref("network", model.get_ref("pairs"))
+
+
+def _forward_pairs(
+    model: Model, pairs: Sequence[Pair], is_train: bool
+) -> tuple[Floats1d, Callable]:
+    return model.get_ref("pairs")(pairs, is_train)

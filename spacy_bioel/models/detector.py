@@ -119,16 +119,11 @@ def find_spans(
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
     scorer = model.get_ref("scorer")
-    network: Any = scorer.shims[0]._model  # its `predict` would switch dropout on in other threads
-    was_training = network.training
-    network.eval()
-    try:
-        with one_thread_each() as spread:
-            vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
-            find = partial(_find_spans, scorer, network, model.attrs["kind"], lowest)
-            found = spread(find, _parts(vectors, batch))
-    finally:
-        network.train(was_training)
+    network: Any = scorer.shims[0]._model
+    with one_thread_each() as spread:
+        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
+        find = partial(_find_spans, scorer, network, model.attrs["kind"], lowest)
+        found = spread(find, _parts(vectors, batch))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 

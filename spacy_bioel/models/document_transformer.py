@@ -87,7 +87,7 @@ class _TransformerShim(AveragingShim):
         self.prefix, self.suffix = special_pieces(tokenizer)
         self.tokenizer, self.about = tokenizer, about
         network = DocumentTransformer(backbone, **self.cfg)
-        self._model = network.to(get_torch_default_device())
+        self._model = network.to(get_torch_default_device()).eval()
 
     def to_bytes(self) -> bytes:
         from safetensors.torch import save

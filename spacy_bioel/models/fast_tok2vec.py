@@ -3,6 +3,9 @@
 Tokens of the same features are embedded once a batch, and layers are run by torch, whose matrix
 products take a third of the time that they take in thinc. Nothing is kept from one call to the
 next, for weights may change in between: to rearrange them takes less than a millisecond.
+
+A layer is known by the function that it computes with and by its parameters. A model with any other
+layer, of another version of thinc for instance, runs as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +24,19 @@ from spacy_bioel.models.torch_io import dtype_to_predict_with
 _TOKENS = 2048  # that are read together: what is computed of them stays in the processor's cache
 # Rows of a product are a multiple of it: for each new number a product is planned anew.
 _ROUND = 64
-_EMBED = ("extract_features", "list2ragged", "with_array(", "with_array(", "ragged2list")
+
+# Modules of the functions of layers, in order.
+_EMBED = (
+    "spacy.ml.featureextractor",
+    "thinc.layers.list2ragged",
+    "thinc.layers.with_array",
+    "thinc.layers.with_array",
+    "thinc.layers.ragged2list",
+)
+_CHAIN, _RESIDUAL = "thinc.layers.chain", "thinc.layers.residual"
+_MAXOUT, _LAYER_NORM = "thinc.layers.maxout", "thinc.layers.layernorm"
+_WINDOW, _DROPOUT = "thinc.layers.expand_window", "thinc.layers.dropout"
+_PARAMETERS = {_MAXOUT: ("W", "b"), _LAYER_NORM: ("G", "b"), _WINDOW: (), _DROPOUT: ()}
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
@@ -67,14 +82,19 @@ def _is_known(tok2vec: Model) -> bool:
     if type(tok2vec.ops) is not NumpyOps or not tok2vec.has_ref("encode"):
         return False
     embed, encode = tok2vec.get_ref("embed"), tok2vec.get_ref("encode")
-    names = [layer.name for layer in embed.layers]
     return (
-        len(names) == len(_EMBED)
-        and all(name.startswith(start) for name, start in zip(names, _EMBED, strict=True))
+        _computes(tok2vec) == _CHAIN
+        and tok2vec.layers == [embed, encode]
+        and tuple(map(_computes, embed.layers)) == _EMBED
         and _has_function(embed.layers[3].layers[0])
-        and encode.name.startswith("with_array(")
+        and _computes(encode) == "thinc.layers.with_array"
         and _has_function(encode.layers[0])
     )
+
+
+def _computes(layer: Model) -> str:
+    """The module of the function that a layer computes with."""
+    return layer._func.__module__
 
 
 def _embed(embed: Model, docs: Sequence[Doc]) -> Any:
@@ -122,29 +142,26 @@ def _parts(vectors: Any, lengths: Sequence[int], pad: int) -> Iterator[tuple[Any
 
 
 def _has_function(layer: Model) -> bool:
-    if _is_chain(layer) or layer.name.startswith("residual("):
+    if _computes(layer) in (_CHAIN, _RESIDUAL):
         return all(map(_has_function, layer.layers))
-    return layer.name in ("maxout", "layernorm", "dropout", "expand_window")
-
-
-def _is_chain(layer: Model) -> bool:
-    return len(layer.layers) > 1 and layer.name == ">>".join(part.name for part in layer.layers)
+    return _PARAMETERS.get(_computes(layer)) == layer.param_names
 
 
 def _function(layer: Model) -> Function:
     """A thinc layer that `_has_function`, as torch computes it."""
     import torch
 
-    if _is_chain(layer):
+    kind = _computes(layer)
+    if kind == _CHAIN:
         return partial(_in_turn, [_function(part) for part in layer.layers])
-    if layer.name.startswith("residual("):
+    if kind == _RESIDUAL:
         return partial(_residual, _function(layer.layers[0]))
-    if layer.name == "expand_window":
+    if kind == _WINDOW:
         return partial(_window, layer.attrs["window_size"])
-    if layer.name == "dropout":
+    if kind == _DROPOUT:
         return partial(_in_turn, [])
     parameters = {name: torch.from_numpy(layer.get_param(name)) for name in layer.param_names}
-    if layer.name == "layernorm":
+    if kind == _LAYER_NORM:
         return partial(_layer_norm, parameters["G"], parameters["b"])
     # The pieces of all outputs side by side, so that they are compared by whole rows.
     dtype = dtype_to_predict_with()

@@ -122,13 +122,7 @@ def get_network(model: NameEncoder) -> Any:
 
 def fast_network(model: NameEncoder) -> Any:
     """The network as it is now, rearranged to predict; for `encode_names`."""
-    network = get_network(model)
-    was_training = network.training
-    network.eval()
-    try:
-        return model.attrs["kind"].fast(network)
-    finally:
-        network.train(was_training)
+    return model.attrs["kind"].fast(get_network(model))
 
 
 def encode_names(
@@ -175,9 +169,8 @@ def _encode_batches(
     """Batches in parallel, each on one thread."""
     import torch
 
-    network = get_network(model)
+    predict = predict or get_network(model)
     device = model.get_ref("network").shims[0].device  # type: ignore[attr-defined]
-    predict = predict or network
 
     def encode(ids: Sequence[list[int]]) -> NDArray:
         try:
@@ -190,15 +183,9 @@ def _encode_batches(
         half = len(ids) // 2
         return np.concatenate([encode(ids[:half]), encode(ids[half:])])
 
-    # Not by `model.predict`, which switches dropout off and on again around every batch.
-    was_training = network.training
-    network.eval()
-    try:
-        with one_thread_each() as spread:
-            on_cpu = model.ops.device_type == "cpu"
-            return spread(encode, batches) if on_cpu else list(map(encode, batches))
-    finally:
-        network.train(was_training)
+    with one_thread_each() as spread:
+        on_cpu = model.ops.device_type == "cpu"
+        return spread(encode, batches) if on_cpu else list(map(encode, batches))
 
 
 def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:

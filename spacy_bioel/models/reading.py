@@ -1,7 +1,7 @@
 """Models of a linker that read mentions in their documents: what the architectures share.
 
 Such a model is an encoder of names, as any linker has, and a network that reads; see
-`models.bi_encoder` and `models.reranker`.
+`models.bi_encoder` and `models.cross_encoder`.
 """
 
 from __future__ import annotations

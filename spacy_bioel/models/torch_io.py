@@ -32,12 +32,32 @@ def dtype_to_predict_with() -> Any:
 class AveragingShim(PyTorchShim):
     """A PyTorchShim that also takes part in weight averaging, and knows slow and fast weights.
 
+    The network is in evaluation mode, except inside `begin_update`: thinc's own shim switches to
+    it and back at each prediction, so that of two threads one predicts with dropout.
+
     thinc's optimizer files averages under (shim id, name); its own shim looks for string keys and
     so evaluates averaged thinc layers together with torch layers that are not.
 
     A module may have a method `learn_rate_scales() -> dict[str, float]`: by the beginning of
     parameters' names, the part of the learning rate that they take; the first that fits counts.
     """
+
+    def __init__(self, model: Any, config: Any = None) -> None:
+        super().__init__(model, config)
+        if model is not None:
+            model.eval()
+
+    def predict(self, inputs: ArgsKwargs) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return self._model(*inputs.args, **inputs.kwargs)
+
+    def begin_update(self, inputs: ArgsKwargs) -> tuple[Any, Callable]:
+        try:
+            return super().begin_update(inputs)  # it switches to training mode
+        finally:
+            self._model.eval()
 
     @contextmanager
     def use_params(self, params: dict) -> Iterator[None]:

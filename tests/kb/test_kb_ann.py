@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,19 +89,18 @@ def test_an_odd_number_of_dimensions(kb: KnowledgeBase) -> None:
 class Lists:
     """Stands for an index whose first list holds row 0, and whose second row 1."""
 
-    nprobe = 0
-
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[None, np.ndarray]:
-        self.asked.append((self.nprobe, len(queries)))
+    def search(self, queries: np.ndarray, k: int, *, params: Any) -> tuple[None, np.ndarray]:
+        self.asked.append((params.nprobe, len(queries)))
         rows = np.full((len(queries), k), -1)
-        rows[:, : self.nprobe] = np.arange(self.nprobe)
+        rows[:, : params.nprobe] = np.arange(params.nprobe)
         return None, rows
 
 
 def test_queries_without_a_name_that_is_near_look_at_more_lists() -> None:
+    pytest.importorskip("faiss")
     lists = Lists()
     index = ann.FaissIndex(quantize(np.array([[1, 0], [0, 1]])), lists, [(1, 0.7), (2, -1)])
     queries = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
@@ -107,6 +111,39 @@ def test_queries_without_a_name_that_is_near_look_at_more_lists() -> None:
     alone = [index.search(query[None], 1) for query in queries]
     assert np.array_equal(rows, np.concatenate([row for row, _ in alone]))
     assert np.array_equal(scores, np.concatenate([score for _, score in alone]))
+
+
+def test_threads_that_search_one_index_do_not_share_the_number_of_lists(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faiss = pytest.importorskip("faiss")
+    write(kb)
+    vectors = open_vectors(kb, fingerprint=None)
+    shared = faiss.read_index(str(vectors.ann_file))
+    few, all_lists = (ann.FaissIndex(vectors, shared, [[n, -1]]) for n in (1, 126))
+    queries = vectors.take(np.arange(0, N, 100))
+    expected = [index.search(queries, 5)[0].tolist() for index in (few, all_lists)]
+    assert expected[0] != expected[1]
+    monkeypatch.setattr(shared, "search", after_others(shared.search))
+    start = Barrier(2, timeout=60)
+
+    def search(which: int) -> bool:
+        start.wait()
+        found = [(few, all_lists)[which].search(queries, 5)[0].tolist() for _ in range(50)]
+        return found == [expected[which]] * 50
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(search, range(2)))
+
+
+def after_others(search: Callable) -> Callable:
+    """A search before which other threads have their turn."""
+
+    def wait_and_search(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(0)
+        return search(*args, **kwargs)
+
+    return wait_and_search
 
 
 def test_how_near_is_near_enough() -> None:

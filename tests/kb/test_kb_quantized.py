@@ -33,10 +33,10 @@ def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
     assert quantize(np.zeros((0, 5))).shape == (0, 5)
 
 
-@pytest.fixture(params=["as the processor can", "by numpy"])
+@pytest.fixture(params=["as the processor can", "in float32"])
 def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "by numpy":
-        monkeypatch.setattr(products, "_torch_for_bytes", lambda: None)
+    if request.param == "in float32":
+        monkeypatch.setattr(products, "multiplies_bytes", lambda: False)
 
 
 @pytest.mark.usefixtures("arithmetic")

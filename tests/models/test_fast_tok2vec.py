@@ -15,7 +15,7 @@ from spacy.ml.models.tok2vec import (
     build_Tok2Vec_model,
 )
 from spacy.tokens import Doc
-from thinc.api import Model, fix_random_seed
+from thinc.api import Model, fix_random_seed, with_array
 
 from spacy_bioel.models import fast_tok2vec
 from spacy_bioel.models.fast_tok2vec import token_vectors
@@ -93,6 +93,41 @@ def test_documents_without_tokens() -> None:
 def test_other_architectures_run_as_they_are() -> None:
     tok2vec = make_tok2vec(MishWindowEncoder)
     assert not fast_tok2vec._is_known(tok2vec)
+    assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS))
+
+
+def doubled(layer: Model, inputs: Any, is_train: bool) -> Any:
+    return 2 * inputs, lambda gradient: 2 * gradient
+
+
+def replace(tok2vec: Model, name: str, new: Model) -> None:
+    """Put a layer in the place of the first of this name in the encoder."""
+    for parent in tok2vec.get_ref("encode").walk():
+        for place, layer in enumerate(parent.layers):
+            if layer.name == name:
+                parent.layers[place] = new
+                return
+
+
+def test_a_layer_that_has_the_name_of_another_runs_as_it_is() -> None:
+    tok2vec = make_tok2vec(maxout_pieces=3)
+    expected = token_vectors(tok2vec, DOCS)
+    replace(tok2vec, "dropout", Model("dropout", doubled))
+    found = token_vectors(tok2vec, DOCS)
+    assert np.array_equal(found, reference(tok2vec, DOCS))
+    assert np.abs(found - expected).max() > 0.1
+
+
+def test_a_known_layer_with_more_parameters_runs_as_it_is() -> None:
+    tok2vec = make_tok2vec(maxout_pieces=3)
+    maxout = next(layer for layer in tok2vec.get_ref("encode").walk() if layer.name == "maxout")
+    maxout.set_param("scale", np.ones(16, dtype="float32"))
+    assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS))
+
+
+def test_what_comes_after_the_encoder_is_not_left_out() -> None:
+    tok2vec = make_tok2vec(maxout_pieces=3)
+    tok2vec.layers.append(with_array(Model("double", doubled)))
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS))
 
 

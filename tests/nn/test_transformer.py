@@ -14,7 +14,7 @@ from spacy_bioel.nn.transformer import NameTransformer
 NAMES = [[2, 9, 12, 3], [2, 3], [2, 5, 3], [2, 7, 20, 30, 41, 8, 8, 3], [2, 44, 10, 3]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def backbone(checkpoint: Path) -> Any:
     return pytest.importorskip("transformers").AutoModel.from_pretrained(checkpoint).eval()
 

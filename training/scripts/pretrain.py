@@ -101,6 +101,7 @@ class Pretraining:
         if checkpoint.is_dir():
             self._resume(checkpoint)
         losses: list[float] = []
+        self.network.train()  # an encoder's network is in evaluation mode
         while self.step < self.settings["steps"]:
             if self.step and self.step % self.settings["refresh_every"] == 0:
                 self._save(checkpoint)

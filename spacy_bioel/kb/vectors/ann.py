@@ -59,13 +59,18 @@ class FaissIndex:
 
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """See `ExactIndex.search`."""
+        from faiss import SearchParametersIVF
+
         queries = np.ascontiguousarray(checked_queries(queries, self.vectors))
         rows = np.full((len(queries), k), -1, np.int64)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         unsure = np.arange(len(queries))
         for n_probe, near in self.steps:
-            self.index.nprobe = n_probe
-            _, found = self.index.search(queries[unsure], max(_PER_WANTED * k, _LEAST))
+            # For this call alone: other threads search the same index.
+            params = SearchParametersIVF()
+            params.nprobe = int(n_probe)
+            n_found = max(_PER_WANTED * k, _LEAST)
+            _, found = self.index.search(queries[unsure], n_found, params=params)
             rows[unsure], scores[unsure] = rescored(
                 self.vectors, queries[unsure], found, k=k, lean=True
             )

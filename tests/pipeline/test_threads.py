@@ -1,0 +1,161 @@
+"""One pipeline in eight threads finds what it finds in one, from the first document on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+import spacy
+import torch
+from spacy.language import Language
+from spacy.tokens import Doc
+from tiny import examples, learn, sharing_nlp, step
+
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.types import AnnotatedText
+
+N_THREADS = 8
+Found = list[list[tuple]]
+
+
+def modules(pipe: Any) -> Iterator[torch.nn.Module]:
+    """All torch modules of a pipe, the networks and their parts."""
+    for layer in pipe.model.walk():
+        for shim in layer.shims:
+            yield from shim._model.modules()
+
+
+def modes(nlp: Language) -> set[bool]:
+    """Whether modules are in training mode."""
+    return {module.training for _, pipe in nlp.pipeline for module in modules(pipe)}
+
+
+def watch(nlp: Language) -> set[bool]:
+    """To be filled with the modes in which modules are called."""
+    seen: set[bool] = set()
+    for _, pipe in nlp.pipeline:
+        for module in modules(pipe):
+            module.register_forward_pre_hook(lambda module, _: seen.add(module.training))
+    return seen
+
+
+def found_in(docs: Iterator[Doc]) -> Found:
+    """Mentions with their probabilities, and links where there is a linker."""
+    return [
+        [
+            *((span.start, span.end, span.label_) for span in doc.spans["bioel"]),
+            *((score,) for score in doc.spans["bioel"].attrs["scores"]),
+            *((link.start, link.end, link.ids, link.candidates) for link in get_links(doc)),
+        ]
+        for doc in docs
+    ]
+
+
+def by_pipe(nlp: Language, texts: list[str]) -> Found:
+    return found_in(nlp.pipe(texts, batch_size=4))
+
+
+def by_call(nlp: Language, texts: list[str]) -> Found:
+    return found_in(map(nlp, texts))
+
+
+def in_threads(job: Callable[[], Any]) -> list[Any]:
+    """Results of a job that eight threads begin at once."""
+    start = Barrier(N_THREADS, timeout=60)
+
+    def begin() -> Any:
+        start.wait()
+        return job()
+
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        jobs = [pool.submit(begin) for _ in range(N_THREADS)]
+        return [job.result() for job in jobs]
+
+
+@pytest.fixture(scope="module")
+def strings(texts: list[AnnotatedText]) -> list[str]:
+    return [text.text for text in texts] * 4
+
+
+@pytest.fixture(params=["trained_folder", "dual_folder"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    """Detector and linker, each with its own networks, or with a transformer that both read."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize("find", [by_pipe, by_call])
+def test_mentions_and_links_are_those_of_one_thread(
+    folder: Path, find: Callable, strings: list[str]
+) -> None:
+    expected = find(spacy.load(folder), strings)
+    nlp = spacy.load(folder)
+    seen = watch(nlp)
+    assert all(found == expected for found in in_threads(partial(find, nlp, strings)))
+    assert seen == {False}
+    assert sum(map(len, expected)) > 50
+
+
+def test_mentions_alone(trained_folder: Path, strings: list[str]) -> None:
+    expected = by_pipe(spacy.load(trained_folder, exclude=["bioel_linker"]), strings)
+    for _ in range(3):
+        nlp = spacy.load(trained_folder, exclude=["bioel_linker"])
+        assert all(found == expected for found in in_threads(partial(by_pipe, nlp, strings)))
+
+
+def test_loaded_networks_predict(folder: Path) -> None:
+    nlp = spacy.load(folder)
+    assert modes(nlp) == {False}
+    again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert modes(again) == {False}
+    for _, pipe in nlp.pipeline:
+        worker = pickle.loads(pickle.dumps(pipe))  # as a process gets it under spawn
+        assert {module.training for module in modules(worker)} == {False}
+
+
+def test_networks_learn_only_in_update(checkpoint: Path, texts: list[AnnotatedText]) -> None:
+    nlp = sharing_nlp(checkpoint)
+    data = examples(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    assert modes(nlp) == {False}
+    seen = watch(nlp)
+    step(nlp, texts, optimizer)
+    assert seen == {True}
+    assert modes(nlp) == {False}
+
+
+def test_networks_predict_after_an_update_that_failed(
+    checkpoint: Path, texts: list[AnnotatedText]
+) -> None:
+    nlp = sharing_nlp(checkpoint)
+    learn(nlp, texts, updates=1)
+
+    def fail(module: torch.nn.Module, _: Any) -> None:
+        raise MemoryError
+
+    network = next(modules(nlp.get_pipe("bioel_mentions")))
+    network.register_forward_pre_hook(fail)
+    with pytest.raises(MemoryError):
+        nlp.update(examples(nlp, texts))
+    assert modes(nlp) == {False}
+
+
+def test_the_number_of_threads_stays(trained_folder: Path, strings: list[str]) -> None:
+    nlp = spacy.load(trained_folder)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+
+        def job() -> int:
+            by_pipe(nlp, strings)
+            return torch.get_num_threads()
+
+        assert in_threads(job) == [3] * N_THREADS
+        assert in_threads(torch.get_num_threads) == [3] * N_THREADS
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,105 @@
+"""Threads that limit themselves leave no trace in the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from spacy_bioel.processor import one_thread_each
+
+
+@pytest.fixture(autouse=True)
+def _three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def in_new_thread(function: Callable[[], int]) -> int:
+    found: list[int] = []
+    thread = Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_parts_have_one_thread_each() -> None:
+    meet = Barrier(2, timeout=60)
+
+    def ask(part: int) -> tuple[int, int]:
+        meet.wait()  # on two threads at once
+        return part, torch.get_num_threads()
+
+    with one_thread_each() as spread:
+        assert torch.get_num_threads() == 1
+        assert spread(ask, [7, 8]) == [(7, 1), (8, 1)]
+        assert in_new_thread(torch.get_num_threads) == 3
+    assert torch.get_num_threads() == 3
+
+
+def test_uses_that_overlap_leave_the_numbers_as_they_were() -> None:
+    before = blas_threads()
+    entered, first_left = Barrier(2, timeout=60), Barrier(2, timeout=60)
+
+    def first() -> int:
+        with one_thread_each():
+            entered.wait()
+        first_left.wait()
+        return torch.get_num_threads()
+
+    def second() -> int:
+        entered.wait()
+        with one_thread_each() as spread:
+            first_left.wait()
+            assert spread(lambda _: torch.get_num_threads(), [1, 2]) == [1, 1]
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [job.result() for job in [pool.submit(first), pool.submit(second)]] == [3, 3]
+    assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
+    assert blas_threads() == before
+
+
+def test_an_error_leaves_the_numbers_as_they_were() -> None:
+    with pytest.raises(ZeroDivisionError), one_thread_each() as spread:
+        spread(lambda part: 1 // part, [1, 0])
+    assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
+
+
+# In a process of its own, whose threads can be counted: MKL starts its own at the first product.
+PRODUCT = """
+import os, torch
+from spacy_bioel.processor import one_thread_each
+torch.set_num_threads(2)
+matrix = torch.zeros(600, 600)
+def count(part):
+    torch.mm(matrix, matrix), torch.cat([matrix] * 9)
+    return len(os.listdir("/proc/self/task"))
+with one_thread_each() as spread:
+    before = len(os.listdir("/proc/self/task"))
+    print(count(0) - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux does")
+def test_products_start_no_threads_of_their_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRODUCT],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["0"]
