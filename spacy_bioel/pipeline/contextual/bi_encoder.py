@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model
 
-from spacy_bioel.kb.columns.files import gather
 from spacy_bioel.models.bi_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import Ranker
@@ -59,8 +58,7 @@ def read_collectively(
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """A soft maximum over the names of the concept, as in the loss: where a name has several
         concepts, their other names decide."""
-        indptr, positions = gather(kb.concept_offsets, concept)
-        names = kb.concept_names[positions].astype(np.int64)
+        indptr, names = kb.names_of_all(concept)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
         weight = np.empty(len(names))
         for start in range(0, len(names), _NAMES):
