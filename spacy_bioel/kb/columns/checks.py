@@ -24,7 +24,8 @@ RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
 # Files of at most this size are compared with their checksum when they are opened.
-SMALL = 1 << 20
+SMALL = 1 << 18
+_UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
 # Stands in a text where the checksum of this text will be.
 UNSEALED = "0" * 32
 
@@ -61,7 +62,7 @@ class Origin:
         RAISES BioelError: [B211].
         """
         # Without their sign negative numbers are the largest: one pass in the place of two.
-        unsigned = values.view(f"u{values.itemsize}")
+        unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
             raise self.damaged(expected=f"rows from 0 to {below - 1}", found=wrong)

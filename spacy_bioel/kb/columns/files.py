@@ -43,6 +43,7 @@ class StringColumn:
     def __init__(
         self, blob: RawFile, offsets: NDArray[np.uint64], *, origin: Origin | None = None
     ) -> None:
+        self._blob = blob
         self._bytes = memoryview(blob)  # type: ignore[arg-type]
         self._offsets = offsets
         self._origin = origin or Origin()
@@ -65,19 +66,30 @@ class StringColumn:
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))
-        starts, ends = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
-        return list(map(self._string, starts, ends))
+        starts, ends = self._offsets[rows], self._offsets[rows + 1]
+        if self._are_lines(starts, ends):
+            pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
+            with suppress(UnicodeDecodeError):
+                strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
+                if "\n" not in "".join(strings):
+                    return strings
+        return [self[row] for row in rows.tolist()]  # one of which raises
+
+    def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
+        """Whether these bytes begin after a line end, and end with one."""
+        if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
+            return False
+        are_after = (self._blob[np.maximum(starts, 1) - 1] == _LINE_END) | (starts == 0)
+        return bool(are_after.all() and (self._blob[ends - 1] == _LINE_END).all())
 
     def _string(self, start: int, end: int) -> str:
         """The line of these bytes. RAISES BioelError: [B211] when they are something else."""
-        lines = self._bytes
-        if start < end <= len(lines) and lines[end - 1] == _LINE_END:
-            if not start or lines[start - 1] == _LINE_END:
-                with suppress(UnicodeDecodeError):
-                    string = str(lines[start : end - 1], "utf8")
-                    if "\n" not in string:
-                        return string
-        found = f"{bytes(lines[start:end][:_SHOWN])!r} at {start} to {end}"
+        lines = self._bytes[max(start - 1, 0) : end].tobytes()
+        line = lines if start == 0 else lines[1:]
+        if line.find(b"\n") == end - start - 1 and (start == 0 or lines[:1] == b"\n"):
+            with suppress(UnicodeDecodeError):
+                return str(line[:-1], "utf8")
+        found = f"{line[:_SHOWN]!r} at {start} to {end}"
         raise self._origin.damaged(expected="one line of UTF-8", found=found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.checks import Origin
 from spacy_bioel.kb.columns.files import IntArray, entries_of
 
@@ -47,8 +48,11 @@ class Ragged:
         """The values of one row. Shape (n_values_of_row,). RAISES IndexError: No such row."""
         if not 0 <= row < len(self):
             raise IndexError(row)
-        [[start, end]] = self._bounds(np.array([row])).tolist()
-        return self._checked(self._values[start:end])
+        near = self._offsets[max(row - 1, 0) : row + 3].tolist()
+        start, end = near[int(row > 0) :][:2]
+        if near == sorted(near) and 0 <= start <= end - self._least and end <= len(self._values):
+            return self._checked(self._values[start:end])
+        raise self._wrong(near)
 
     def gather(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Find the values of many rows at once; see `files.gather`."""
@@ -89,8 +93,10 @@ class Ragged:
         steps = np.diff(near)
         is_bad = (steps < 0).any(axis=1) | (steps[:, 1] < self._least)
         if is_bad.any():
-            found = near[np.argmax(is_bad)].tolist()
-            expected = f"offsets that grow, by {self._least} or more"
-            raise self._of_offsets.damaged(expected=expected, found=found)
+            raise self._wrong(near[np.argmax(is_bad)].tolist())
         self._of_offsets.rows(near, below=len(self._values) + 1)
         return near[:, 1:3]
+
+    def _wrong(self, found: list[int]) -> BioelError:
+        expected = f"offsets that grow, by {self._least} or more, to {len(self._values)}"
+        return self._of_offsets.damaged(expected=expected, found=found)
