@@ -292,6 +292,7 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B240 = "{file} of the saved model is damaged ({error}). Copy the whole model folder again, or train the model again."
     B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
     B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or name others."
     B192 = "{what} needs packages of the extra {extra}, which cannot be imported ({error}). Run: pip install 'spacy-bioel[{extra}]'"
