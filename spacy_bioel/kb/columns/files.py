@@ -87,8 +87,10 @@ class StringColumn:
         lines = self._bytes[max(start - 1, 0) : end].tobytes()
         line = lines if start == 0 else lines[1:]
         if line.find(b"\n") == end - start - 1 and (start == 0 or lines[:1] == b"\n"):
-            with suppress(UnicodeDecodeError):
+            try:
                 return str(line[:-1], "utf8")
+            except UnicodeDecodeError:
+                pass  # not `suppress`, which takes as long as all the rest
         found = f"{line[:_SHOWN]!r} at {start} to {end}"
         raise self._origin.damaged(expected="one line of UTF-8", found=found)
 

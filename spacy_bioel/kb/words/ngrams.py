@@ -131,6 +131,7 @@ class NgramIndex:
         self._norms = np.asarray(norms)
         self._origin = origin or Origin()
         self._origin.check_ends(self._offsets, end=len(rows))
+        self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """The k names most alike to each query.
@@ -168,8 +169,8 @@ class NgramIndex:
         if n <= _ALL:
             postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
             weights = np.repeat(squares, ends - starts)
-            names = self._origin.rows(np.concatenate(postings), below=n)
-            of_all: Any = np.bincount(names, weights, minlength=n)
+            self._check_postings(at[known], postings)
+            of_all: Any = np.bincount(np.concatenate(postings), weights, minlength=n)
             alike = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
             shared = of_all[alike]
         else:
@@ -188,6 +189,12 @@ class NgramIndex:
             found = np.stack([starts, ends], axis=1).tolist()
             raise self._origin.damaged(expected="postings from a start to an end", found=found)
 
+    def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
+        """Check the rows of 3-grams that no query had before: once, for there are many."""
+        for i in np.flatnonzero(~self._are_checked[grams]).tolist():
+            self._origin.rows(postings[i], below=len(self._norms))
+            self._are_checked[grams[i]] = True
+
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
@@ -195,14 +202,12 @@ class NgramIndex:
 
         postings (Sequence): Names of each 3-gram of the query, the rarest 3-gram first.
         """
+        n_postings = np.cumsum([len(rows) for rows in postings])
+        n_rare = max(1, int(np.searchsorted(n_postings, _POSTINGS, side="right")))
+        rare = self._origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
+        by_gram = np.split(rare.astype(np.int64), n_postings[: n_rare - 1])
         first_seen: list[IntArray] = []
-        n_postings = n_rare = 0
-        for rows, square in zip(postings, squares.tolist(), strict=True):
-            n_postings += len(rows)
-            if first_seen and n_postings > _POSTINGS:
-                break
-            n_rare += 1
-            names = self._origin.rows(rows, below=len(dots)).astype(np.int64)
+        for names, square in zip(by_gram, squares.tolist(), strict=False):
             before = dots.take(names)
             first_seen.append(names[before == 0])
             dots[names] = before + np.float32(square)
