@@ -2,7 +2,7 @@
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
-linking, B20x growing knowledge bases.
+linking, B20x growing knowledge bases, B21x damaged ones.
 """
 
 from __future__ import annotations
@@ -87,6 +87,16 @@ class Errors(metaclass=_Coded):
     B037 = (
         "The knowledge base in {path} was replaced while a process was using it: expected "
         "{expected}, found {found}. Load the pipeline again."
+    )
+    B210 = (
+        "{file} in {path} was changed after it was written: expected {expected}, found {found}. Copy "
+        "the whole folder again, or run bioel kb build again (bioel kb encode, if its name begins "
+        "with vectors)."
+    )
+    B211 = (
+        "{file} of the knowledge base in {path} is damaged: expected {expected}, found {found}. Copy "
+        "the whole folder again, or run bioel kb build again. To check a copy: bioel kb info {path} "
+        "--verify"
     )
     B040 = "Networks need PyTorch, which cannot be imported ({error}). Run: pip install torch"
     B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with; if the file was cut, copy the model folder again."
@@ -282,6 +292,7 @@ class Errors(metaclass=_Coded):
     B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
     B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
     B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B240 = "{file} of the saved model is damaged ({error}). Copy the whole model folder again, or train the model again."
     B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
     B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or name others."
     B192 = "{what} needs packages of the extra {extra}, which cannot be imported ({error}). Run: pip install 'spacy-bioel[{extra}]'"

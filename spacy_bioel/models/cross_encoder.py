@@ -32,7 +32,7 @@ from spacy_bioel.models.name_encoder import NameEncoder, Parts
 from spacy_bioel.models.pairs import Pair, PairPieces
 from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
-from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
 
 PairScorer = Model[Sequence[Pair], Floats1d]
 
@@ -152,9 +152,12 @@ def load_cross_encoder(model: PairScorer, parts: Mapping[str, bytes]) -> None:
     """
     if _TOKENIZER not in parts:
         return
-    config = parts[CONFIG].decode("utf8")
-    tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
-    _add(model, tokenizer, backbone_from_json(config), folder=None)
+    with reading_part(CONFIG):
+        config = parts[CONFIG].decode("utf8")
+        backbone = backbone_from_json(config)
+    with reading_part(_TOKENIZER):
+        tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
+    _add(model, tokenizer, backbone, folder=None)
     weights_from_bytes(model, parts[_WEIGHTS])
     # As it was written, so that saving again gives the same when transformers has new settings.
     model.attrs["config"] = config

@@ -31,11 +31,16 @@ def encoder_parts(model: NameEncoder) -> Parts:
 
 
 def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
-    """Take back what `encoder_parts` gave, if there is an encoder among the parts."""
-    from spacy_bioel.models.weights import weights_from_bytes
+    """Take back what `encoder_parts` gave, if there is an encoder among the parts.
+
+    RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
+        any other file that is damaged.
+    """
+    from spacy_bioel.models.weights import reading_part, weights_from_bytes
 
     if "tokenizer.json" in parts:
-        tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
+        with reading_part("tokenizer.json"):
+            tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
         model.attrs["kind"].rebuild(model, tokenizer, parts)
         weights_from_bytes(model, parts["model.safetensors"])
 
@@ -54,12 +59,12 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
     """Take word pieces and weights from a folder of `write_encoder`.
 
     RAISES BioelError: [B046] when a file is missing, [B047] when the encoder there is of another
-        architecture or size than `model`.
+        architecture or size than `model`; those of `load_encoder`.
     """
     try:
         about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
         parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
     if about != encoder_settings(model):
         raise BioelError(

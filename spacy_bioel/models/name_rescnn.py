@@ -20,7 +20,12 @@ from spacy_bioel.models.name_encoder import (
     set_network,
 )
 from spacy_bioel.models.torch_io import dtype_to_predict_with, require_torch
-from spacy_bioel.models.vocabulary import EmbeddingTables, load_huggingface, make_vocabulary
+from spacy_bioel.models.vocabulary import (
+    EmbeddingTables,
+    load_huggingface,
+    make_vocabulary,
+    n_pieces,
+)
 from spacy_bioel.text.normalize import normalize_name
 
 _TABLES = "embeddings.safetensors"
@@ -64,7 +69,7 @@ def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables
     RAISES BioelError: [B040] without torch, [B044] when the tables are of another vocabulary.
     """
     require_torch()
-    rows, pieces = len(tables["words"]), tokenizer.get_vocab_size()
+    rows, pieces = len(tables["words"]), n_pieces(tokenizer)
     if rows < pieces:
         raise BioelError(Errors.B044.format(folder=_TABLES, rows=rows, pieces=pieces))
     import torch
@@ -107,7 +112,26 @@ def _parts(model: NameEncoder) -> Parts:
 def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
     from safetensors.numpy import load
 
-    add_rescnn(model, tokenizer, load(parts[_TABLES]))
+    from spacy_bioel.models.weights import reading_part
+
+    with reading_part(_TABLES):
+        tables = load(parts[_TABLES])
+        _check_tables(tables, max_tokens=model.attrs["max_tokens"])
+    add_rescnn(model, tokenizer, tables)
+
+
+def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
+    """RAISES ValueError: When these are not what `FrozenEmbeddings` takes."""
+    found = {name: table.shape for name, table in tables.items()}
+    n, width = found.get("words", (0, 0))
+    expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
+    expected |= {"norm_weight": (width,), "norm_bias": (width,)}
+    if "scale" in found:  # words are integers
+        expected["scale"] = (n, 1)
+    if found != expected or any(
+        table.dtype != np.float32 for name, table in tables.items() if name != "words"
+    ):
+        raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
 
 
 def _fast(network: Any) -> Any:

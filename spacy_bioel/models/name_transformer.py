@@ -29,6 +29,7 @@ from spacy_bioel.models.name_encoder import (
     name_encoder,
     set_network,
 )
+from spacy_bioel.models.vocabulary import n_pieces
 
 
 def build_transformer_names_v1(
@@ -82,7 +83,13 @@ def _parts(model: NameEncoder) -> Parts:
 
 
 def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
-    backbone = backbone_from_json(parts[CONFIG].decode("utf8"))
+    from spacy_bioel.models.weights import reading_part
+
+    with reading_part(CONFIG):
+        backbone = backbone_from_json(parts[CONFIG].decode("utf8"))
+    rows, pieces = backbone.config.vocab_size, n_pieces(tokenizer)
+    if rows < pieces:
+        raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")
     _add(model, tokenizer, backbone, folder=None)
     # As it was written, so that the fingerprint stays when transformers learns new settings.
     model.attrs["config"] = parts[CONFIG].decode("utf8")

@@ -76,13 +76,16 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
             "norm_weight": table("LayerNorm.weight", "LayerNorm.gamma"),
             "norm_bias": table("LayerNorm.bias", "LayerNorm.beta"),
         }
-    if len(tables["words"]) < tokenizer.get_vocab_size():
+    if len(tables["words"]) < n_pieces(tokenizer):
         raise BioelError(
-            Errors.B044.format(
-                folder=folder, rows=len(tables["words"]), pieces=tokenizer.get_vocab_size()
-            )
+            Errors.B044.format(folder=folder, rows=len(tables["words"]), pieces=n_pieces(tokenizer))
         )
     return tokenizer, tables
+
+
+def n_pieces(tokenizer: Tokenizer) -> int:
+    """Rows that a table of the pieces needs; more than pieces where their numbers have holes."""
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
 def _open_tensors(path: Path) -> Any:
@@ -95,7 +98,11 @@ def _open_tensors(path: Path) -> Any:
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").is_file():
-        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises nothing more special
+            missing = f"readable tokenizer.json ({error})"
+            raise BioelError(Errors.B043.format(folder=folder, missing=missing)) from error
     if not (folder / "vocab.txt").is_file():
         raise BioelError(Errors.B043.format(folder=folder, missing="tokenizer.json or vocab.txt"))
     pieces = (folder / "vocab.txt").read_text(encoding="utf8").splitlines()

@@ -6,7 +6,8 @@ node of the model, thinc's and torch's alike, is a named tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from safetensors.numpy import save as save_bytes
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
+
+_SHOWN = 500  # characters of the reason in a message
 
 
 def _torch_shims(model: Model) -> Iterator[tuple[int, Any]]:
@@ -37,6 +40,21 @@ def weights_to_bytes(model: Model) -> bytes:
         for name, tensor in shim._model.state_dict().items():
             tensors[f"{index}.torch.{name}"] = tensor.detach().cpu().contiguous().numpy()
     return save_bytes(tensors)
+
+
+@contextmanager
+def reading_part(file: str) -> Iterator[None]:
+    """Read a file of a saved model, whatever its readers raise when it is damaged.
+
+    RAISES BioelError: [B240] naming the file; coded errors and missing files (KeyError) stay.
+    """
+    try:
+        yield
+    except (BioelError, KeyError):
+        raise
+    except Exception as error:  # tokenizers raises nothing more special, and each reader its own
+        reason = str(error)[:_SHOWN]
+        raise BioelError(Errors.B240.format(file=file, error=reason)) from error
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
@@ -61,16 +79,27 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                 for key in list(tensors)
                 if key.startswith(prefix)
             }
+            _check_types(shim._model.state_dict(), state)
             shim._model.load_state_dict(state)
-    except (SafetensorError, RuntimeError, ValueError) as error:
-        raise BioelError(Errors.B041.format(reason=str(error)[:500])) from error
+    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
+        # KeyError and TypeError: of numbers that numpy or torch has not, such as BF16 and U16.
+        raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
     if tensors:
         raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
+
+
+def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """torch takes integers for weights, and makes nonsense of them."""
+    for name in expected.keys() & state.keys():
+        if expected[name].is_floating_point() != state[name].is_floating_point():
+            raise ValueError(f"{name}: expected {expected[name].dtype}, found {state[name].dtype}")
 
 
 def _set_param(node: Model, name: str, value: Any) -> None:
     expected, found = node.get_param(name).shape, getattr(value, "shape", "no such tensor")
     if found != expected:
         raise ValueError(f"{node.name}.{name}: expected shape {expected}, found {found}")
+    if value.dtype.kind != "f":
+        raise ValueError(f"{node.name}.{name}: expected floats, found {value.dtype}")
     parameter: Any = node.ops.asarray(value)
     node.set_param(name, parameter)

@@ -233,3 +233,18 @@ def test_few_names_are_searched_exactly() -> None:
     vectors = quantize(np.eye(3))
     for make in (ann.create_auto_index_v1(), ann.create_faiss_index_v1(n_probe=3)):
         assert isinstance(pickle.loads(pickle.dumps(make))(vectors), ExactIndex)
+
+
+def test_a_damaged_index_is_not_given_to_faiss(kb: KnowledgeBase) -> None:
+    pytest.importorskip("faiss")
+    write(kb)
+    vectors = open_vectors(kb, fingerprint=None)
+    assert vectors.ann_file is not None
+    whole = vectors.ann_file.read_bytes()
+    for damaged in (whole[:50] + b"\xff" + whole[51:], b""):
+        vectors.ann_file.write_bytes(damaged)
+        with pytest.raises(BioelError, match=r"\[B184\].* Run bioel kb encode again"):
+            ann.open_index(vectors)
+    vectors.ann_file.unlink()
+    with pytest.raises(BioelError, match=r"\[B184\]"):
+        ann.open_index(vectors)

@@ -68,6 +68,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     before = {path.name for path in folder.iterdir()}
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     about = json.loads((folder / "vectors.json").read_text("utf8"))
+    assert len(about.pop("text")) == 32  # its own checksum
     assert describe_vectors(kb) == about | {"current": True}
     checksums, generation = about.pop("checksums"), about.pop("generation")
     assert about == {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder, write_encoder
@@ -121,3 +122,63 @@ def test_one_name_that_does_not_fit_into_memory(model: NameEncoder) -> None:
 
     with pytest.raises(torch.cuda.OutOfMemoryError, match="there is no more"):
         encode_names(model, NAMES, network=predict)
+
+
+def outcome(model: NameEncoder, folder: Path) -> str:
+    """The code of the error of reading and using an encoder; "" without one."""
+    try:
+        read_encoder(model, folder)
+        encode_names(model, NAMES)
+    except BioelError as error:
+        return str(error)[:6]
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("file", "codes"),
+    [
+        ("encoder.json", {"[B046]", "[B047]"}),
+        ("tokenizer.json", {"[B240]", "[B044]", ""}),
+        ("embeddings.safetensors", {"[B240]", ""}),
+        ("model.safetensors", {"[B041]", ""}),
+    ],
+)
+def test_each_damaged_file_has_a_coded_error(folder: Path, file: str, codes: set[str]) -> None:
+    whole, found = (folder / file).read_bytes(), set()
+    for number, place in enumerate(range(0, len(whole), max(1, len(whole) // 97))):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << number % 8
+        (folder / file).write_bytes(damaged)
+        found.add(outcome(empty(), folder))
+    assert found <= codes and len(found - {""}) > 0
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("encoder.json", "[" * 100_000), ("encoder.json", "9" * 5000), ("tokenizer.json", ""),
+        ("tokenizer.json", "[" * 100_000), ("embeddings.safetensors", ""),
+        ("model.safetensors", ""),
+    ],
+)  # fmt: skip
+def test_files_that_are_none(folder: Path, file: str, text: str) -> None:
+    (folder / file).write_text(text, "utf8")
+    assert outcome(empty(), folder) in {"[B046]", "[B240]", "[B041]"}
+
+
+def test_tables_that_do_not_fit_the_encoder(folder: Path) -> None:
+    tables = load_file(folder / "embeddings.safetensors")
+    more = {"more": np.zeros(16, np.float32)}
+    for wrong in (more, {"positions": tables["positions"][:2]}, {"norm_bias": np.zeros(16)}):
+        save_file(tables | wrong, folder / "embeddings.safetensors")
+        with pytest.raises(BioelError, match=r"\[B240\] embeddings.safetensors .*expected float32"):
+            read_encoder(empty(), folder)
+
+
+def test_a_piece_without_a_row(folder: Path) -> None:
+    about = json.loads((folder / "tokenizer.json").read_text("utf8"))
+    piece = next(piece for piece in about["model"]["vocab"] if piece != "[UNK]")
+    about["model"]["vocab"][piece] += 500
+    (folder / "tokenizer.json").write_text(json.dumps(about), "utf8")
+    with pytest.raises(BioelError, match=r"\[B044\]"):
+        read_encoder(empty(), folder)

@@ -61,3 +61,11 @@ def without(data: bytes, ending: str) -> bytes:
 def test_foreign_weights(data, reason: str) -> None:
     with pytest.raises(BioelError, match=rf"(?s)\[B041\].*{reason}"):
         weights_from_bytes(make_model(), data())
+
+
+def test_numbers_that_numpy_has_not() -> None:
+    saved = weights_to_bytes(make_model())
+    size = int.from_bytes(saved[:8], "little")
+    header = saved[8 : 8 + size].replace(b'"F32"', b'"U32"')
+    with pytest.raises(BioelError, match=r"\[B041\]"):
+        weights_from_bytes(make_model(), saved[:8] + header + saved[8 + size :])

@@ -10,7 +10,8 @@ import io
 import json
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.checks import Origin, RawFile, is_file_name, npy_layout
 
-RawFile = NDArray[np.uint8]
 IntArray = NDArray[np.int64]
 
+_LINE_END = ord("\n")
+_BLOCK = 1 << 12  # strings that are read together when all are
+_SHOWN = 40  # bytes of a damaged string in a message
 _MAGIC = b"BIOELKB1"
 _ALIGN = 64  # what .npy aligns its payload to, so that columns in a container stay aligned
 
@@ -31,11 +35,19 @@ class StringColumn:
 
     blob (RawFile): The strings. Shape (n_bytes,).
     offsets (NDArray): Where each string starts, and the end of the last. Shape (n_strings + 1,).
+    origin (Origin): For messages.
+    RAISES BioelError: [B211] when the first or the last offset is wrong; later, when a string does
+        not begin and end with a line.
     """
 
-    def __init__(self, blob: RawFile, offsets: NDArray[np.uint64]) -> None:
+    def __init__(
+        self, blob: RawFile, offsets: NDArray[np.uint64], *, origin: Origin | None = None
+    ) -> None:
+        self._blob = blob
         self._bytes = memoryview(blob)  # type: ignore[arg-type]
         self._offsets = offsets
+        self._origin = origin or Origin()
+        self._origin.check_ends(offsets, end=len(blob))
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -43,18 +55,44 @@ class StringColumn:
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
             raise IndexError(row)  # a row of -1 means "unknown" and must not be the last string
-        return str(self._bytes[int(self._offsets[row]) : int(self._offsets[row + 1]) - 1], "utf8")
+        return self._string(int(self._offsets[row]), int(self._offsets[row + 1]))
 
     def __iter__(self) -> Iterator[str]:
-        return (self[row] for row in range(len(self)))
+        for start in range(0, len(self), _BLOCK):
+            yield from self.take(np.arange(start, min(start + _BLOCK, len(self))))
 
     def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
         """The strings of many rows, in their order. rows: shape (n,)."""
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))
-        starts, ends = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
-        return [str(self._bytes[s : e - 1], "utf8") for s, e in zip(starts, ends, strict=True)]
+        starts, ends = self._offsets[rows], self._offsets[rows + 1]
+        if self._are_lines(starts, ends):
+            pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
+            with suppress(UnicodeDecodeError):
+                strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
+                if "\n" not in "".join(strings):
+                    return strings
+        return [self[row] for row in rows.tolist()]  # one of which raises
+
+    def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
+        """Whether these bytes begin after a line end, and end with one."""
+        if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
+            return False
+        are_after = (self._blob[np.maximum(starts, 1) - 1] == _LINE_END) | (starts == 0)
+        return bool(are_after.all() and (self._blob[ends - 1] == _LINE_END).all())
+
+    def _string(self, start: int, end: int) -> str:
+        """The line of these bytes. RAISES BioelError: [B211] when they are something else."""
+        lines = self._bytes[max(start - 1, 0) : end].tobytes()
+        line = lines if start == 0 else lines[1:]
+        if line.find(b"\n") == end - start - 1 and (start == 0 or lines[:1] == b"\n"):
+            try:
+                return str(line[:-1], "utf8")
+            except UnicodeDecodeError:
+                pass  # not `suppress`, which takes as long as all the rest
+        found = f"{line[:_SHOWN]!r} at {start} to {end}"
+        raise self._origin.damaged(expected="one line of UTF-8", found=found)
 
 
 class SortedKeys:
@@ -62,20 +100,41 @@ class SortedKeys:
 
     keys (NDArray): Ascending. Shape (n,).
     rows (NDArray): The row of each key; ascending among equal keys. Shape (n,).
+    below (int): The rows that there are.
+    origin (Origin): Of the rows, for messages.
     """
 
-    def __init__(self, keys: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
+    def __init__(
+        self,
+        keys: NDArray[np.uint64],
+        rows: NDArray[np.int32],
+        *,
+        below: int,
+        origin: Origin | None = None,
+    ) -> None:
         self._keys = keys
         self._rows = rows
+        self._below = below
+        self._origin = origin or Origin()
+
+    @cached_property
+    def rows(self) -> NDArray[np.int32]:
+        """The row of each key; checked when they are first asked for."""
+        return self._origin.rows(self._rows, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
-        """The first row of each key, -1 where there is none. Any shape; returns the same."""
+        """The first row of each key, -1 where there is none. Any shape; returns the same.
+
+        RAISES BioelError: [B211] when a row that is found is damaged.
+        """
         keys = np.asarray(keys, dtype=np.uint64)
+        rows = np.full(keys.shape, -1, dtype=np.int64)
         if len(self._keys) == 0:
-            return np.full(keys.shape, -1, dtype=np.int64)
+            return rows
         positions = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         found = self._keys[positions] == keys
-        return np.where(found, self._rows[positions], np.int64(-1))
+        rows[found] = self._origin.rows(self._rows[positions[found]], below=self._below)
+        return rows
 
     def find(self, keys: NDArray[np.uint64], is_same: Callable[[int, int], bool]) -> IntArray:
         """`search`, but strings whose hashes meet by accident are told apart.
@@ -89,8 +148,8 @@ class SortedKeys:
             if not is_same(i, int(rows[i])):
                 start = np.searchsorted(self._keys, keys[i])
                 end = np.searchsorted(self._keys, keys[i], side="right")
-                others = (int(row) for row in self._rows[start + 1 : end])
-                rows[i] = next((row for row in others if is_same(i, row)), -1)
+                others = self._origin.rows(self._rows[start + 1 : end], below=self._below)
+                rows[i] = next((row for row in others.tolist() if is_same(i, row)), -1)
         return rows
 
 
@@ -115,17 +174,8 @@ def read_array(raw: RawFile) -> NDArray[Any]:
     RAISES ValueError: When this is not a plain .npy file of this byte order, or it was cut; callers
         name the file.
     """
-    head = io.BytesIO(raw[:4096].tobytes())
-    if np.lib.format.read_magic(head) != (1, 0):
-        raise ValueError("not a .npy file of version 1.0")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(head)
-    start = head.tell()
-    n_bytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if dtype.hasobject or fortran_order or raw.size < start + n_bytes:
-        raise ValueError("not a complete array of plain numbers")
-    if not dtype.isnative:
-        raise ValueError("numbers in the byte order of another kind of machine")
-    return raw[start : start + n_bytes].view(dtype).reshape(shape)
+    dtype, shape, start = npy_layout(raw)
+    return raw[start:].view(dtype).reshape(shape)
 
 
 def npy_bytes(array: NDArray[Any]) -> RawFile:
@@ -153,7 +203,14 @@ def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     rows = np.asarray(rows, dtype=np.int64)
     known = rows >= 0
     starts = np.where(known, offsets[np.where(known, rows, 0)], 0)
-    counts = np.where(known, offsets[np.where(known, rows + 1, 0)], 0) - starts
+    return entries_of(starts, np.where(known, offsets[np.where(known, rows + 1, 0)], 0) - starts)
+
+
+def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions of runs of entries, see `gather`.
+
+    starts, counts (IntArray): First position and length of each run. Shape (n,) each.
+    """
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
@@ -202,10 +259,7 @@ def unpack(block: bytes) -> dict[str, RawFile]:
     if block[: len(_MAGIC)] != _MAGIC:
         raise BioelError(Errors.B025.format(found=repr(bytes(block[:8]))))
     end = start + int.from_bytes(block[len(_MAGIC) : start], "little")
-    try:
-        table = [(str(name), int(size)) for name, size in json.loads(block[start:end])]
-    except (ValueError, TypeError):
-        raise BioelError(Errors.B025.format(found="a header that is not readable")) from None
+    table = _table_of(block[start:end])
     whole, files, at = np.frombuffer(block, dtype=np.uint8), {}, end + -end % _ALIGN
     for name, size in table:
         if not 0 <= size <= whole.size - at:
@@ -215,9 +269,21 @@ def unpack(block: bytes) -> dict[str, RawFile]:
     return files
 
 
-def checksum(raw: RawFile) -> str:
-    """BLAKE2b of a file's bytes, 32 hexadecimal digits."""
-    return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
+def _table_of(header: bytes) -> list[tuple[str, int]]:
+    """Names and sizes of packed files.
+
+    RAISES BioelError: [B025] when they are unreadable, or a name leads to another folder.
+    """
+    try:
+        table = [(name, size) for name, size in json.loads(header)]
+    except (ValueError, TypeError, RecursionError):
+        raise BioelError(Errors.B025.format(found="a header that is not readable")) from None
+    for name, size in table:
+        if not is_file_name(name) or type(size) is not int:
+            raise BioelError(Errors.B025.format(found=f"a file called {name!r} of size {size!r}"))
+    if len(dict(table)) < len(table):
+        raise BioelError(Errors.B025.format(found="two files of one name"))
+    return table
 
 
 def check_replaceable(out: Path, *, marker: str) -> None:

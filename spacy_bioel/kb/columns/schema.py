@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.files import RawFile, checksum, map_folder, read_array
+from spacy_bioel.kb.columns.checks import (
+    UNSEALED,
+    RawFile,
+    check_contents,
+    check_seal,
+    check_small,
+    checksum,
+    edited,
+    read_json,
+    sealed_json,
+)
+from spacy_bioel.kb.columns.files import map_folder, read_array
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 # Raise it whenever a column is added, dropped or changes its meaning.
@@ -55,6 +66,16 @@ ARRAY_COLUMNS = {
     "ngram_norms": "float32",
 } | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
 
+# Columns with the same number of rows; offsets have one number more.
+_SAME_ROWS = (
+    ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
+    ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
+    + ("id_keys", "id_key_rows"),
+    ("name_concepts", "name_is_preferred", "concept_names"),
+    ("retired.offsets", "retired_keys", "retired_key_rows", "retired_targets"),
+    ("ngram_codes", "ngram_offsets"),
+)
+
 COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
     f"{name}.npy" for name in ARRAY_COLUMNS
 )
@@ -79,9 +100,9 @@ def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
         "created": datetime.now(UTC).date().isoformat(),
         **about,
         "counts": dict(counts),
-        "columns": columns,
+        "columns": columns | {META_FILE: {"checksum": UNSEALED}},
     }
-    (folder / META_FILE).write_text(json.dumps(meta, indent=1), encoding="utf8")
+    (folder / META_FILE).write_bytes(sealed_json(meta))
     return str(meta["fingerprint"])
 
 
@@ -97,7 +118,7 @@ def vector_files(folder: Path) -> tuple[str, ...]:
         generation = str(about["generation"])
     except OSError:
         return ()
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         generation = ""
     if not generation.isalnum():  # nor a path to somewhere else
         return (VECTORS_FILE,)
@@ -121,8 +142,9 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     """
     if META_FILE not in files:
         raise BioelError(Errors.B020.format(path=where))
+    text = files[META_FILE].tobytes()
+    meta = read_json(text, where=where, file=META_FILE)
     try:
-        meta = json.loads(files[META_FILE].tobytes())
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
@@ -132,15 +154,61 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
+    _check_text(text, meta, where=where)
     for name in COLUMN_FILES:
         _check_column(name, files.get(name), columns.get(name), where=where)
-    return dict(meta)
+    _check_lengths(columns, where=where)
+    _check_fingerprint(meta, where=where)
+    return meta
 
 
-def _check_column(
-    name: str, raw: RawFile | None, recorded: Mapping[str, Any] | None, *, where: str
-) -> None:
-    if recorded is None:
+def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
+    """Read every column, and meta.json again, and compare checksums.
+
+    RAISES BioelError: [B024] naming the first column that differs; those of `checked_meta`.
+    """
+    for name in COLUMN_FILES:
+        check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
+    checked_meta(files, where=where)
+
+
+def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
+    """Hold meta.json against the checksum in it; one of an earlier version has none."""
+    columns = meta["columns"]
+    if unknown := columns.keys() - {*COLUMN_FILES, META_FILE}:
+        expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
+        raise edited(where, META_FILE, expected=expected, found=found)
+    counts = meta.get("counts")
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise edited(where, META_FILE, expected="counts", found=counts)
+    if META_FILE in columns:
+        own = columns[META_FILE]
+        seal = own.get("checksum") if isinstance(own, dict) else None
+        check_seal(text, seal, where=where, file=META_FILE)
+
+
+def _check_lengths(columns: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
+    """Hold the lengths of columns against each other."""
+    for group in _SAME_ROWS:
+        rows = {name: columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group}
+        expected = rows[group[0]]
+        for name, found in rows.items():
+            if found != expected:
+                raise _bad_column(
+                    where, f"{name}.npy", expected=f"{expected} rows", found=f"{found} rows"
+                )
+
+
+def _check_fingerprint(meta: Mapping[str, Any], *, where: str) -> None:
+    columns = {name: meta["columns"][name] for name in COLUMN_FILES}
+    expected = fingerprint_of(columns)
+    if meta.get("fingerprint") != expected:
+        found = meta.get("fingerprint")
+        raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
+
+
+def _check_column(name: str, raw: RawFile | None, recorded: object, *, where: str) -> None:
+    if not isinstance(recorded, dict):
         raise _bad_column(where, name, expected="an entry in meta.json", found="none")
     expected = {key: value for key, value in recorded.items() if key != "checksum"}
     if raw is None:
@@ -154,12 +222,15 @@ def _check_column(
     dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
     if found != expected or found.get("dtype") != dtype:
         raise _bad_column(where, name, expected=_words(expected), found=_words(found))
+    check_small(raw, recorded.get("checksum"), where=where, file=name)
 
 
 def _describe(name: str, raw: RawFile) -> dict[str, Any]:
     if not name.endswith(".npy"):
         return {"bytes": int(raw.size)}
     array = read_array(raw)
+    if array.ndim != 1:
+        raise ValueError(f"{array.ndim} dimensions")
     return {"bytes": int(raw.size), "dtype": np.dtype(array.dtype).name, "length": int(array.size)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import (
     IntArray,
-    RawFile,
-    SortedKeys,
-    StringColumn,
     check_replaceable,
-    checksum,
-    gather,
     map_folder,
     pack,
-    read_array,
     unpack,
     write_files,
 )
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
+from spacy_bioel.kb.columns.reader import ColumnReader
 from spacy_bioel.kb.columns.schema import (
-    COLUMN_FILES,
     KB_FILES,
     META_FILE,
+    check_columns,
     checked_meta,
     vector_files,
 )
@@ -69,7 +66,8 @@ class KnowledgeBase:
     values of a row start: the concepts of name i are name_concepts[name_offsets[i] :
     name_offsets[i + 1]], and name_is_preferred has the same layout.
 
-    RAISES BioelError: See `schema.checked_meta`.
+    RAISES BioelError: See `schema.checked_meta`. Methods and whole columns raise [B211] where they
+        meet damage that is not seen at opening.
     """
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
@@ -77,38 +75,43 @@ class KnowledgeBase:
         self.meta: dict[str, Any] = checked_meta(files, where=self.where)
         self.fingerprint = str(self.meta["fingerprint"])
         self._files = dict(files)
-        self.ids = self._strings("ids")
-        self.names = self._strings("names")
-        self.definitions = self._strings("definitions")
-        self.retired = self._strings("retired")
-        self.type_names = tuple(self._strings("type_names"))
-        self.type_ids: NDArray[np.int32] = self._array("type_ids")
-        self.type_offsets: IntArray = self._array("type_offsets")
-        self.name_offsets = self._array("name_offsets")
-        self.name_concepts = self._array("name_concepts")
-        self.name_is_preferred = self._array("name_is_preferred")
-        self.concept_offsets = self._array("concept_offsets")
-        self.concept_names = self._array("concept_names")
-        self.parent_offsets = self._array("parent_offsets")
-        self.parents = self._array("parents")
-        self.name_keys: KeyArray = self._array("name_keys")
-        self.name_key_rows: NDArray[np.int32] = self._array("name_key_rows")
-        self.ngrams = NgramIndex(
-            self._array("ngram_codes"),
-            self._array("ngram_offsets"),
-            self._array("ngram_names"),
-            self._array("ngram_norms"),
+        read = ColumnReader(files, self.where)
+        self.ids = read.strings("ids")
+        self.names = read.strings("names")
+        self.definitions = read.strings("definitions")
+        self.retired = read.strings("retired")
+        self.type_names = tuple(read.strings("type_names"))
+        n, n_names, n_types = len(self.ids), len(self.names), len(self.type_names)
+        self._concepts_of_name = read.ragged("name_offsets", "name_concepts", below=n, least=1)
+        self._names_of_concept = read.ragged(
+            "concept_offsets", "concept_names", below=n_names, least=1
         )
-        self._by_name = SortedKeys(self.name_keys, self.name_key_rows)
-        self._by_id = SortedKeys(self._array("id_keys"), self._array("id_key_rows"))
-        self._by_retired = SortedKeys(self._array("retired_keys"), self._array("retired_key_rows"))
-        self.retired_targets = self._array("retired_targets")
+        self._types_of_concept = read.ragged("type_offsets", "type_ids", below=n_types)
+        self._parents_of_concept = read.ragged("parent_offsets", "parents", below=n)
+        self.name_is_preferred: NDArray[np.bool_] = read.array("name_is_preferred")
+        self.name_keys: KeyArray = read.array("name_keys")
+        grams = (read.array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
+        self.ngrams = NgramIndex(*grams, origin=read.origin("ngram_names"))
+        self._by_name = read.sorted_keys("name", below=n_names)
+        self._by_id = read.sorted_keys("id", below=n)
+        self._by_retired = read.sorted_keys("retired", below=len(self.retired))
+        self._read = read
 
-    def _array(self, name: str) -> NDArray[Any]:
-        return read_array(self._files[f"{name}.npy"])
+    # Whole columns, each checked when it is first asked for.
+    name_offsets = property(attrgetter("_concepts_of_name.offsets"))
+    name_concepts = property(attrgetter("_concepts_of_name.values"))
+    concept_offsets = property(attrgetter("_names_of_concept.offsets"))
+    concept_names = property(attrgetter("_names_of_concept.values"))
+    type_offsets = property(attrgetter("_types_of_concept.offsets"))
+    type_ids = property(attrgetter("_types_of_concept.values"))
+    parent_offsets = property(attrgetter("_parents_of_concept.offsets"))
+    parents = property(attrgetter("_parents_of_concept.values"))
+    name_key_rows = property(attrgetter("_by_name.rows"))
 
-    def _strings(self, name: str) -> StringColumn:
-        return StringColumn(self._files[f"{name}.txt"], self._array(f"{name}.offsets"))
+    @cached_property
+    def retired_targets(self) -> NDArray[np.int32]:
+        targets = self._read.array("retired_targets")
+        return self._read.origin("retired_targets").rows(targets, below=len(self))
 
     # -- Opening and saving ---------------------------------------------------------------------
 
@@ -155,16 +158,11 @@ class KnowledgeBase:
         return _reopen, (self.path, self.fingerprint)
 
     def verify(self) -> None:
-        """Read every column and compare checksums.
+        """Read every column and meta.json, and compare checksums.
 
-        RAISES BioelError: [B024] naming the first file that differs.
+        RAISES BioelError: [B024] naming the first file that differs, [B210] when it is meta.json.
         """
-        for name in COLUMN_FILES:
-            expected, found = self.meta["columns"][name]["checksum"], checksum(self._files[name])
-            if found != expected:
-                raise BioelError(
-                    Errors.B024.format(path=self.where, file=name, expected=expected, found=found)
-                )
+        check_columns(self._files, self.meta, where=self.where)
 
     @property
     def where(self) -> str:
@@ -218,11 +216,11 @@ class KnowledgeBase:
 
     def parents_of(self, concept: int) -> IntArray:
         """Rows of the concept's parents. Shape (n_parents,)."""
-        return self.parents[_piece(self.parent_offsets, concept)].astype(np.int64)
+        return self._parents_of_concept[concept]
 
     def types_of(self, concept: int) -> tuple[str, ...]:
         """The concept's semantic types, in the order of the source."""
-        return tuple(self.type_names[i] for i in self.type_ids[_piece(self.type_offsets, concept)])
+        return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
         """True for the concepts that have any of these types. Shape (n_concepts,)."""
@@ -247,14 +245,24 @@ class KnowledgeBase:
 
     def names_of(self, concept: int) -> IntArray:
         """Name rows of a concept, the preferred one first. Shape (n_names_of_concept,)."""
-        return self.concept_names[_piece(self.concept_offsets, concept)].astype(np.int64)
+        return self._names_of_concept[concept]
 
     def preferred_name(self, concept: int) -> str:
         return self.names[int(self.names_of(concept)[0])]
 
     def preferred_rows(self, concepts: IntArray) -> IntArray:
         """Name rows of the preferred names of concepts. Any shape; returns the same."""
-        return self.concept_names[self.concept_offsets[concepts]].astype(np.int64)
+        return self._names_of_concept.first(concepts)
+
+    def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
+        """Name rows of many concepts at once.
+
+        concepts (IntArray): Shape (n,).
+        RETURNS (tuple): indptr, shape (n + 1,), and name rows, shape (n_entries,): those of
+            concepts[i], the preferred one first, are at indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = self._names_of_concept.gather(concepts)
+        return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
         """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
@@ -281,9 +289,8 @@ class KnowledgeBase:
         RETURNS (tuple): indptr, shape (n + 1,); concept rows and whether the name is preferred by
             that concept, shape (n_entries,). Those of rows[i] are at indptr[i] : indptr[i + 1].
         """
-        indptr, positions = gather(self.name_offsets, rows)
-        concepts = self.name_concepts[positions].astype(np.int64)
-        return indptr, concepts, self.name_is_preferred[positions]
+        indptr, positions = self._concepts_of_name.gather(rows)
+        return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
 
 
 def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
@@ -301,9 +308,3 @@ def _reopen(path: Path, fingerprint: str) -> KnowledgeBase:
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
     return kb
-
-
-def _piece(offsets: IntArray, row: int) -> slice:
-    if not 0 <= row < len(offsets) - 1:
-        raise IndexError(row)
-    return slice(int(offsets[row]), int(offsets[row + 1]))

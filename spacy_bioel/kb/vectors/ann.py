@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.columns.checks import checksum
 from spacy_bioel.kb.columns.files import StringColumn
 from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
@@ -83,12 +84,13 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
 
     n_probe (int | None): Lists that all queries look at; None: what was found best when it was
         built, more for queries that have no name near.
-    RAISES BioelError: [B183] without an index, [B184] with one that faiss cannot read.
+    RAISES BioelError: [B183] without an index, [B184] with one that is damaged, or without faiss.
     """
     if len(vectors) <= ANN_NAMES:
         return ExactIndex(vectors)
     if vectors.ann_file is None:
         raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
+    _check_file(vectors.ann_file, vectors.ann_checksum)
     try:
         import faiss
 
@@ -97,6 +99,18 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
         raise BioelError(Errors.B184.format(path=vectors.ann_file, error=error)) from error
     steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]
     return FaissIndex(vectors, index, steps)
+
+
+def _check_file(path: Path, expected: str) -> None:
+    """Compare the index with its checksum, since faiss crashes on a damaged one, or asks for more
+    memory than there is."""
+    try:
+        found = checksum(np.memmap(path, dtype=np.uint8, mode="r"))
+    except (OSError, ValueError) as error:
+        raise BioelError(Errors.B184.format(path=path, error=error)) from error
+    if found != expected:
+        differs = f"its checksum is {found}, expected {expected}"
+        raise BioelError(Errors.B184.format(path=path, error=differs))
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:

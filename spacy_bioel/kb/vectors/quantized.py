@@ -34,6 +34,7 @@ class QuantizedVectors:
     scales (NDArray[float32]): Possibly mapped. Shape (n,).
     ann_file (Path | None): Of an approximate index over them, see `kb.vectors.ann`.
     ann_steps (Steps): How it is searched.
+    ann_checksum (str): Of the file.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class QuantizedVectors:
         *,
         ann_file: Path | None = None,
         ann_steps: Steps = (),
+        ann_checksum: str = "",
     ) -> None:
         self.codes = codes
         self.fine = fine
         self.scales = scales
         self.ann_file = ann_file
         self.ann_steps = ann_steps
+        self.ann_checksum = ann_checksum
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from spacy_bioel.kb.columns.files import checksum, map_folder
+from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
+from spacy_bioel.kb.columns.files import map_folder, read_array
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors
@@ -68,9 +69,9 @@ class Unfinished:
             path = self.file(part)
             checksums[part] = checksum(map_folder(path.parent, [path.name])[path.name])
             os.replace(path, out / vector_file(generation, part))
-        described = {**about, "generation": generation, "checksums": checksums}
+        described = {**about, "generation": generation, "checksums": checksums, "text": UNSEALED}
         with replacing_file(out / VECTORS_FILE) as path:
-            path.write_text(json.dumps(described, indent=1), encoding="utf8")
+            path.write_bytes(sealed_json(described))
         self.discard()
         for path in out.glob("vectors.*"):
             if path.name != VECTORS_FILE and not path.name.startswith(f"vectors.{generation}."):
@@ -81,10 +82,11 @@ class Unfinished:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _done_before(self) -> int:
-        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
-            found = {name: column.shape for name, column in self._map("r").items()}
+            files = map_folder(self.folder, [self.file(name).name for name in VECTOR_COLUMNS])
+            found = {name: read_array(files[self.file(name).name]).shape for name in VECTOR_COLUMNS}
             if journal == self._about and found == self._shapes:
                 return int(done)
         return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from uuid import uuid4
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.files import checksum, npy_bytes
+from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
+from spacy_bioel.kb.columns.files import npy_bytes
 from spacy_bioel.kb.columns.schema import VECTORS_FILE, vector_file
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.lock import exclusive
@@ -136,7 +136,7 @@ def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
     files = {vector_file(generation, name): npy_bytes(array) for name, array in columns.items()}
     checksums = {name: checksum(files[vector_file(generation, name)]) for name in columns}
     about = about | {"ann": None, "generation": generation, "checksums": checksums}
-    described = np.frombuffer(json.dumps(about).encode("utf8"), dtype=np.uint8)
+    described = np.frombuffer(sealed_json(about | {"text": UNSEALED}), dtype=np.uint8)
     kb.attach({**files, VECTORS_FILE: described})
 
 

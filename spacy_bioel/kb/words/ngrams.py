@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.checks import Origin
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
@@ -106,7 +108,13 @@ def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
 
 
 class NgramIndex:
-    """Names by spelling; the arrays are those of `build_postings`, possibly mapped."""
+    """Names by spelling.
+
+    grams, offsets, rows, norms (NDArray): Those of `build_postings`, possibly mapped.
+    origin (Origin): Of the rows, for messages.
+    RAISES BioelError: [B211] when the first or the last offset is wrong; in a search, where damage
+        is met.
+    """
 
     def __init__(
         self,
@@ -114,11 +122,16 @@ class NgramIndex:
         offsets: IntArray,
         rows: NDArray[np.int32],
         norms: FloatArray,
+        *,
+        origin: Origin | None = None,
     ) -> None:
         self._grams = np.asarray(grams)
         self._offsets = np.asarray(offsets)
         self._rows = rows
         self._norms = np.asarray(norms)
+        self._origin = origin or Origin()
+        self._origin.check_ends(self._offsets, end=len(rows))
+        self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """The k names most alike to each query.
@@ -148,6 +161,7 @@ class NgramIndex:
         if not known.any():
             return np.zeros(0, np.int64), np.zeros(0)
         starts, ends = self._offsets[at[known]], self._offsets[at[known] + 1]
+        self._check_bounds(starts, ends)
         squares = _rarity(ends - starts, n) ** 2
         # A 3-gram that no name has makes the query longer all the same.
         unknown = (~known).sum() * _rarity(np.zeros(1), n)[0] ** 2
@@ -155,6 +169,7 @@ class NgramIndex:
         if n <= _ALL:
             postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
             weights = np.repeat(squares, ends - starts)
+            self._check_postings(at[known], postings)
             of_all: Any = np.bincount(np.concatenate(postings), weights, minlength=n)
             alike = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
             shared = of_all[alike]
@@ -168,6 +183,18 @@ class NgramIndex:
         kept = kept[np.lexsort((alike[kept], -cosines[kept]))[:k]]
         return alike[kept], cosines[kept]
 
+    def _check_bounds(self, starts: IntArray, ends: IntArray) -> None:
+        """Hold the postings of 3-grams, of which each has some, against all that there are."""
+        if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
+            found = np.stack([starts, ends], axis=1).tolist()
+            raise self._origin.damaged(expected="postings from a start to an end", found=found)
+
+    def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
+        """Check the rows of 3-grams that no query had before: once, for there are many."""
+        for i in np.flatnonzero(~self._are_checked[grams]).tolist():
+            self._origin.rows(postings[i], below=len(self._norms))
+            self._are_checked[grams[i]] = True
+
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
@@ -175,14 +202,12 @@ class NgramIndex:
 
         postings (Sequence): Names of each 3-gram of the query, the rarest 3-gram first.
         """
+        n_postings = np.cumsum([len(rows) for rows in postings])
+        n_rare = max(1, int(np.searchsorted(n_postings, _POSTINGS, side="right")))
+        rare = self._origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
+        by_gram = np.split(rare.astype(np.int64), n_postings[: n_rare - 1])
         first_seen: list[IntArray] = []
-        n_postings = n_rare = 0
-        for rows, square in zip(postings, squares.tolist(), strict=True):
-            n_postings += len(rows)
-            if first_seen and n_postings > _POSTINGS:
-                break
-            n_rare += 1
-            names = rows.astype(np.int64)
+        for names, square in zip(by_gram, squares.tolist(), strict=False):
             before = dots.take(names)
             first_seen.append(names[before == 0])
             dots[names] = before + np.float32(square)

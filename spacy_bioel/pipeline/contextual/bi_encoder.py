@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.kb.columns.files import gather
 from spacy_bioel.models.bi_encoder import TEMPERATURE, collective_loss, encode_mentions
 from spacy_bioel.models.name_encoder import name_loss
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
@@ -70,8 +69,7 @@ def read(
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """A soft maximum over the names of the concept, as in the loss: where a name has several
         concepts, their other names decide."""
-        indptr, positions = gather(kb.concept_offsets, concept)
-        rows = kb.concept_names[positions].astype(np.int64)
+        indptr, rows = kb.names_of_all(concept)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
         weight = np.empty(len(rows))
         for start in range(0, len(rows), _NAMES):

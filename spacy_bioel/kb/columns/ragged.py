@@ -1,0 +1,102 @@
+"""Columns with any number of values a row (CSR), which are checked as they are read."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.checks import Origin
+from spacy_bioel.kb.columns.files import IntArray, entries_of
+
+_NEAR = np.arange(-1, 3)  # a row's two offsets, and one on each side
+
+
+class Ragged:
+    """Rows of values that are themselves rows of another column.
+
+    offsets (IntArray): Where the values of each row start, and the end. Shape (n_rows + 1,).
+    values (NDArray[int32]): Shape (n_values,).
+    below (int): The rows that values may be.
+    least (int): Fewest values of a row.
+    origins (tuple[Origin, Origin]): Of offsets and of values.
+    RAISES BioelError: [B211] when the first or the last offset is wrong; later, where damage is
+        met.
+    """
+
+    def __init__(
+        self,
+        offsets: IntArray,
+        values: NDArray[np.int32],
+        *,
+        below: int,
+        least: int,
+        origins: tuple[Origin, Origin],
+    ) -> None:
+        self._offsets, self._values = offsets, values
+        self._below, self._least = below, least
+        self._of_offsets, self._of_values = origins
+        self._of_offsets.check_ends(offsets, end=len(values))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> IntArray:
+        """The values of one row. Shape (n_values_of_row,). RAISES IndexError: No such row."""
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        near = self._offsets[max(row - 1, 0) : row + 3].tolist()
+        start, end = near[int(row > 0) :][:2]
+        if near == sorted(near) and 0 <= start <= end - self._least and end <= len(self._values):
+            return self._checked(self._values[start:end])
+        raise self._wrong(near)
+
+    def gather(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+        """Find the values of many rows at once; see `files.gather`."""
+        rows = np.asarray(rows, dtype=np.int64)
+        known = rows >= 0
+        bounds = self._bounds(np.where(known, rows, 0))
+        return entries_of(bounds[:, 0], np.where(known, bounds[:, 1] - bounds[:, 0], 0))
+
+    def at(self, positions: IntArray) -> IntArray:
+        """Values by their positions. Any shape; returns the same."""
+        return self._checked(self._values[positions])
+
+    def first(self, rows: IntArray) -> IntArray:
+        """The first value of each row, of which it has at least one. Any shape."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return self.at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """All offsets, for work on all rows; checked when they are first asked for."""
+        self._of_offsets.check_offsets(self._offsets, least=self._least, end=len(self._values))
+        return self._offsets
+
+    @cached_property
+    def values(self) -> NDArray[np.int32]:
+        """All values, for work on all rows; checked when they are first asked for."""
+        return self._of_values.rows(self._values, below=self._below)
+
+    def _checked(self, values: NDArray[np.int32]) -> IntArray:
+        return self._of_values.rows(values, below=self._below).astype(np.int64)
+
+    def _bounds(self, rows: IntArray) -> IntArray:
+        """Start and end of rows from 0. Shape (n, 2). RAISES IndexError: No such row."""
+        if rows.size and int(rows.view(np.uint64).max()) >= len(self):
+            raise IndexError(f"a row of {len(self)} is not there")
+        # The offsets on both sides too: one that is wrong hardly ever stays between them.
+        near = self._offsets.take(rows[:, None] + _NEAR, mode="clip")
+        steps = np.diff(near)
+        is_bad = (steps < 0).any(axis=1) | (steps[:, 1] < self._least)
+        if is_bad.any():
+            raise self._wrong(near[np.argmax(is_bad)].tolist())
+        self._of_offsets.rows(near, below=len(self._values) + 1)
+        return near[:, 1:3]
+
+    def _wrong(self, found: list[int]) -> BioelError:
+        expected = f"offsets that grow, by {self._least} or more, to {len(self._values)}"
+        return self._of_offsets.damaged(expected=expected, found=found)

@@ -1,0 +1,296 @@
+"""Every file of a knowledge base with one byte changed, and what else damage and malice may do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spacy_bioel.cli.kb_info import describe
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.grow import drafts_of
+from spacy_bioel.kb.columns import checks
+from spacy_bioel.kb.columns.checks import npy_layout
+from spacy_bioel.kb.columns.files import npy_bytes, pack, unpack
+from spacy_bioel.kb.columns.keys import span_keys
+from spacy_bioel.kb.columns.schema import KB_FILES
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.words import ngrams
+from spacy_bioel.kb.words.lexicon import Lexicon
+
+QUERIES = ["cold", "heart attack", "hart attack", "disease", "illnes", "beta estradiol", "x"]
+CODED = re.compile(r"\[B\d{3}\] ")
+PER_FILE = 9  # positions of each file in a run that is not --slow
+
+
+def encode(names: Any) -> np.ndarray:
+    """Vectors of size 4: how often letters occur."""
+    return np.array([[n.count(c) + 0.1 for c in "acde"] for n in names], dtype=np.float32)
+
+
+@pytest.fixture
+def files(kb: KnowledgeBase) -> dict[str, Any]:
+    """The files of the small knowledge base with vectors, by name."""
+    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    return {name: raw.copy() for name, raw in kb.files().items()}
+
+
+def answers(kb: KnowledgeBase) -> list[Any]:
+    """What a knowledge base says, in all the ways that there are to ask."""
+    rows = np.arange(kb.n_names)
+    concepts = np.arange(len(kb))
+    vectors = open_vectors(kb, fingerprint="9f3a")
+    lexicon = Lexicon.from_kb(kb)
+    found: list[Any] = [
+        *(len(kb), list(kb.ids), list(kb.names), kb.names.take(rows), kb.ids_of(concepts)),
+        *([kb.definition(i) for i in concepts], [kb.types_of(i) for i in concepts]),
+        *([kb.parents_of(i) for i in concepts], [kb.names_of(i) for i in concepts]),
+        *([kb.preferred_name(i) for i in concepts], kb.preferred_rows(concepts)),
+        *(kb.names_of_all(concepts), kb.concepts_of_names(np.append(rows, -1))),
+        *(kb.find_all(["X:1", "X:2", "X:8", "X:9"]), kb.canonical("X:8"), kb.coverage(["X:8"])),
+        *(kb.lookup_names(QUERIES), kb.lookup(span_keys(["common", "cold", "attack"], 2))),
+        *(kb.type_mask(["Disease"]), kb.ngrams.search(QUERIES, 3), describe(kb)),
+        *(lexicon.arrays(), drafts_of(kb), ExactIndex(vectors).search(encode(QUERIES), 3)),
+        vectors.take(rows),
+    ]
+    return found
+
+
+def changed(files: dict[str, Any], *, every: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """The files with one byte changed, in all of them: its place, and one of the bits by turns.
+
+    every (int): 1: all places of each file; 2: every second, ...; 0: `PER_FILE` of each.
+    """
+    for number, (name, raw) in enumerate(sorted(files.items())):
+        step = every or max(1, len(raw) // PER_FILE)
+        for place in range(number % step, len(raw), step):
+            damaged = raw.copy()
+            damaged[place] ^= 1 << (place // step + number) % 8
+            yield name, place, files | {name: damaged}
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """What a call returns, or the code of its error; any other error ends the test."""
+    try:
+        return repr(call())
+    except BioelError as error:
+        assert CODED.match(str(error)), error
+        return str(error)[:6]
+
+
+def verify(files: dict[str, Any]) -> None:
+    kb = KnowledgeBase(files)
+    kb.verify()
+    verify_vectors(kb)
+
+
+def check_small(files: dict[str, Any], *, every: int) -> int:
+    """All is found when it is opened. Returns how many bytes were changed."""
+    n, whole = 0, repr(answers(KnowledgeBase(files)))
+    for name, place, damaged in changed(files, every=every):
+        n += 1
+        found = outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
+        assert found.startswith("[B"), (name, place)
+    assert not whole.startswith("[B")
+    return n
+
+
+def check_large(files: dict[str, Any], *, every: int) -> int:
+    """Nothing fails without a code where files are too large to be read when opened, and `verify`
+    finds all. Returns how many changes made other answers that were not noticed in use."""
+    whole, silent = repr(answers(KnowledgeBase(files))), 0
+    for name, place, damaged in changed(files, every=every):
+        found = outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
+        silent += not found.startswith("[B") and found != whole
+        verified = outcome(lambda damaged=damaged: verify(damaged))
+        assert verified.startswith("[B"), (name, place)
+    return silent
+
+
+def test_a_changed_byte_is_found_when_opened(files: dict[str, Any]) -> None:
+    assert check_small(files, every=0) > 250
+
+
+def test_a_changed_byte_of_large_files(
+    files: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "SMALL", -1)
+    check_large(files, every=0)
+
+
+@pytest.mark.slow
+def test_each_changed_byte_is_found_when_opened(files: dict[str, Any]) -> None:
+    assert check_small(files, every=1) > 5000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_all", [200_000, 0], ids=["all are compared", "some are proposed"])
+def test_each_changed_byte_of_large_files(
+    files: dict[str, Any], monkeypatch: pytest.MonkeyPatch, n_all: int
+) -> None:
+    monkeypatch.setattr(checks, "SMALL", -1)
+    monkeypatch.setattr(ngrams, "_ALL", n_all)
+    check_large(files, every=1)
+
+
+def test_names_in_a_block_lead_nowhere(kb: KnowledgeBase, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    names = [
+        "../outside",
+        str(outside),
+        "a/b",
+        "a\\b",
+        "C:x",
+        "..",
+        ".",
+        "",
+        ".hidden",
+        "a\0b",
+        "é",
+    ]
+    for name in names:
+        block = pack(kb.files() | {name: np.zeros(3, np.uint8)})
+        with pytest.raises(BioelError, match=r"\[B025\]"):
+            KnowledgeBase.from_bytes(block).save_to(tmp_path / "kb" / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kb"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[["names.txt", 1e999]]', '[["names.txt", true]]', '[["names.txt", "3"]]', '[[1, 2]]',
+        '[["names.txt", 0], ["names.txt", 0]]', '[["names.txt"]]', "[" * 100_000, "[[[], 1]]",
+        '[["names.txt", ' + "9" * 5000 + "]]",
+    ],
+)  # fmt: skip
+def test_tables_of_a_block_that_are_none(table: str) -> None:
+    block = b"BIOELKB1" + len(table).to_bytes(8, "little") + table.encode()
+    with pytest.raises(BioelError, match=r"\[B025\]"):
+        unpack(block)
+
+
+HEADER = npy_bytes(np.arange(3)).tobytes()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"", HEADER[:8], HEADER[:-1], HEADER + b"\0",
+        HEADER.replace(b"(3,)", b"(30000000000000000,)"), HEADER.replace(b"(3,)", b"(3, 9)"),
+        HEADER.replace(b"{", b"("), HEADER.replace(b"'", b'"'), HEADER.replace(b"<i8", b"|O8"),
+        HEADER.replace(b"<i8", b"<f1"), HEADER.replace(b"<i8", b">i8"),
+        HEADER.replace(b"False", b"True "), HEADER.replace(b"\x01\x00", b"\x02\x00", 1),
+        HEADER.replace(b"}", b"} + 1"),
+    ],
+)  # fmt: skip
+def test_headers_that_are_none(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="."):
+        npy_layout(np.frombuffer(raw, np.uint8))
+
+
+def test_headers_as_numpy_writes_them() -> None:
+    for array in (np.zeros(0, bool), np.ones((2, 3), np.float32), np.zeros((0, 2), np.uint64)):
+        dtype, shape, start = npy_layout(npy_bytes(array))
+        assert (dtype, shape, start) == (array.dtype, array.shape, 128)
+
+
+def rewrite(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Edit a JSON file by hand."""
+    about = json.loads((folder / name).read_text("utf8"))
+    change(about)
+    (folder / name).write_text(json.dumps(about, indent=1), encoding="utf8")
+
+
+def test_a_meta_file_that_was_edited(folder: Path) -> None:
+    rewrite(folder, "meta.json", lambda meta: meta.update(licence="CC-BY"))
+    with pytest.raises(BioelError, match=r"\[B210\] meta.json in .* was changed.*bioel kb build"):
+        KnowledgeBase.open(folder)
+
+
+def as_before(meta: dict[str, Any]) -> None:
+    """Make it one of an earlier version, which has no checksum of its own."""
+    del meta["columns"]["meta.json"]
+
+
+def test_a_knowledge_base_of_an_earlier_version(folder: Path) -> None:
+    rewrite(folder, "meta.json", as_before)
+    kb = KnowledgeBase.open(folder)
+    kb.verify()
+    assert kb.names_of(2).tolist() == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda meta: meta.update(fingerprint="0" * 32), "B210"),
+        (lambda meta: meta["columns"]["ids.txt"].update(checksum="0" * 32), "B024"),
+        (lambda meta: meta["columns"].update({"ids.txu": {}}), "B210"),
+        (lambda meta: meta["columns"].update({"ids.txt": 3}), "B023"),
+        (lambda meta: meta["columns"].update({"ids.txt": {}}), "B023"),
+        (lambda meta: meta["columns"]["name_keys.npy"].pop("length"), "B023"),
+        (lambda meta: meta["columns"]["ids.txt"].pop("checksum"), "B024"),
+        (lambda meta: meta["columns"].update({"meta.json": None}), "B210"),
+        (lambda meta: meta.update(counts={"names": "six"}), "B210"),
+        (lambda meta: meta.update(counts=None), "B210"),
+    ],
+)
+def test_an_earlier_meta_file_that_was_edited(
+    folder: Path, change: Callable[[dict[str, Any]], object], code: str
+) -> None:
+    rewrite(folder, "meta.json", as_before)
+    rewrite(folder, "meta.json", change)
+    with pytest.raises(BioelError, match=rf"\[{code}\]"):
+        KnowledgeBase.open(folder)
+
+
+def test_json_that_no_parser_likes(folder: Path, kb: KnowledgeBase) -> None:
+    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    for text in ("[" * 100_000, "1" * 5000, "\ud800", '{"schema": 1, "normalizer": NaN}'):
+        raw = text.encode("utf8", "surrogatepass")
+        for name in ("vectors.json", "meta.json"):
+            whole = (folder / name).read_bytes()
+            (folder / name).write_bytes(raw)
+            assert outcome(lambda: answers(KnowledgeBase.open(folder))) in ("[B030]", "[B022]")
+            (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": "6"}, {"n": True}, {"dim": 4.0}, {"generation": 7}, {"checksums": []}, {"ann": 3},
+        {"checksums": {}}, {"ann": {}}, {"fingerprint": None}, {"more": 1}, {"generation": "../x"},
+    ],
+)  # fmt: skip
+def test_an_earlier_description_of_vectors_that_was_edited(
+    folder: Path, kb: KnowledgeBase, change: dict[str, Any]
+) -> None:
+    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    rewrite(folder, "vectors.json", lambda about: about.pop("text"))
+    assert open_vectors(folder, fingerprint="9f3a").shape == (6, 4)
+    rewrite(folder, "vectors.json", lambda about: about.update(change))
+    with pytest.raises(BioelError, match=r"\[B030\]"):
+        open_vectors(folder, fingerprint="9f3a")
+
+
+def test_columns_that_do_not_fit_each_other(kb: KnowledgeBase) -> None:
+    meta = json.loads(kb.files()["meta.json"].tobytes())
+    as_before(meta)
+    one_more = npy_bytes(np.arange(7, dtype=np.uint64))
+    meta["columns"]["name_keys.npy"] |= {"length": 7, "bytes": len(one_more)}
+    meta["columns"]["name_keys.npy"] |= {"checksum": checks.checksum(one_more)}
+    about = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    with pytest.raises(BioelError, match=r"\[B023\] Column name_keys.npy .*6 rows; found 7 rows"):
+        KnowledgeBase(kb.files() | {"name_keys.npy": one_more, "meta.json": about})
+
+
+def test_all_files_are_tried(files: dict[str, Any]) -> None:
+    tried = {name for name, _, _ in changed(files, every=0)}
+    assert {name for name in KB_FILES if len(files[name])} <= tried
+    assert sum(name.startswith("vectors.") for name in tried) == 5
