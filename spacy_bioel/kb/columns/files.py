@@ -220,15 +220,6 @@ def checksum(raw: RawFile) -> str:
     return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
 
 
-def check_replaceable(out: Path, *, marker: str) -> None:
-    """Refuse to overwrite anything but a folder that holds `marker`, or an empty one.
-
-    RAISES BioelError: [B029].
-    """
-    if out.exists() and not (out / marker).is_file() and (out.is_file() or any(out.iterdir())):
-        raise BioelError(Errors.B029.format(path=out))
-
-
 def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
     """Write files as they are."""
     for name, raw in files.items():

@@ -19,9 +19,6 @@ from spacy_bioel.text.normalize import NORMALIZER_VERSION
 SCHEMA_VERSION = 1
 
 META_FILE = "meta.json"
-# Describes the vectors of the names. Their columns have the generation that it names in their own
-# names, so that replacing this one file replaces them all.
-VECTORS_FILE = "vectors.json"
 VECTOR_COLUMNS = {
     "codes": "int8",  # this one and the next two: see kb.quantized
     "fine": "uint8",
@@ -83,25 +80,6 @@ def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
     }
     (folder / META_FILE).write_text(json.dumps(meta, indent=1), encoding="utf8")
     return str(meta["fingerprint"])
-
-
-def vector_file(generation: str, part: str) -> str:
-    """Name of a file beside vectors.json: a column, or the approximate index "ann"."""
-    return f"vectors.{generation}.{part}" + (".npy" if part in VECTOR_COLUMNS else "")
-
-
-def vector_files(folder: Path) -> tuple[str, ...]:
-    """Names of the vector files of a folder, by its vectors.json; none without a readable one."""
-    try:
-        about = json.loads((folder / VECTORS_FILE).read_text(encoding="utf8"))
-        generation = str(about["generation"])
-    except OSError:
-        return ()
-    except (ValueError, KeyError, TypeError):
-        generation = ""
-    if not generation.isalnum():  # nor a path to somewhere else
-        return (VECTORS_FILE,)
-    return VECTORS_FILE, *(vector_file(generation, part) for part in (*VECTOR_COLUMNS, "ann"))
 
 
 def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:

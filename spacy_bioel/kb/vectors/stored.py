@@ -1,8 +1,10 @@
-"""The vector files of a knowledge base, in whatever state they are."""
+"""The vectors of a knowledge base, of each encoder, in whatever state they are."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -10,39 +12,95 @@ import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.files import RawFile, checksum, read_array
-from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
+from spacy_bioel.kb.columns.layout import (
+    ABOUT_FILE,
+    UNKNOWN_ENCODER,
+    encoder_of,
+    files_of_set,
+    set_file,
+    set_names,
+)
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
 
-_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "ann", "generation", "checksums")
+_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "ann", "checksums")
+
+
+def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
+    """The vectors of an encoder, those of the names that the knowledge base has now first.
+
+    fingerprint (str | None): Of the encoder; None: of all encoders.
+    """
+    files = kb.files()
+    wanted = (fingerprint, UNKNOWN_ENCODER)
+    names = [n for n in set_names(files) if fingerprint is None or encoder_of(n) in wanted]
+    found = [StoredVectors(kb, name, files) for name in names]
+    return sorted(found, key=lambda stored: (stored.is_current, stored.age), reverse=True)
 
 
 class StoredVectors:
-    """What vectors.json says, and the files that it names.
+    """What one description of vectors says, and the files that belong to it.
 
-    RAISES BioelError: [B030] an unreadable vectors.json, [B032] no vectors, [B180] an earlier
-        version's.
+    kb (KnowledgeBase): The knowledge base that they are with.
+    name (str): Theirs, see `kb.columns.layout`.
+    files (Mapping[str, RawFile]): Those of the knowledge base.
     """
 
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self._where, self._folder = kb.where, kb.path
-        self._files = kb.files()
-        if VECTORS_FILE not in self._files:
-            raise BioelError(Errors.B032.format(path=kb.where))
+    def __init__(self, kb: KnowledgeBase, name: str, files: Mapping[str, RawFile]) -> None:
+        self.name = name
+        self._kb = kb
+        self._files = files
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """The description.
+
+        RAISES BioelError: [B030] it is unreadable, [B180] the vectors are an earlier version's.
+        """
+        file = self.file(ABOUT_FILE)
         try:
-            about = dict(json.loads(self._files[VECTORS_FILE].tobytes()))
+            about = dict(json.loads(self._files[file].tobytes()))
             is_old = "dim" in about and about.get("bits") != BITS
-            self.about: dict[str, Any] = about if is_old else {key: about[key] for key in _KEYS}
+            described = about if is_old else {key: about[key] for key in _KEYS}
         except (ValueError, KeyError, TypeError) as error:
-            message = Errors.B030.format(path=kb.where, file=VECTORS_FILE, error=error)
+            message = Errors.B030.format(path=self._kb.where, file=file, error=error)
             raise BioelError(message) from None
         if is_old:
-            raise BioelError(Errors.B180.format(path=kb.where))
+            raise BioelError(Errors.B180.format(path=self._kb.where))
+        return described
+
+    @property
+    def encoder(self) -> str:
+        """The fingerprint of the encoder that made them."""
+        return encoder_of(self.name)
+
+    @property
+    def state(self) -> str | None:
+        """Fingerprint of the knowledge base when it was encoded; None if that is unreadable."""
+        with suppress(BioelError):
+            return str(self.about["kb"])
+        return None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether they are of the names that the knowledge base has now."""
+        return self.state == self._kb.fingerprint
+
+    @property
+    def age(self) -> str:
+        """Higher for newer ones, in the order of the alphabet."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of all files."""
+        return sum(raw.size for raw in files_of_set(self._files, self.name).values())
 
     def file(self, part: str) -> str:
         """Name of a column's file, or of the approximate index "ann"."""
-        return vector_file(self.about["generation"], part)
+        return set_file(self.name, part)
 
     @cached_property
     def columns(self) -> Columns:
@@ -59,16 +117,15 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """The vectors, with their approximate index if it is in a folder; raises [B033]."""
+        """The vectors, with their approximate index if they have one; raises [B033]."""
         columns, ann = self.columns, self.about["ann"]
-        if ann and self._folder:
-            expected = ann["bytes"]
-            found = self._raw("ann", f"{expected} bytes").size
-            if found != expected:
-                raise self._bad("ann", f"{expected} bytes", f"{found} bytes")
-            file = self._folder / self.file("ann")
-            return vectors_of(columns, ann_file=file, ann_steps=ann["steps"])
-        return vectors_of(columns)
+        if not ann:
+            return vectors_of(columns)
+        expected = ann["bytes"]
+        index = self._raw("ann", f"{expected} bytes")
+        if index.size != expected:
+            raise self._bad("ann", f"{expected} bytes", f"{index.size} bytes")
+        return vectors_of(columns, ann=index, ann_steps=ann["steps"])
 
     def verify(self) -> None:
         """Read all files and compare checksums.
@@ -80,7 +137,7 @@ class StoredVectors:
             if found != expected:
                 raise BioelError(
                     Errors.B024.format(
-                        path=self._where, file=self.file(part), expected=expected, found=found
+                        path=self._kb.where, file=self.file(part), expected=expected, found=found
                     )
                 )
 
@@ -104,5 +161,5 @@ class StoredVectors:
     def _bad(self, part: str, expected: str, found: str) -> BioelError:
         name = self.file(part)
         return BioelError(
-            Errors.B033.format(path=self._where, file=name, expected=expected, found=found)
+            Errors.B033.format(path=self._kb.where, file=name, expected=expected, found=found)
         )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from spacy_bioel.kb.columns.files import checksum, map_folder
-from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
+from spacy_bioel.kb.columns.layout import ABOUT_FILE
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors
 from spacy_bioel.storage.atomic import replacing_file
@@ -46,7 +45,7 @@ class Unfinished:
 
     def file(self, part: str) -> Path:
         """Where a column is, or the approximate index "ann" is to be."""
-        return self.folder / vector_file("new", part)
+        return self.folder / (f"{part}.npy" if part in VECTOR_COLUMNS else part)
 
     def finish_rows(self, done: int) -> None:
         """Say that all rows before `done` are filled; they outlive this process."""
@@ -56,26 +55,19 @@ class Unfinished:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
-    def put_in_place(self, about: Mapping[str, Any], *, out: Path) -> None:
-        """Move the files beside those that are in use, then let vectors.json name them.
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Write the description of the finished vectors: the folder is ready to be moved.
 
-        about (Mapping): For vectors.json. Has ann, None without a file of that name.
+        about (Mapping): Has ann, None without a file of that name.
         """
-        generation = uuid4().hex[:8]
         self.columns.clear()  # a mapped file cannot be moved on every system
         checksums = {}
         for part in [*VECTOR_COLUMNS, "ann"] if about["ann"] else VECTOR_COLUMNS:
             path = self.file(part)
             checksums[part] = checksum(map_folder(path.parent, [path.name])[path.name])
-            os.replace(path, out / vector_file(generation, part))
-        described = {**about, "generation": generation, "checksums": checksums}
-        with replacing_file(out / VECTORS_FILE) as path:
-            path.write_text(json.dumps(described, indent=1), encoding="utf8")
-        self.discard()
-        for path in out.glob("vectors.*"):
-            if path.name != VECTORS_FILE and not path.name.startswith(f"vectors.{generation}."):
-                with suppress(OSError):  # in use, on some systems; the next time removes it
-                    path.unlink()
+        described = {**about, "checksums": checksums}
+        (self.folder / ABOUT_FILE).write_text(json.dumps(described, indent=1), encoding="utf8")
+        (self.folder / _JOURNAL).unlink(missing_ok=True)
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

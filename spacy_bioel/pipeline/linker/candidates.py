@@ -160,8 +160,9 @@ class Ranker:
     def _encoded_names(self) -> EncodedNames:
         if self.pool:
             return self.pool.encoded(self.encode, self.make_index)
-        outdated = are_outdated(self.kb)
-        if self.kb.n_names <= ENCODE_ON_LOAD and (outdated or not has_vectors(self.kb)):
+        outdated = are_outdated(self.kb, self.fingerprint)
+        has_any = has_vectors(self.kb, self.fingerprint)
+        if self.kb.n_names <= ENCODE_ON_LOAD and (outdated or not has_any):
             if outdated:
                 warnings.warn(Warnings.W181.format(path=self.kb.where), stacklevel=2)
             vectors = quantize(self.encode([normalize_name(name) for name in self.kb.names]))
