@@ -75,8 +75,8 @@ class Errors(metaclass=_Coded):
         "bioel kb encode {path} MODEL again."
     )
     B034 = (
-        "The vectors in {path} belong to knowledge base {found}, this is {expected}; run bioel "
-        "kb encode."
+        "The vectors in {path} belong to knowledge base {found}, this is {expected}. Run bioel "
+        "kb encode {path} MODEL."
     )
     B035 = (
         "The encoder returned {found} for the names {first!r} ... {last!r}: expected finite "

@@ -138,10 +138,9 @@ def test_bad_input(
 def test_compact(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encode(kb)
     assert run("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270") == 0
-    n = sum(path.name.startswith("vectors") for path in kb.iterdir())
     capsys.readouterr()
     assert run("kb", "compact", kb) == 0
-    assert f"Removed {n} leftovers" in capsys.readouterr().err
+    assert "Removed 1 leftover of" in capsys.readouterr().err
     assert not has_vectors(KnowledgeBase.open(kb))
     assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
     encode(kb)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,8 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     if vectors.ann is None:
         raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
     try:
-        import faiss
-
-        index: Any = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
+        faiss: Any = import_module("faiss")
+        index = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
     steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]

@@ -167,7 +167,9 @@ def _usable(kb: KnowledgeBase, about: dict[str, Any]) -> StoredVectors | None:
 
 
 def _known_vectors(stored: StoredVectors | None) -> KnownVectors | None:
-    return stored and KnownVectors(stored.vectors, stored.columns["digests"])
+    if stored is None:
+        return None
+    return KnownVectors(stored.vectors, stored.columns["digests"])
 
 
 def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
