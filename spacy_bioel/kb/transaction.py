@@ -7,11 +7,11 @@ was put in place; what they open is the old state or the new one, see `kb.column
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import socket
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,6 +38,7 @@ from spacy_bioel.storage.atomic import replacing_file, sync
 # Seconds that a writer waits for another one, and after which it says so.
 PATIENCE = 600.0
 _QUIET = 2.0
+_LOGGER = logging.getLogger(__name__)
 _LOCK, _HOLDER = ".lock", ".holder"
 
 
@@ -48,7 +49,7 @@ def editing(
     """Be the only one who changes a knowledge base, among all threads and processes.
 
     What the block bases its change on has to be read, or checked again, inside it. What a writer
-    that was killed has left is removed first. A writer that waits for long warns [W210].
+    that was killed has left is removed first. A writer that waits for long says so [W210] in the log.
 
     folder (Path): Of the knowledge base.
     to (str): What this writer is about, for others that have to wait: "add concepts".
@@ -175,7 +176,7 @@ def _acquire(lock: FileLock, folder: Path, *, patience: float, make: bool) -> No
             rest = end - time.monotonic()
             if rest <= 0:
                 raise BioelError(_message(Errors.B210, folder)) from None
-            warnings.warn(_message(Warnings.W210, folder), stacklevel=4)
+            _LOGGER.warning(_message(Warnings.W210, folder))
             quiet = rest
         except FileNotFoundError:
             if not make:  # else: another writer has failed, and removed the folder that it had made

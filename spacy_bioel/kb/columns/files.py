@@ -175,10 +175,11 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
     files = {}
     for name in names:
         path = folder / name
-        if not path.is_file():
+        try:
+            empty = path.stat().st_size == 0  # which mmap refuses
+            raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
-        empty = path.stat().st_size == 0  # which mmap refuses
-        raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
         files[name] = np.asarray(raw)
     return files
 
