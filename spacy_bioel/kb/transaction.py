@@ -49,7 +49,7 @@ def editing(
     """Be the only one who changes a knowledge base, among all threads and processes.
 
     What the block bases its change on has to be read, or checked again, inside it. What a writer
-    that was killed has left is removed first. A writer that waits for long says so [W210] in the log.
+    that was killed has left is removed first. Who waits for more than two seconds logs [W210].
 
     folder (Path): Of the knowledge base.
     to (str): What this writer is about, for others that have to wait: "add concepts".
