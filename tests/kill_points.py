@@ -1,7 +1,8 @@
 """Kills commands that change a knowledge base, each before one of its changes to the disk.
 
-python kill_points.py FOLDER COMMAND N forks a process for each of N points, chosen at random (0:
-for all), and prints one JSON object a point: what was found after the kill, and after the next run.
+python kill_points.py FOLDER N COMMAND ... forks a process for each of N points of each command,
+chosen at random (0: all), and prints one JSON object a point: what was found after the kill, and
+after the next run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from spacy_bioel.kb.vectors import writing
 from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
 from spacy_bioel.types import Concept
 
+os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
 NEW = [*OLD, Concept("X:3", ("three",))]
@@ -50,6 +52,15 @@ def in_old_layout(kb: Path) -> None:
     to_old_layout(kb)
 
 
+def in_another_folder(kb: Path) -> None:
+    outdate(kb.with_name("other"))
+    encode(kb.with_name("other"))
+
+
+def copy(kb: Path) -> None:
+    KnowledgeBase.open(kb.with_name("other")).save_to(kb)
+
+
 # What makes the state before, and the command.
 COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
     "first build": (lambda kb: None, lambda kb: build_kb(NEW, kb)),
@@ -57,6 +68,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] =
     "add": (lambda kb: build_kb(OLD, kb), lambda kb: add_concepts(kb, NEW[2:])),
     "encode": (outdate, encode),
     "compact": (outdate, remove_leftovers),
+    "copy": (in_another_folder, copy),
     "upgrade": (in_old_layout, upgrade_kb),
 }
 
@@ -102,9 +114,8 @@ def state(kb: Path) -> list[str]:
         return [*opened.ids, str(error)[:6]]
 
 
-def main(folder: Path, command: str, n: int) -> None:
+def kill(kb: Path, command: str, n: int) -> None:
     prepare, run = COMMANDS[command]
-    kb = folder / "kb"
     prepare(kb)
     before = state(kb)
     _, n_points = in_child(run, kb)
@@ -120,6 +131,7 @@ def main(folder: Path, command: str, n: int) -> None:
         print(
             json.dumps(
                 {
+                    "command": command,
                     "point": point,
                     "killed": ended == -signal.SIGKILL,
                     "whole": found in (before, after),
@@ -132,4 +144,5 @@ def main(folder: Path, command: str, n: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    for command in sys.argv[3:]:
+        kill(Path(sys.argv[1]) / command / "kb", command, int(sys.argv[2]))

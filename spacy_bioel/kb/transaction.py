@@ -110,15 +110,14 @@ class Transaction:
             yield fresh
             self.put_vectors(fresh, fingerprint)
 
-    def put_vectors(self, filled: Path, fingerprint: str) -> str:
-        """Move a folder of vectors to its place. RETURNS (str): Their name."""
-        name = set_name(fingerprint)
-        home = self.folder / VECTORS_FOLDER
-        home.mkdir(exist_ok=True)
+    def put_vectors(self, filled: Path, fingerprint: str) -> Path:
+        """Move a folder of vectors to its place, and return where that is."""
+        home = self.folder / VECTORS_FOLDER / set_name(fingerprint)
+        home.parent.mkdir(exist_ok=True)
         _sync_all(filled)
-        filled.rename(home / name)
-        sync(home)
-        return name
+        filled.rename(home)
+        sync(home.parent)
+        return home
 
     def remove_vectors(self, names: Iterable[str]) -> None:
         """Remove vectors by the names that `layout` gives them."""

@@ -38,7 +38,6 @@ UNKNOWN_ENCODER = "unknown"
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
 _SET = re.compile(r"([\w-]+)\.[0-9a-f]{16}", re.ASCII)
 _OLD_SET = "0" * 16  # older than any other
-# What a writer that was killed may leave where there was no knowledge base.
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
 _MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005  # attempts to open, and seconds between them
 
@@ -97,9 +96,16 @@ def check_replaceable(out: Path) -> None:
     """
     if not out.exists() or is_kb(out):
         return
-    if out.is_dir() and all(_LEFTOVERS.fullmatch(path.name) for path in out.iterdir()):
+    if out.is_dir() and all(_is_leftover(path) for path in out.iterdir()):
         return
     raise BioelError(Errors.B029.format(path=out))
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a writer that was killed has left this where there was no knowledge base."""
+    if path.name == VECTORS_FOLDER and path.is_dir():
+        return all(_SET.fullmatch(home.name) for home in path.iterdir())
+    return bool(_LEFTOVERS.fullmatch(path.name))
 
 
 def left_by_earlier(folder: Path) -> Path | None:

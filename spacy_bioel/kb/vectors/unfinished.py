@@ -14,6 +14,7 @@ import numpy as np
 from spacy_bioel.kb.columns.files import checksum, map_folder
 from spacy_bioel.kb.columns.layout import ABOUT_FILE
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.transaction import Transaction
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors
 from spacy_bioel.storage.atomic import replacing_file
@@ -55,10 +56,11 @@ class Unfinished:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
-    def describe(self, about: Mapping[str, Any]) -> None:
-        """Write the description of the finished vectors: the folder is ready to be moved.
+    def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> str:
+        """Describe the finished vectors, and add them to those of the knowledge base.
 
         about (Mapping): Has ann, None without a file of that name.
+        RETURNS (str): The name of the vectors.
         """
         self.columns.clear()  # a mapped file cannot be moved on every system
         checksums = {}
@@ -67,7 +69,9 @@ class Unfinished:
             checksums[part] = checksum(map_folder(path.parent, [path.name])[path.name])
         described = {**about, "checksums": checksums}
         (self.folder / ABOUT_FILE).write_text(json.dumps(described, indent=1), encoding="utf8")
-        (self.folder / _JOURNAL).unlink(missing_ok=True)
+        home = transaction.put_vectors(self.folder, about["fingerprint"])
+        (home / _JOURNAL).unlink(missing_ok=True)
+        return home.name
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -114,8 +114,7 @@ def _write(
         report(unfinished.done)
     n_encoded = _finish(kb, unfinished, fill, _known_vectors(usable))
     ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
-    unfinished.describe(about | {"ann": ann})
-    name = transaction.put_vectors(unfinished.folder, about["fingerprint"])
+    name = unfinished.put_in_place(about | {"ann": ann}, transaction)
     _remove_others(transaction, before, keep=name)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
