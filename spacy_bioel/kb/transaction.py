@@ -132,7 +132,7 @@ class Transaction:
 
     def tidy(self) -> None:
         """Remove what meta.json does not name, and what was never put in place."""
-        _remove(self.folder.glob(".new.*"))
+        _remove([*self.folder.glob(".new.*"), *self.folder.glob(f".{META_FILE}.*")])
         described = (self.folder / VECTORS_FOLDER).glob("*/")
         _remove(path for path in described if not (path / ABOUT_FILE).exists())
         meta = map_meta(self.folder)
