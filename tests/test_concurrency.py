@@ -232,8 +232,9 @@ def test_a_kill_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_kill_at_any_point(tmp_path: Path) -> None:
     points = kill_at(tmp_path, 0)
-    assert len(points) > 500
-    assert_old_or_new(points)
+    assert sum(point["killed"] for point in points) > 500
+    # The last point may not be reached: their number is not the same each time.
+    assert_old_or_new([point | {"killed": True} for point in points])
 
 
 # -- First use ----------------------------------------------------------------------------------

@@ -50,6 +50,15 @@ def test_the_folder(folder: Path) -> None:
     )
 
 
+def test_columns_are_known_though_files_are_missing(folder: Path, tmp_path: Path) -> None:
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path)
+    (folder / "meta.json").unlink()
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path / "nowhere")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "ids.txt").touch()
+    assert layout.has_columns(tmp_path / "old")
+
+
 def test_equal_contents_have_equal_files(folder: Path, tmp_path: Path, kb: KnowledgeBase) -> None:
     kb.save_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "meta.json").read_bytes() == (folder / "meta.json").read_bytes()

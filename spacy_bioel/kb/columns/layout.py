@@ -89,6 +89,12 @@ def is_kb(folder: Path) -> bool:
     return False
 
 
+def has_columns(folder: Path) -> bool:
+    """Whether a folder has some files of a knowledge base, though others may be missing."""
+    old = any((folder / name).is_file() for name in ("ids.txt", "names.txt"))
+    return old or is_kb(folder) or any(folder.glob("columns.*/*.npy"))
+
+
 def check_replaceable(out: Path) -> None:
     """Refuse to overwrite anything but a knowledge base or an empty folder.
 
