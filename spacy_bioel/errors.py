@@ -2,7 +2,8 @@
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
-linking, B20x growing knowledge bases, B21x damaged ones.
+linking, B20x changing knowledge bases, B21x damaged ones and those that others change, B27x the
+linker.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Errors(metaclass=_Coded):
     )
     B024 = (
         "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the whole "
-        "folder again, or run bioel kb build again (bioel kb encode, if its name begins with vectors)."
+        "folder again, or run bioel kb build again (bioel kb encode {path} MODEL, if its name begins "
+        "with vectors)."
     )
     B025 = (
         "These bytes are not a whole knowledge base: expected what KnowledgeBase.to_bytes() "
@@ -59,22 +61,23 @@ class Errors(metaclass=_Coded):
         "source: {seen}. Check the source and the types."
     )
     B029 = (
-        "{path} exists and is not a knowledge base (it has no meta.json), so it is not "
-        "overwritten. Choose another path, or remove it first."
+        "{path} exists and is not a knowledge base (there is no meta.json in it that names its "
+        "columns), so it is not overwritten. Choose another path, or remove it first."
     )
     B030 = "{file} in {path} is not readable ({error}). Copy the whole folder again, or remake it."
     B031 = (
-        "The vectors in {path} were made by encoder {found}, this pipeline is {expected}; run "
-        "bioel kb encode."
+        "The knowledge base in {path} has vectors of encoder {found}, and none of this pipeline's, "
+        "{expected}. Run bioel kb encode {path} MODEL with the folder of this pipeline; the other "
+        "vectors stay."
     )
-    B032 = "The knowledge base in {path} has no vectors of its names; run bioel kb encode."
+    B032 = "The knowledge base in {path} has no vectors of its names; run bioel kb encode {path} MODEL."
     B033 = (
         "{file} in {path} is missing, cut or foreign: expected {expected}; found {found}. Run "
-        "bioel kb encode again."
+        "bioel kb encode {path} MODEL again."
     )
     B034 = (
-        "The vectors in {path} belong to knowledge base {found}, this is {expected}; run bioel "
-        "kb encode."
+        "The vectors in {path} belong to knowledge base {found}, this is {expected}. Run bioel "
+        "kb encode {path} MODEL."
     )
     B035 = (
         "The encoder returned {found} for the names {first!r} ... {last!r}: expected finite "
@@ -304,28 +307,29 @@ class Errors(metaclass=_Coded):
     B198 = "Links are written as JSON lines or Parquet, and {path} ends in neither. Choose a name with one of: {known}."
     B200 = "The knowledge base in {path} has no concept {id!r}; its first is {first}. Check the id and its prefix; nothing was changed."
     B201 = "{id!r} is retired already in the knowledge base in {path}; it leads to {current}. Leave it out; nothing was changed."
-    B202 = "Another process changed the knowledge base in {path} meanwhile; what it wrote stays. Run this command again."
-    B203 = "The knowledge base in {path} cannot be written anew ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
+    B203 = "The knowledge base in {path} cannot be written ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
     B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
     B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
-    B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode again."
-    B181 = "Another process is encoding the knowledge base in {path}. Wait until it is done, then run bioel kb encode again."
-    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
-    B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
-    B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
+    B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode {path} MODEL again."
+    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode {path} MODEL again: it goes on where it stopped."
+    B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode KB MODEL makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
+    B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
+    B212 = "The knowledge base in {path} is being changed by {holder}. Wait until that is done, then run this command again; nothing was changed."
+    B213 = "No knowledge base in {path}, but {left}: an earlier version was killed while it replaced it, and that is how it was before. To have it back: mv {left} {path}"
     B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of bioel_linker."
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
     B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."
 
 
 class Warnings(metaclass=_Coded):
+    W212 = "The knowledge base in {path} is being changed by {holder}: waiting until that is done."
     W270 = "Another package has registered span._.{name} before: it stays, and does not show the links of bioel_linker. Read them with spacy_bioel.pipeline.annotate.get_links(doc), or load bioel_linker first."
     W271 = "The pipe {linker!r} comes before {finder!r}, which finds mentions: it has nothing to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
     W272 = "label_types of {label!r} names semantic types that the knowledge base in {path} does not have: {unknown}. It has {known}, for example; correct the setting, or mentions of that label are not linked to these."
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
-    W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
-    W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode."
+    W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode KB MODEL."
+    W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode {path} MODEL."
     W064 = "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "

@@ -46,8 +46,9 @@ def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         names = wheel.namelist()
         metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
-    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/names.txt" in names
-    assert "en_core_link/en_core_link-0.1.0/bioel_linker/kb/vectors.json" in names
+    kb = "en_core_link/en_core_link-0.1.0/bioel_linker/kb/"
+    files = sorted({name.rpartition("/")[2] for name in names if name.startswith(kb)})
+    assert {"meta.json", "names.txt", "about.json", "codes.npy"} < set(files)
     assert "Requires-Dist: spacy-bioel<0.2.0,>=0.1.0" in metadata
 
 

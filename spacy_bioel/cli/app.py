@@ -22,6 +22,7 @@ from spacy_bioel.cli.kb_compact import compact
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
+from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
 from spacy_bioel.errors import BioelError
@@ -50,6 +51,7 @@ kb_app.command()(encode)
 kb_app.command()(add)
 kb_app.command()(retire)
 kb_app.command()(compact)
+kb_app.command()(upgrade)
 
 
 def _show_version(wanted: bool) -> None:

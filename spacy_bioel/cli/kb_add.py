@@ -53,8 +53,9 @@ def add(
     the concept that replaced it. A source that calls a current id retired changes nothing: use
     `bioel kb retire`.
 
-    All columns are written anew, in seconds for half a million names, into a folder that then takes
-    the place of the one before. Vectors stay in it: `bioel kb encode` encodes the new names only.
+    All columns are written anew, in seconds for half a million names, and then take the place of
+    those before in one step. Vectors stay: `bioel kb encode` encodes the new names only. Another
+    command that is changing the knowledge base is waited for.
     """
     from spacy_bioel.kb.build.grow import add_concepts
 

@@ -49,7 +49,7 @@ def build(
     folder appears, or replaces the one before, only when all sources were read.
     """
     from spacy_bioel.kb.build.build import build_kb
-    from spacy_bioel.kb.columns.schema import VECTORS_FILE
+    from spacy_bioel.kb.columns.layout import map_vectors
 
     concepts, about = open_sources(
         sources,
@@ -60,7 +60,7 @@ def build(
         release=release,
         licence=licence,
     )
-    had_vectors = (out / VECTORS_FILE).is_file()
+    had_vectors = bool(map_vectors(out))
     if retired is not None:
         concepts = chain(concepts, read_retired(retired, prefix=prefix))
     report = build_kb(

@@ -20,9 +20,9 @@ def compact(
     """Remove what a knowledge base does not need.
 
     `bioel kb add` and `bioel kb retire` leave whole columns, so that nothing in them needs
-    compacting. Removed are vectors of an earlier state, which `bioel kb encode` would copy from
-    (run it first), and folders beside the knowledge base that killed commands have left (run no
-    other command on it meanwhile). Retired ids stay, unless you say `--forget-retired`.
+    compacting. Removed are vectors of an earlier state, of each encoder, which `bioel kb encode`
+    would copy from (run it first), and what killed commands have left. Retired ids stay, unless you
+    say `--forget-retired`.
     """
     from spacy_bioel.kb.build.grow import forget_retired_ids, remove_leftovers
 

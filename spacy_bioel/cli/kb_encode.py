@@ -21,9 +21,9 @@ def encode(
 ) -> None:
     """Encode all names with a pipeline's linker and keep the vectors in the knowledge base.
 
-    A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
-    another encoder are replaced, those of its own are kept: only new names are encoded. If it is
-    stopped, it goes on where it was.
+    A pipeline can search a large knowledge base only with vectors of its own encoder. Those of
+    other encoders stay beside them. Of its own, only new names are encoded. If it is stopped, it
+    goes on where it was. Commands that would change the knowledge base wait until it is done.
     """
     from spacy_bioel.kb.columns.store import KnowledgeBase
 

@@ -38,7 +38,7 @@ def info(
     if json_file is not None:
         write_json(json_file, about)
     if str(json_file) != "-":
-        show_table(_as_table(about))
+        show_table(_as_table(about, kb=kb))
 
 
 def describe(base: KnowledgeBase) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
     return about
 
 
-def _as_table(about: dict[str, Any]) -> Table:
+def _as_table(about: dict[str, Any], *, kb: Path) -> Table:
     table = Table("what", "value", title="Knowledge base")
     for key, value in about.items():
         if key == "types":
@@ -69,16 +69,17 @@ def _as_table(about: dict[str, Any]) -> Table:
             for name, n in value.items():
                 table.add_row(name.replace("_", " "), f"{n:,}")
         elif key == "vectors":
-            table.add_row(key, _vectors_text(value) if value else "none; see `bioel kb encode`")
+            shown = [_vectors_text(vectors, kb=kb) for vectors in value]
+            table.add_row(key, "\n".join(shown) or f"none; run bioel kb encode {kb} MODEL")
         else:
             table.add_row(key, str(value))
     return table
 
 
-def _vectors_text(vectors: dict[str, Any]) -> str:
+def _vectors_text(vectors: dict[str, Any], *, kb: Path) -> str:
     text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
     if not vectors["current"]:
-        return f"{text}; of what it was before: run `bioel kb encode`"
+        return f"{text}; of what it was before: run bioel kb encode {kb} MODEL"
     return f"{text}; {ann_text(vectors['ann'])}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from spacy_bioel.distributed.rows import Document, Row
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
 
 _ROWS_A_GROUP = 1000
 
@@ -74,26 +75,21 @@ def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
     RAISES BioelError: [B192] no pyarrow.
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    try:
-        with parquet.ParquetWriter(temporary, row_schema()) as file:
+    with replacing_file(path) as target, parquet.ParquetWriter(target, row_schema()) as file:
 
-            def flush() -> None:
-                file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
-                rows.clear()
+        def flush() -> None:
+            file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
+            rows.clear()
 
-            def write(row: Row) -> None:
-                rows.append(row)
-                if len(rows) == _ROWS_A_GROUP:
-                    flush()
+        def write(row: Row) -> None:
+            rows.append(row)
+            if len(rows) == _ROWS_A_GROUP:
+                flush()
 
-            yield write
-            flush()
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield write
+        flush()
 
 
 def _documents(dataset: Any) -> Iterator[Document]:

@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -171,12 +172,9 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """Write a text file beside its final name and move it there only when all went well."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf8", newline="\n") as file:
-            yield file
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write a text file that takes the place of `path` when all went well; see `replacing_file`."""
+    with (
+        replacing_file(Path(path)) as target,
+        open(target, "w", encoding="utf8", newline="\n") as file,
+    ):
+        yield file

@@ -9,6 +9,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.layout import has_columns
 
 LINKER = "bioel_linker"
 
@@ -18,8 +19,7 @@ def load_model(model: str) -> Language:
 
     RAISES BioelError: [B071] when there is none.
     """
-    # By any of its files: one that is missing is for the knowledge base to say.
-    if any((Path(model) / name).is_file() for name in ("ids.txt", "names.txt")):
+    if has_columns(Path(model)):
         return dictionary_pipeline(model)
     try:
         return spacy.load(model)

@@ -1,47 +1,170 @@
-"""Atomic writes: a temporary name beside the target, then a rename."""
+"""Atomic writes: a temporary name beside the target, then one step that puts it in place.
+
+A run that is killed leaves its temporary name, in which its host and process are; the next run on
+the same target removes it.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import socket
+import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
 from uuid import uuid4
+
+_AT_CWD = -100
+_EXCHANGE = 2
+# Of the system, and not ours to replace: what a redirection points to, for example.
+_SYSTEM = (Path("/dev"), Path("/proc"))
 
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
     """Fill a new folder beside `out` and put it in the place of `out` when the block succeeds.
 
-    Until then an existing `out` is not touched; when the block fails, nothing is left behind.
+    Until then an existing `out` is not touched; when the block fails, nothing is left behind. The
+    two folders change places in one step, where the system can do that. Elsewhere a run that is
+    killed between its two steps leaves the old folder under a temporary name, and the next run on
+    `out` puts it back before it begins.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = out.with_name(f".{out.name}.{uuid4().hex[:12]}.new")
-    old = fresh.with_suffix(".old")
+    _tidy(out)
+    fresh, old = _beside(out, "new"), _beside(out, "old")
     fresh.mkdir()
     try:
         yield fresh
-        if out.exists():
-            out.rename(old)
-        try:
+        if not out.exists():
             fresh.rename(out)
-        except BaseException:
-            if old.exists():
+        elif not _exchange(fresh, out):
+            out.rename(old)
+            try:
+                fresh.rename(out)
+            except BaseException:
                 old.rename(out)
-            raise
-    except BaseException:
+                raise
+    finally:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
 def replacing_file(out: Path) -> Iterator[Path]:
-    """Like `replacing_folder`, for one file."""
-    fresh = out.with_name(f".{out.name}.{uuid4().hex[:12]}.new")
+    """Fill a new file beside `out` and put it in the place of `out` when the block succeeds.
+
+    The new file has the permissions of the old one, and its owner where the system allows that. Of
+    a symbolic link, the file that it leads to is replaced. Devices and pipes are not replaced:
+    the block then writes to `out` itself.
+
+    YIELDS (Path): An empty file to write to, or `out`.
+    """
+    if not _is_replaceable(out):
+        yield out
+        return
+    out = out.resolve()
+    _tidy(out)
+    fresh = _beside(out, "new")
     try:
+        _make_like(fresh, out)
         yield fresh
+        sync(fresh)
         os.replace(fresh, out)
+        sync(out.parent)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file, or the names in a folder, outlive a crash of the system."""
+    if path.is_dir() and sys.platform == "win32":
+        return  # which cannot open folders
+    # Windows syncs only what is open for writing.
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_replaceable(out: Path) -> bool:
+    if any(folder in out.absolute().parents for folder in _SYSTEM):
+        return False
+    try:
+        return stat.S_ISREG(out.stat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _make_like(fresh: Path, out: Path) -> None:
+    """Make an empty file that nobody can read who could not read `out`."""
+    try:
+        old = out.stat()
+    except FileNotFoundError:
+        fresh.touch(exist_ok=False)
+        return
+    fresh.touch(mode=0o600, exist_ok=False)
+    if sys.platform != "win32":
+        with suppress(PermissionError):
+            os.chown(fresh, old.st_uid, old.st_gid)
+    fresh.chmod(stat.S_IMODE(old.st_mode))
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Let two paths change places in one step; false where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except AttributeError:  # an old C library
+        return False
+    paths = os.fsencode(first), os.fsencode(second)
+    return bool(rename(_AT_CWD, paths[0], _AT_CWD, paths[1], _EXCHANGE) == 0)
+
+
+def _host() -> str:
+    return blake2b(socket.gethostname().encode("utf8"), digest_size=3).hexdigest()
+
+
+def _beside(out: Path, kind: str) -> Path:
+    return out.with_name(f".{out.name}.{_host()}-{os.getpid()}-{uuid4().hex[:8]}.{kind}")
+
+
+def _tidy(out: Path) -> None:
+    """Put back or remove what runs on `out` left that were killed."""
+    prefix = f".{out.name}.{_host()}-"
+    with suppress(FileNotFoundError):
+        for path in out.parent.iterdir():
+            name = path.name.removeprefix(prefix)
+            if name == path.name or path.suffix not in (".new", ".old"):
+                continue
+            process = name.partition("-")[0]
+            if process.isdecimal() and not _is_alive(int(process)):
+                _put_back_or_remove(path, out)
+
+
+def _put_back_or_remove(path: Path, out: Path) -> None:
+    with suppress(OSError):  # another run may do the same
+        if path.suffix == ".old" and not out.exists():
+            path.rename(out)
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":
+        return True  # asking would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True

@@ -32,7 +32,7 @@ def test_build_and_info(run: Run, tmp_path: Path, concepts_file: Path, capsys) -
     about = json.loads(capsys.readouterr().out)
     assert about["fingerprint"] == counts["fingerprint"]
     assert about["types"] == {"D": 2, "C": 1}
-    assert (about["vectors"], about["verified"]) == (None, True)
+    assert (about["vectors"], about["verified"]) == ([], True)
     assert run("kb", "info", out) == 0
     shown = capsys.readouterr().out
     assert "2024" in shown and "D 2, C 1" in shown

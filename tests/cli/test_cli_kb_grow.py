@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import spacy
+from kb_files import all_files, to_old_layout
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import has_vectors, write_vectors
+from spacy_bioel.kb.vectors.writing import has_vectors, is_encoded, write_vectors
 
 Run = Callable[..., int]
 
@@ -22,10 +24,9 @@ def kb(run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixt
     return tmp_path / "kb"
 
 
-def encode(kb: Path) -> None:
-    write_vectors(
-        KnowledgeBase.open(kb), lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2
-    )
+def encode(kb: Path, fingerprint: str = "f") -> None:
+    opened = KnowledgeBase.open(kb)
+    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
 
 
 def test_add(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,10 +139,9 @@ def test_bad_input(
 def test_compact(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encode(kb)
     assert run("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270") == 0
-    n = sum(path.name.startswith("vectors") for path in kb.iterdir())
     capsys.readouterr()
     assert run("kb", "compact", kb) == 0
-    assert f"Removed {n} leftovers" in capsys.readouterr().err
+    assert "Removed 1 leftover of" in capsys.readouterr().err
     assert not has_vectors(KnowledgeBase.open(kb))
     assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
     encode(kb)
@@ -151,3 +151,42 @@ def test_compact(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Forgot 2 retired ids." in shown.err and f"run bioel kb encode {kb} MODEL" in shown.err
     assert KnowledgeBase.open(kb).find("MESH:D003000") == -1
     assert has_vectors(KnowledgeBase.open(kb))
+
+
+def test_info_shows_the_vectors_of_each_encoder(
+    run: Run, kb: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("kb", "info", kb) == 0
+    assert f"none; run bioel kb encode {kb} MODEL" in " ".join(capsys.readouterr().out.split())
+    encode(kb)
+    concepts_file.write_text('{"id": "MESH:D1", "names": ["gout"]}\n')
+    assert run("kb", "add", kb, concepts_file) == 0
+    encode(kb, "g")
+    capsys.readouterr()
+    assert run("kb", "info", kb, "--verify", "--json", "-") == 0
+    vectors = json.loads(capsys.readouterr().out)["vectors"]
+    found = [(about["fingerprint"], about["n"], about["current"]) for about in vectors]
+    assert found == [("g", 6, True), ("f", 5, False)]
+    assert run("kb", "info", kb) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "encoder g; no approximate index" in shown and "what it was before: run bioel" in shown
+
+
+def test_upgrade(run: Run, kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encode(kb)
+    to_old_layout(kb)
+    assert run("kb", "upgrade", kb) == 0
+    assert f"Brought {kb} into the new layout." in " ".join(capsys.readouterr().err.split())
+    assert is_encoded(KnowledgeBase.open(kb), fingerprint="f")
+    assert run("kb", "upgrade", kb) == 0
+    assert "is in the new layout" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_trained_pipeline_is_not_overwritten(
+    run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spacy.blank("en").to_disk(tmp_path / "model")
+    before = all_files(tmp_path / "model")
+    assert run("kb", "build", tmp_path / "model", concepts_file) == 2
+    assert "[B029]" in capsys.readouterr().err
+    assert all_files(tmp_path / "model") == before and "meta.json" in before

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+from kb_files import columns_of
 from spacy.tokens import DocBin
 
 from spacy_bioel.corpus import read_texts
@@ -186,11 +187,11 @@ def test_link_says_at_once_what_is_wrong_with_a_knowledge_base(
 ) -> None:
     kb = tmp_path / "kb"
     assert run("kb", "build", kb, concepts_file) == 0
-    (kb / "names.txt").write_bytes(b"cut")
+    (columns_of(kb) / "names.txt").write_bytes(b"cut")
     (tmp_path / "a.txt").write_text("Naloxone\n")
     assert run("link", kb, tmp_path / "a.txt", "-o", tmp_path / "out.jsonl") == 2
     assert "[B023]" in capsys.readouterr().err
-    (kb / "ids.txt").unlink()
+    (columns_of(kb) / "ids.txt").unlink()
     assert run("link", kb, tmp_path / "a.txt", "-o", tmp_path / "out.jsonl") == 2
     assert "[B023]" in capsys.readouterr().err and not (tmp_path / "out.jsonl").exists()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kb_files import vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -58,7 +59,7 @@ def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
     pytest.importorskip("faiss")
     built = write(kb).ann
     assert built is not None and kb.path is not None
-    assert json.loads((kb.path / "vectors.json").read_text())["ann"] == built
+    assert json.loads((vectors_of(kb.path) / "about.json").read_text())["ann"] == built
     assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fsr", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
     verify_vectors(kb)
@@ -119,7 +120,7 @@ def test_threads_that_search_one_index_do_not_share_the_number_of_lists(
     faiss = pytest.importorskip("faiss")
     write(kb)
     vectors = open_vectors(kb, fingerprint=None)
-    shared = faiss.read_index(str(vectors.ann_file))
+    shared = faiss.deserialize_index(np.asarray(vectors.ann))
     few, all_lists = (ann.FaissIndex(vectors, shared, [[n, -1]]) for n in (1, 126))
     queries = vectors.take(np.arange(0, N, 100))
     expected = [index.search(queries, 5)[0].tolist() for index in (few, all_lists)]
@@ -168,29 +169,27 @@ def test_more_wanted_than_there_is(kb: KnowledgeBase) -> None:
     assert index.search(np.zeros((0, DIM), np.float32), 3)[0].shape == (0, 3)
 
 
-def test_a_copy_has_the_index_and_one_in_memory_searches_exactly(
-    kb: KnowledgeBase, tmp_path: Path
-) -> None:
+def test_copies_have_the_index(kb: KnowledgeBase, tmp_path: Path) -> None:
     pytest.importorskip("faiss")
     write(kb)
     in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
-    assert open_vectors(in_memory, fingerprint=None).ann_file is None
     in_memory.save_to(tmp_path / "copy")
-    copy = open_vectors(tmp_path / "copy", fingerprint=None)
-    assert isinstance(ann.choose_index(copy), ann.FaissIndex)
+    for copy in (in_memory, tmp_path / "copy"):
+        vectors = open_vectors(copy, fingerprint=None)
+        assert isinstance(ann.choose_index(vectors), ann.FaissIndex)
 
 
 def test_a_damaged_index(kb: KnowledgeBase) -> None:
     pytest.importorskip("faiss")
     write(kb)
-    path = open_vectors(kb, fingerprint=None).ann_file
-    assert path is not None
+    assert kb.path is not None
+    path = vectors_of(kb.path) / "ann"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with pytest.raises(BioelError, match=r"\[B033\] vectors\.\w+\.ann.*bytes; found"):
+    with pytest.raises(BioelError, match=r"\[B033\] vectors/9f3a\.\w+/ann.*bytes; found"):
         open_vectors(kb, fingerprint=None)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(BioelError, match=r"\[B024\] vectors\.\w+\.ann"):
+    with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
         verify_vectors(kb)
     path.write_bytes(b"x" * len(whole))
     with pytest.raises(BioelError, match=r"\[B184\]"):
@@ -202,8 +201,8 @@ def test_the_index_goes_with_the_names(kb: KnowledgeBase, monkeypatch: pytest.Mo
     write(kb)
     monkeypatch.setattr(ann, "ANN_NAMES", 2000)
     assert write(kb).ann is None
-    assert open_vectors(kb, fingerprint=None).ann_file is None
-    assert kb.path is not None and not list(kb.path.glob("*.ann"))
+    assert open_vectors(kb, fingerprint=None).ann is None
+    assert kb.path is not None and not (vectors_of(kb.path) / "ann").exists()
 
 
 def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +219,7 @@ def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.M
 
 
 def test_without_faiss(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ann, "_has_faiss", lambda: False)
+    monkeypatch.setattr(ann, "has_faiss", lambda: False)
     assert write(kb).ann is None
     vectors = open_vectors(kb, fingerprint=None)
     with pytest.warns(UserWarning, match=r"\[W180\] All of 1,000 names"):
@@ -239,12 +238,9 @@ def test_a_damaged_index_is_not_given_to_faiss(kb: KnowledgeBase) -> None:
     pytest.importorskip("faiss")
     write(kb)
     vectors = open_vectors(kb, fingerprint=None)
-    assert vectors.ann_file is not None
-    whole = vectors.ann_file.read_bytes()
+    assert vectors.ann is not None
+    whole = bytes(vectors.ann)
     for damaged in (whole[:50] + b"\xff" + whole[51:], b""):
-        vectors.ann_file.write_bytes(damaged)
-        with pytest.raises(BioelError, match=r"\[B184\].* Run bioel kb encode again"):
+        vectors.ann = np.frombuffer(damaged, np.uint8)
+        with pytest.raises(BioelError, match=r"\[B184\].*its checksum is .*bioel kb compact KB"):
             ann.open_index(vectors)
-    vectors.ann_file.unlink()
-    with pytest.raises(BioelError, match=r"\[B184\]"):
-        ann.open_index(vectors)

@@ -179,17 +179,15 @@ def test_a_build_killed_while_writing_leaves_the_old_one(tmp_path, folder, monke
     KnowledgeBase.open(folder).verify()
 
 
-def test_a_failed_exchange_puts_the_old_one_back(tmp_path, folder, monkeypatch):
-    rename = Path.rename
+def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
 
-    def refuse(self, target):
-        if self.suffix == ".new":
-            raise OSError("no")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError, match="no"):
+    monkeypatch.setattr("spacy_bioel.kb.build.build.write_meta", full)
+    with pytest.raises(BioelError, match=r"\[B203\].*No space left"):
         build_kb([Concept("Y:1", ("a",))], folder)
+    with pytest.raises(BioelError, match=r"\[B203\]"):
+        build_kb([Concept("Y:1", ("a",))], tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["kb"]
     KnowledgeBase.open(folder).verify()
 

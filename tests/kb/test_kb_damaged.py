@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kb_files import vectors_of
 
 from spacy_bioel.cli.kb_info import describe
 from spacy_bioel.errors import BioelError
@@ -146,6 +147,9 @@ def test_names_in_a_block_lead_nowhere(kb: KnowledgeBase, tmp_path: Path) -> Non
         "../outside",
         str(outside),
         "a/b",
+        "vectors/../x",
+        "vectors/../../x",
+        "vectors/9f3a.0000000000000001/../x",
         "a\\b",
         "C:x",
         "..",
@@ -254,27 +258,28 @@ def test_json_that_no_parser_likes(folder: Path, kb: KnowledgeBase) -> None:
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
     for text in ("[" * 100_000, "1" * 5000, "\ud800", '{"schema": 1, "normalizer": NaN}'):
         raw = text.encode("utf8", "surrogatepass")
-        for name in ("vectors.json", "meta.json"):
-            whole = (folder / name).read_bytes()
-            (folder / name).write_bytes(raw)
+        for path in (vectors_of(folder) / "about.json", folder / "meta.json"):
+            whole = path.read_bytes()
+            path.write_bytes(raw)
             assert outcome(lambda: answers(KnowledgeBase.open(folder))) in ("[B030]", "[B022]")
-            (folder / name).write_bytes(whole)
+            path.write_bytes(whole)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"n": "6"}, {"n": True}, {"dim": 4.0}, {"generation": 7}, {"checksums": []}, {"ann": 3},
-        {"checksums": {}}, {"ann": {}}, {"fingerprint": None}, {"more": 1}, {"generation": "../x"},
+        {"n": "6"}, {"n": True}, {"dim": 4.0}, {"checksums": []}, {"ann": 3},
+        {"checksums": {}}, {"ann": {}}, {"fingerprint": None}, {"more": 1},
     ],
 )  # fmt: skip
 def test_an_earlier_description_of_vectors_that_was_edited(
     folder: Path, kb: KnowledgeBase, change: dict[str, Any]
 ) -> None:
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    rewrite(folder, "vectors.json", lambda about: about.pop("text"))
+    home = vectors_of(folder)
+    rewrite(home, "about.json", lambda about: about.pop("text"))
     assert open_vectors(folder, fingerprint="9f3a").shape == (6, 4)
-    rewrite(folder, "vectors.json", lambda about: about.update(change))
+    rewrite(home, "about.json", lambda about: about.update(change))
     with pytest.raises(BioelError, match=r"\[B030\]"):
         open_vectors(folder, fingerprint="9f3a")
 
@@ -293,4 +298,4 @@ def test_columns_that_do_not_fit_each_other(kb: KnowledgeBase) -> None:
 def test_all_files_are_tried(files: dict[str, Any]) -> None:
     tried = {name for name, _, _ in changed(files, every=0)}
     assert {name for name in KB_FILES if len(files[name])} <= tried
-    assert sum(name.startswith("vectors.") for name in tried) == 5
+    assert sum(name.startswith("vectors/") for name in tried) == 5

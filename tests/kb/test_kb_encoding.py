@@ -6,15 +6,17 @@ import errno
 import multiprocessing
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kb_files import all_files
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.lock import exclusive
+from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vectors import unfinished as unfinished_module
 from spacy_bioel.kb.vectors import writing as vectors_module
 from spacy_bioel.kb.vectors.encoding import KnownVectors, name_digests
@@ -49,18 +51,9 @@ def stored(kb: KnowledgeBase) -> np.ndarray:
 
 
 def with_other_names(folder: Path) -> KnowledgeBase:
-    """The knowledge base with "illness" and "cold" gone and "grippe" new; vectors as they were."""
-    vectors = {path.name: path.read_bytes() for path in folder.glob("vectors.*")}
-    build_kb(
-        [
-            Concept("X:0", ("Common Cold", "grippe")),
-            Concept("X:1", ("Disease",)),
-            Concept("X:3", ("Heart attack", "beta estradiol")),
-        ],
-        folder,
-    )
-    for name, content in vectors.items():
-        (folder / name).write_bytes(content)
+    """The knowledge base with "illness" gone and "grippe" new; vectors as they were."""
+    retire_ids(folder, {"X:1": ""})
+    add_concepts(folder, [Concept("X:1", ("Disease",)), Concept("X:2", ("grippe",))])
     return KnowledgeBase.open(folder)
 
 
@@ -70,14 +63,14 @@ def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B034\]"):
         open_vectors(changed, fingerprint="9f3a")
     done: list[int] = []
-    assert write(changed, again, progress=done.append) == Encoded(1, 4, None)
-    assert (again.asked, done) == (["grippe"], [4, 1])
+    assert write(changed, again, progress=done.append) == Encoded(1, 5, None)
+    assert (again.asked, done) == (["grippe"], [5, 1])
     whole = Encoder()
-    assert write(changed, whole, fingerprint="4c1e") == Encoded(5, 0, None)
-    assert len(whole.asked) == 5
-    found = stored(changed)
-    assert write(changed, Encoder(), fingerprint="9f3a").encoded == 5
-    assert np.array_equal(stored(changed), found)
+    assert write(changed, whole, fingerprint="4c1e") == Encoded(6, 0, None)
+    assert len(whole.asked) == 6
+    found = [open_vectors(changed, fingerprint=f).take(ALL) for f in ("9f3a", "4c1e")]
+    assert np.array_equal(*found)
+    assert write(changed, Encoder(), fingerprint="9f3a").encoded == 0
     verify_vectors(changed)
 
 
@@ -125,7 +118,7 @@ def test_what_does_not_fit_is_thrown_away(
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5), batch_size=1)
-    [codes] = (folder / ".encoding").glob("*codes*")
+    codes = folder / ".encoding" / "codes.npy"
     if damage == "cut column":
         codes.write_bytes(codes.read_bytes()[:-1])
     elif damage == "no column":
@@ -155,43 +148,24 @@ def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.M
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert not (folder / "vectors.json").exists()
+    assert not (folder / "vectors").exists()
     assert write(kb, Encoder()) == Encoded(2, 4, None)
     verify_vectors(kb)
 
 
 def test_two_at_once(kb: KnowledgeBase, folder: Path) -> None:
     with (
-        exclusive(folder / ".encoding.lock", wait=False),
-        pytest.raises(BioelError, match=r"\[B181\] Another process is encoding"),
+        editing(folder, to="add concepts"),
+        ThreadPoolExecutor(1) as other,
+        pytest.raises(BioelError, match=r"\[B212\].*process \d+ on .* \(add concepts, since "),
     ):
-        write(kb, Encoder())
-    assert write(kb, Encoder(), wait=True).encoded == 6
-
-
-def hold(path: Path, held, let_go) -> None:
-    with exclusive(path, wait=False):
-        held.set()
-        let_go.wait(30)
-
-
-def test_a_lock_of_another_process(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    held, let_go = context.Event(), context.Event()
-    process = context.Process(target=hold, args=(tmp_path / "lock", held, let_go))
-    process.start()
-    assert held.wait(60)
-    with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock", wait=False):
-        pass
-    process.kill()
-    with exclusive(tmp_path / "lock", wait=True):  # the lock died with its holder
-        pass
-    process.join()
+        other.submit(write, kb, Encoder(), wait=False).result()
+    assert write(kb, Encoder(), wait=False).encoded == 6
 
 
 def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(kb, Encoder())
-    before = sorted(path.name for path in folder.iterdir())
+    before = all_files(folder)
 
     def no_room(*args) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -199,5 +173,5 @@ def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(unfinished_module, "_allocate", no_room)
     with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Make room"):
         write(kb, Encoder(), fingerprint="4c1e")
-    assert sorted(path.name for path in folder.iterdir()) == before
+    assert all_files(folder) == before
     assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from kb_files import columns_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -154,26 +155,27 @@ def test_no_knowledge_base(tmp_path):
 
 @pytest.mark.parametrize("name", ["names.txt", "ids.offsets.npy", "name_keys.npy", "retired.txt"])
 def test_a_missing_column(folder, name):
-    (folder / name).unlink()
+    (columns_of(folder) / name).unlink()
     with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* found no file"):
         KnowledgeBase.open(folder)
 
 
 @pytest.mark.parametrize("name", ["names.txt", "ids.offsets.npy", "name_keys.npy"])
 def test_a_cut_column(folder, name):
-    whole = (folder / name).read_bytes()
+    path = columns_of(folder) / name
+    whole = path.read_bytes()
     for cut in (whole[:-1], b""):
-        (folder / name).write_bytes(cut)
+        path.write_bytes(cut)
         with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* {len(cut)} bytes"):
             KnowledgeBase.open(folder)
 
 
 def test_a_foreign_column(folder):
-    array = np.load(folder / "name_keys.npy")
-    np.save(folder / "name_keys.npy", array.astype(np.int64))
+    array = np.load(columns_of(folder) / "name_keys.npy")
+    np.save(columns_of(folder) / "name_keys.npy", array.astype(np.int64))
     with pytest.raises(BioelError, match=r"\[B023\] .* dtype uint64.*found.* dtype int64"):
         KnowledgeBase.open(folder)
-    (folder / "name_keys.npy").write_bytes(bytes(array.nbytes + 128))
+    (columns_of(folder) / "name_keys.npy").write_bytes(bytes(array.nbytes + 128))
     with pytest.raises(BioelError, match=r"\[B023\] Column name_keys.npy"):
         KnowledgeBase.open(folder)
 
@@ -202,8 +204,8 @@ def test_an_unreadable_meta_file(folder, text):
 
 
 def test_verify_finds_a_changed_byte(folder, kb):
-    names = (folder / "names.txt").read_bytes()
-    (folder / "names.txt").write_bytes(b"d" + names[1:])
+    names = (columns_of(folder) / "names.txt").read_bytes()
+    (columns_of(folder) / "names.txt").write_bytes(b"d" + names[1:])
     with pytest.raises(BioelError, match=r"\[B024\] names.txt"):
         kb.verify()  # mapped: a file of this size is compared when it is opened, too
     with pytest.raises(BioelError, match=r"\[B024\] names.txt"):

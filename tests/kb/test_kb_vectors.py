@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from kb_files import all_files, to_old_layout, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.files import npy_bytes
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing as vectors_module
 from spacy_bioel.kb.vectors.writing import (
+    are_outdated,
     describe_vectors,
+    has_vectors,
     is_encoded,
     open_vectors,
     verify_vectors,
@@ -36,16 +41,19 @@ def assert_unit(kb, fingerprint="9f3a"):
 
 
 def file_of(folder, part):
-    [path] = folder.glob(f"vectors.*.{part}*")
-    return path
+    return vectors_of(folder) / f"{part}.npy"
+
+
+def reopened(kb):
+    """What is mapped stays mapped, whatever becomes of the files."""
+    return KnowledgeBase.open(kb.path)
 
 
 def test_unit_vectors_in_row_order(folder):
     for batch_size in (1, 2, 4096):
-        build_again = KnowledgeBase.open(folder)
-        (folder / "vectors.json").unlink(missing_ok=True)
-        write_vectors(build_again, encode, fingerprint="9f3a", dim=2, batch_size=batch_size)
-        assert_unit(build_again)
+        kb, encoder = KnowledgeBase.open(folder), f"9f3a{batch_size}"
+        write_vectors(kb, encode, fingerprint=encoder, dim=2, batch_size=batch_size)
+        assert_unit(kb, encoder)
 
 
 def test_blocks_and_batches(kb, monkeypatch):
@@ -65,21 +73,21 @@ def test_blocks_and_batches(kb, monkeypatch):
 
 
 def test_folder_holds_vectors_and_what_made_them(kb, folder):
-    before = {path.name for path in folder.iterdir()}
+    before = set(folder.rglob("*"))
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    about = json.loads((folder / "vectors.json").read_text("utf8"))
+    home = vectors_of(folder, "9f3a")
+    about = json.loads((home / "about.json").read_text("utf8"))
     assert len(about.pop("text")) == 32  # its own checksum
-    assert describe_vectors(kb) == about | {"current": True}
-    checksums, generation = about.pop("checksums"), about.pop("generation")
+    assert describe_vectors(kb) == [about | {"current": True}]
+    checksums = about.pop("checksums")
     assert about == {
         "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "bits": 16, "ann": None,
     }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
         "codes": 32, "fine": 32, "scales": 32, "digests": 32,
     }  # fmt: skip
-    files = {f"vectors.{generation}.{name}.npy" for name in checksums}
-    now = {path.name for path in folder.iterdir()}
-    assert now - before == files | {"vectors.json", ".encoding.lock"}
+    files = {home / f"{name}.npy" for name in checksums} | {home / "about.json"}
+    assert set(folder.rglob("*")) - before == files | {home, home.parent}
     assert open_vectors(str(folder), fingerprint="9f3a").shape == (6, 2)
     verify_vectors(kb)
 
@@ -111,26 +119,56 @@ def test_encoding_in_memory(kb):
 def test_another_encoder(kb):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     assert is_encoded(kb, fingerprint="9f3a") and not is_encoded(kb, fingerprint="4c1e")
-    with pytest.raises(BioelError, match=r"\[B031\].*encoder 9f3a, .* is 4c1e; run bioel kb enc"):
+    assert has_vectors(kb, "9f3a") and has_vectors(kb) and not has_vectors(kb, "4c1e")
+    with pytest.raises(BioelError, match=r"\[B031\].*encoder 9f3a, .*4c1e. Run bioel kb encode /"):
         open_vectors(kb, fingerprint="4c1e")
+
+
+def test_encoders_side_by_side(kb, folder):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    write_vectors(kb, lambda names: np.ones((len(names), 3)), fingerprint="4c1e", dim=3)
+    for opened in (kb, reopened(kb), KnowledgeBase.from_bytes(kb.to_bytes())):
+        assert_unit(opened)
+        assert open_vectors(opened, fingerprint="4c1e").shape == (6, 3)
+        assert {about["fingerprint"] for about in describe_vectors(opened)} == {"9f3a", "4c1e"}
+        verify_vectors(opened)
+    build_kb([Concept("X:1", ("Disease", "grippe"))], folder)
+    assert not has_vectors(reopened(kb))
+
+
+def test_an_open_knowledge_base_keeps_its_vectors(folder, kb):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    reader = KnowledgeBase.open(folder)
+    add_concepts(folder, [Concept("X:9", ("grippe",))])
+    done = write_vectors(reader, encode, fingerprint="9f3a", dim=2)
+    assert (done.encoded, done.copied) == (1, 6)  # of the names that are there now
+    assert_unit(reader)
+    assert is_encoded(reader, fingerprint="9f3a") and not are_outdated(reader, "9f3a")
+    assert open_vectors(folder, fingerprint="9f3a").shape == (7, 2)
+
+
+def test_vectors_that_are_current_are_not_written_again(folder, kb):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    home, done = vectors_of(folder), []
+    assert write_vectors(kb, None, fingerprint="9f3a", dim=2, progress=done.append).copied == 6
+    assert (vectors_of(folder), done) == (home, [6])
 
 
 def test_another_knowledge_base(kb, tmp_path):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     other = tmp_path / "other"
     build_kb([Concept("Y:1", ("a",))], other)
-    for path in kb.path.glob("vectors.*"):
-        (other / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(kb.path / "vectors", other / "vectors")
     with pytest.raises(BioelError, match=r"\[B034\]"):
         open_vectors(other, fingerprint="9f3a")
 
 
 def test_no_vectors(kb, folder):
-    assert describe_vectors(kb) is None and not is_encoded(kb, fingerprint="9f3a")
+    assert describe_vectors(kb) == [] and not is_encoded(kb, fingerprint="9f3a")
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    (folder / "vectors.json").unlink()
+    (vectors_of(folder) / "about.json").unlink()
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
 
@@ -140,19 +178,20 @@ def test_vectors_of_an_earlier_version(kb, folder):
     about = {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "checksum": "0"}
     (folder / "vectors.json").write_text(json.dumps(about))
     assert not is_encoded(kb, fingerprint="9f3a")
-    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode again"):
+    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode /"):
         open_vectors(kb, fingerprint="9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
     assert_unit(kb)
-    assert not (folder / "vectors.npy").exists()
+    assert not list(folder.glob("vectors.*"))
 
 
 def test_vectors_of_twelve_bits(kb, folder):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    to_old_layout(folder)
     about = json.loads((folder / "vectors.json").read_text("utf8"))
     del about["bits"]  # which was not said then
     (folder / "vectors.json").write_text(json.dumps(about))
-    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode again"):
+    with pytest.raises(BioelError, match=r"\[B180\].* Run bioel kb encode /"):
         open_vectors(kb, fingerprint="9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
     assert_unit(kb)
@@ -169,7 +208,9 @@ def test_a_column_that_is_cut_or_foreign(kb, folder, part):
         *(npy_bytes(other).tobytes() for other in (array[:5], array.astype(">f8"))),
     ):
         path.write_bytes(damaged)
-        with pytest.raises(BioelError, match=rf"\[B033\] vectors\.\w+\.{part}.npy in .*shape \(6,"):
+        with pytest.raises(
+            BioelError, match=rf"\[B033\] vectors/9f3a\.\w+/{part}.npy in .*shape \(6,"
+        ):
             open_vectors(kb, fingerprint="9f3a")
     path.unlink()
     with pytest.raises(BioelError, match=r"\[B033\].* found no file"):
@@ -190,7 +231,7 @@ def test_one_wrong_byte(kb, folder, part):
     path = file_of(folder, part)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(BioelError, match=rf"\[B024\] vectors\.\w+\.{part}.npy"):
+    with pytest.raises(BioelError, match=rf"\[B024\] vectors/9f3a\.\w+/{part}.npy"):
         verify_vectors(kb)
     # Damaged vectors are not taken over.
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
@@ -202,9 +243,10 @@ def test_damaged_numbers_and_description(kb, folder):
     np.save(file_of(folder, "scales"), np.full(6, np.nan, np.float32))
     with pytest.raises(BioelError, match=r"\[B033\].*numbers from 0"):
         open_vectors(kb, fingerprint="9f3a")
-    for text in ("{}", "[1]", "1", '{"generation": "x"', '{"generation": "../../x"}'):
-        (folder / "vectors.json").write_text(text)
-        with pytest.raises(BioelError, match=r"\[B030\] vectors.json"):
+    about = vectors_of(folder) / "about.json"
+    for text in ("{}", "[1]", "1", '{"kb": "x"', '{"fingerprint": "../../x"}'):
+        about.write_text(text)
+        with pytest.raises(BioelError, match=r"\[B030\] vectors/9f3a\.\w+/about.json"):
             open_vectors(kb, fingerprint="9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
 
@@ -220,8 +262,8 @@ def test_damaged_numbers_and_description(kb, folder):
 )
 def test_a_bad_encoder_leaves_the_old_vectors(kb, folder, encode_badly):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    before = sorted(path.name for path in folder.iterdir())
+    before = all_files(folder)
     with pytest.raises(BioelError, match=r"\[B035\].*'cold' ... 'beta estradiol'"):
         write_vectors(kb, encode_badly, fingerprint="4c1e", dim=2)
-    assert sorted(path.name for path in folder.iterdir()) == before
+    assert all_files(folder) == before
     assert_unit(kb)

@@ -13,6 +13,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker import names
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
@@ -152,7 +153,11 @@ def test_vectors_of_the_same_encoder(trained: Language, encoded_folder: Path) ->
 
 
 def test_vectors_of_another_encoder(
-    kb_folder: Path, encoded_folder: Path, texts: list[AnnotatedText]
+    kb_folder: Path,
+    encoded_folder: Path,
+    texts: list[AnnotatedText],
+    trained: Language,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nlp = blank()
     linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
@@ -161,8 +166,15 @@ def test_vectors_of_another_encoder(
     nlp.initialize(lambda: data)
     linker.set_kb(encoded_folder)
     doc = with_entity(nlp, "aspirin", "aspirin")
-    with pytest.raises(BioelError, match=r"\[B031\].*bioel kb encode"):
-        nlp(doc)
+    with monkeypatch.context() as large:
+        large.setattr(names, "ENCODE_ON_LOAD", 1)
+        with pytest.raises(BioelError, match=r"\[B031\].*bioel kb encode /.*/encoded MODEL"):
+            nlp(doc)
+        linker.encode_kb(KnowledgeBase.open(encoded_folder))
+        for pipeline in (nlp, trained):  # their vectors lie side by side
+            pipe = pipeline.get_pipe("bioel_linker")
+            pipe.set_kb(encoded_folder)
+            assert len(pipe.ranker.names.search(pipe.ranker.encode(["aspirin"]), 1)[0]) == 1
 
 
 def test_only_a_trained_linker_encodes(kb: KnowledgeBase, kb_folder: Path) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import spacy
+from kb_files import vectors_of
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, with_entity
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build import build
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -94,7 +96,7 @@ def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.parent for path in cache.iterdir()] == [cache]
     assert kb.path is not None and kb.path.parent == cache and kb.path.name.startswith("mesh-")
     assert (len(kb), kb.n_names, kb.type_names) == (2, 4, ("C", "D"))
-    monkeypatch.setattr(starter, "build_kb", None)
+    monkeypatch.setattr(build, "merge_records", None)
     assert starter.starter_kb().fingerprint == kb.fingerprint
 
 
@@ -210,9 +212,9 @@ def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(names, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
-    (large / "vectors.json").write_text("{")
+    (vectors_of(large) / "about.json").write_text("{")
     nlp = linking_nlp(large)
-    with pytest.raises(BioelError, match=r"^\[B030\] vectors\.json"):
+    with pytest.raises(BioelError, match=r"^\[B030\] vectors/\w+\.\w+/about\.json"):
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, merge_records, nothing_left
-from spacy_bioel.kb.columns.files import check_replaceable, offsets_of, write_array, write_strings
+from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
-from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, META_FILE, write_meta
+from spacy_bioel.kb.columns.layout import check_replaceable, is_kb, map_vectors, set_names
+from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, write_meta
+from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.words.ngrams import build_postings
-from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
@@ -39,21 +42,57 @@ def build_kb(
     the name spells it, or else as the first concept that has it. The result depends on the
     records and not on their order, except for the order of the names within a concept.
 
-    out (str | Path): Folder to make; a knowledge base that is there is replaced at the very end.
+    out (str | Path): Folder to make; a knowledge base that is there is replaced at the very end,
+        and its vectors are removed.
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     source, release, licence (str): Where the records come from, for meta.json.
     RETURNS (BuildReport): Counts of what was kept, merged and dropped.
     RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B028] nothing left,
-        [B029] `out` is something else than a knowledge base.
+        [B029] `out` is something else than a knowledge base, [B203] it cannot be written, [B212]
+        another writer is not done with it in time.
     """
     out = Path(out).resolve()
-    check_replaceable(out, marker=META_FILE)
+    check_replaceable(out)
     report = BuildReport()
     drafts = merge_records(concepts, types=types, report=report)
     about = {"source": source, "release": release, "licence": licence}
-    with replacing_folder(out) as folder:
-        write_columns(folder, drafts, report=report, about=about)
+    with _building(out) as transaction:
+        check_replaceable(out)
+        before = set_names(map_vectors(out))
+        with transaction.columns() as folder:
+            write_columns(folder, drafts, report=report, about=about)
+        transaction.remove_vectors(before)
     return report
+
+
+def build_once(
+    read: Callable[[], Iterable[Concept]], out: Path, *, about: Mapping[str, str]
+) -> None:
+    """Build a knowledge base unless it is there, or another thread or process is building it.
+
+    read (Callable): Called for the records, if they are needed.
+    about (Mapping[str, str]): source, release and licence.
+    RAISES BioelError: Those of `build_kb`.
+    """
+    if is_kb(out):
+        return
+    check_replaceable(out)
+    with _building(out) as transaction:
+        if is_kb(out):
+            return
+        report = BuildReport()
+        drafts = merge_records(read(), types=None, report=report)
+        with transaction.columns() as folder:
+            write_columns(folder, drafts, report=report, about=about)
+
+
+@contextmanager
+def _building(out: Path) -> Iterator[Transaction]:
+    try:
+        with editing(out, to="build it", make=True) as transaction:
+            yield transaction
+    except OSError as error:
+        raise BioelError(Errors.B203.format(path=out, error=error)) from error
 
 
 def write_columns(

@@ -2,15 +2,16 @@
 
 Each change writes all columns anew from those that are there, which takes seconds for half a
 million names: there are no tombstones and nothing to merge later, and a knowledge base that grew is
-read as fast as one that was built. Vectors in the folder stay, for the next encoding to copy from.
+read as fast as one that was built. Vectors stay, for the next encoding to copy from. Changes that
+come at once are made one after the other, each from what the one before has left.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,11 +19,13 @@ from pathlib import Path
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
-from spacy_bioel.kb.columns.files import IntArray
+from spacy_bioel.kb.columns.files import IntArray, write_files
+from spacy_bioel.kb.columns.layout import files_of_set, generation_of, is_old_set
 from spacy_bioel.kb.columns.schema import KB_FILES
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import encoded_state, has_vectors
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.kb.transaction import Transaction, editing
+from spacy_bioel.kb.vectors.stored import stored_vectors
+from spacy_bioel.kb.vectors.writing import has_vectors
 from spacy_bioel.types import Concept
 
 _ABOUT = ("source", "release", "licence")
@@ -63,15 +66,17 @@ def add_concepts(
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
     source, release, licence (str): Where the records come from, added to those in meta.json.
     RETURNS (Growth): What was added.
-    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B202] another process
-        changed the knowledge base meanwhile, [B203] it cannot be written; those of
-        `KnowledgeBase.open` and `verify`.
+    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B203] it cannot be
+        written, [B212] another writer is not done with it in time; those of `KnowledgeBase.open`
+        and `verify`.
     """
-    kb = _open_whole(path)
+    KnowledgeBase.open(path)  # says at once that there is none
+    records = list(concepts)  # others need not wait while sources are read
     report = BuildReport()
-    drafts = merge_records(concepts, types=types, report=report, base=drafts_of(kb))
-    about = _about(kb, source=source, release=release, licence=licence)
-    return _replace(kb, drafts, report, about)
+    with _changing(path, to="add concepts") as (transaction, kb):
+        drafts = merge_records(records, types=types, report=report, base=drafts_of(kb))
+        about = _about(kb, source=source, release=release, licence=licence)
+        return _replace(transaction, kb, drafts, report, about)
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
@@ -85,11 +90,18 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
         A replacement may itself be retired.
     RETURNS (Growth): What was taken out.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] nothing would be left,
-        [B200] an id that is unknown, [B201] an id that is retired already, [B202] another process
-        changed the knowledge base meanwhile, [B203] it cannot be written; those of
-        `KnowledgeBase.open` and `verify`.
+        [B200] an id that is unknown, [B201] an id that is retired already, [B203] it cannot be
+        written, [B212] another writer is not done with it in time; those of `KnowledgeBase.open`
+        and `verify`.
     """
-    kb = _open_whole(path)
+    with _changing(path, to="retire ids") as (transaction, kb):
+        drafts = _without(kb, replaced_by)
+        report = BuildReport(records=len(replaced_by))
+        return _replace(transaction, kb, drafts, report, _about(kb))
+
+
+def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
+    """Drafts of a knowledge base in which ids are retired."""
     for id in replaced_by:
         _check_retirable(kb, id)
     drafts = drafts_of(kb)
@@ -104,45 +116,83 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
             heir.names.extend(draft.names)
     for draft in drafts.current.values():
         draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
-    return _replace(kb, drafts, BuildReport(records=len(replaced_by)), _about(kb))
+    return drafts
 
 
 def forget_retired_ids(path: str | Path) -> Growth:
     """Drop all retired ids: they are unknown from now on.
 
     RETURNS (Growth): What was dropped.
-    RAISES BioelError: [B202] another process changed the knowledge base meanwhile, [B203] it
-        cannot be written; those of `KnowledgeBase.open` and `verify`.
+    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
+        time; those of `KnowledgeBase.open` and `verify`.
     """
-    kb = _open_whole(path)
-    return _replace(kb, Drafts(drafts_of(kb).current), BuildReport(), _about(kb))
+    with _changing(path, to="forget retired ids") as (transaction, kb):
+        drafts = Drafts(drafts_of(kb).current)
+        return _replace(transaction, kb, drafts, BuildReport(), _about(kb))
 
 
 def remove_leftovers(path: str | Path) -> tuple[int, int]:
-    """Remove vectors of an earlier state, and the folders of commands that were killed.
+    """Remove vectors of an earlier state, of each encoder, and what killed commands have left.
 
-    Not while another process works on the knowledge base: its folder looks like one of these.
-
-    RETURNS (tuple[int, int]): Files and folders removed, bytes freed.
-    RAISES BioelError: Those of `KnowledgeBase.open`.
+    RETURNS (tuple[int, int]): Vectors and folders removed, bytes freed.
+    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
+        time; those of `KnowledgeBase.open`.
     """
-    kb = KnowledgeBase.open(path)
-    folder = _folder(kb)
-    killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
-    leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
-    if has_vectors(kb) and encoded_state(kb) != kb.fingerprint:
-        leftovers += [path for path in folder.iterdir() if path.name.startswith("vectors")]
-    freed = sum(_n_bytes(path) for path in leftovers)
-    for path in leftovers:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return len(leftovers), freed
+    with _editing(path, to="compact") as (transaction, kb):
+        folder = transaction.folder
+        stored = stored_vectors(kb)
+        current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
+        outdated = [vectors for vectors in stored if vectors.name not in current.values()]
+        freed = sum(vectors.n_bytes for vectors in outdated)
+        transaction.remove_vectors(vectors.name for vectors in outdated)
+        # An earlier version worked beside the folder.
+        killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
+        leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
+        freed += sum(_n_bytes(path) for path in leftovers)
+        for path in leftovers:
+            shutil.rmtree(path)
+    return len(outdated) + len(leftovers), freed
 
 
-def _open_whole(path: str | Path) -> KnowledgeBase:
-    """What is written anew gets new checksums, which would make damage look right."""
-    kb = KnowledgeBase.open(path)
-    kb.verify()
-    return kb
+def upgrade_kb(path: str | Path) -> bool:
+    """Bring the folder of an earlier version into the layout of this one, with its vectors.
+
+    RETURNS (bool): Whether it was in another layout.
+    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
+        time; those of `KnowledgeBase.open` and `verify`.
+    """
+    with _changing(path, to="upgrade") as (transaction, kb):
+        files = kb.files()
+        old = [vectors for vectors in stored_vectors(kb) if is_old_set(vectors.name)]
+        if generation_of(files) and not old:
+            return False
+        for vectors in old:
+            if vectors.state is not None:  # else: nobody can read them
+                with transaction.vectors(vectors.encoder) as folder:
+                    write_files(folder, files_of_set(files, vectors.name))
+        with transaction.columns() as folder:
+            write_files(folder, {name: files[name] for name in KB_FILES})
+        transaction.remove_vectors(vectors.name for vectors in old)
+    return True
+
+
+@contextmanager
+def _editing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
+    """The one writer of a knowledge base, and the state that it begins with."""
+    folder = _folder(KnowledgeBase.open(path))
+    try:
+        with editing(folder, to=to) as transaction:
+            yield transaction, KnowledgeBase.open(folder)
+    except OSError as error:
+        raise BioelError(Errors.B203.format(path=folder, error=error)) from error
+
+
+@contextmanager
+def _changing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
+    """The same, for columns that are written anew."""
+    with _editing(path, to=to) as (transaction, kb):
+        kb.verify()  # new columns get new checksums, which would make damage look right
+        yield transaction, kb
 
 
 def drafts_of(kb: KnowledgeBase) -> Drafts:
@@ -166,20 +216,15 @@ def _pieces(offsets: IntArray, values: list[str]) -> Iterator[list[str]]:
 
 
 def _replace(
-    kb: KnowledgeBase, drafts: Drafts, report: BuildReport, about: Mapping[str, str]
+    transaction: Transaction,
+    kb: KnowledgeBase,
+    drafts: Drafts,
+    report: BuildReport,
+    about: Mapping[str, str],
 ) -> Growth:
-    """Put a knowledge base of these drafts in the place of `kb`, which must still be there."""
-    path = _folder(kb)
-    try:
-        with replacing_folder(path) as folder:
-            write_columns(folder, drafts, report=report, about=about)
-            # Vectors, and whatever else somebody keeps here.
-            columns = shutil.ignore_patterns(*KB_FILES, ".*")
-            shutil.copytree(path, folder, ignore=columns, copy_function=_link, dirs_exist_ok=True)
-            if KnowledgeBase.open(path).fingerprint != kb.fingerprint:
-                raise BioelError(Errors.B202.format(path=path))
-    except OSError as error:
-        raise BioelError(Errors.B203.format(path=path, error=error)) from error
+    """Put a knowledge base of these drafts in the place of `kb`."""
+    with transaction.columns() as folder:
+        write_columns(folder, drafts, report=report, about=about)
     return Growth(
         concepts=report.concepts - len(kb),
         names=report.names - kb.n_names,
@@ -187,14 +232,6 @@ def _replace(
         vectors_outdated=has_vectors(kb) and report.fingerprint != kb.fingerprint,
         report=report,
     )
-
-
-def _link(source: str, target: str) -> None:
-    """Give a file a second name, since vectors are large and nothing writes into them."""
-    try:
-        os.link(source, target)
-    except OSError:  # not on every file system
-        shutil.copy2(source, target)
 
 
 def _about(kb: KnowledgeBase, **new: str) -> dict[str, str]:

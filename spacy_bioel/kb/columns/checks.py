@@ -120,8 +120,12 @@ def npy_layout(raw: RawFile) -> tuple[np.dtype, tuple[int, ...], int]:
 
 def is_file_name(name: object) -> bool:
     """Whether this can name a file of a knowledge base: letters, digits, '_', '-' and dots within,
-    so that it leads to no other folder on any system."""
-    return isinstance(name, str) and _FILE_NAME.fullmatch(name) is not None
+    alone or as "vectors/.../...", so that it leads out of the folder on no system."""
+    if not isinstance(name, str):
+        return False
+    parts = name.split("/")
+    is_placed = len(parts) == 1 or (len(parts) == 3 and parts[0] == "vectors")
+    return is_placed and all(map(_FILE_NAME.fullmatch, parts))
 
 
 def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:

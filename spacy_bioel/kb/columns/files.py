@@ -232,10 +232,11 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
     files = {}
     for name in names:
         path = folder / name
-        if not path.is_file():
+        try:
+            empty = path.stat().st_size == 0  # which mmap refuses
+            raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
-        empty = path.stat().st_size == 0  # which mmap refuses
-        raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
         files[name] = np.asarray(raw)
     return files
 
@@ -284,15 +285,6 @@ def _table_of(header: bytes) -> list[tuple[str, int]]:
     if len(dict(table)) < len(table):
         raise BioelError(Errors.B025.format(found="two files of one name"))
     return table
-
-
-def check_replaceable(out: Path, *, marker: str) -> None:
-    """Refuse to overwrite anything but a folder that holds `marker`, or an empty one.
-
-    RAISES BioelError: [B029].
-    """
-    if out.exists() and not (out / marker).is_file() and (out.is_file() or any(out.iterdir())):
-        raise BioelError(Errors.B029.format(path=out))
 
 
 def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -30,9 +29,6 @@ from spacy_bioel.text.normalize import NORMALIZER_VERSION
 SCHEMA_VERSION = 1
 
 META_FILE = "meta.json"
-# Describes the vectors of the names. Their columns have the generation that it names in their own
-# names, so that replacing this one file replaces them all.
-VECTORS_FILE = "vectors.json"
 VECTOR_COLUMNS = {
     "codes": "int8",  # this one and the next two: see kb.quantized
     "fine": "uint8",
@@ -100,29 +96,16 @@ def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
         "created": datetime.now(UTC).date().isoformat(),
         **about,
         "counts": dict(counts),
-        "columns": columns | {META_FILE: {"checksum": UNSEALED}},
+        "columns": columns,
     }
-    (folder / META_FILE).write_bytes(sealed_json(meta))
+    (folder / META_FILE).write_bytes(sealed_meta(meta))
     return str(meta["fingerprint"])
 
 
-def vector_file(generation: str, part: str) -> str:
-    """Name of a file beside vectors.json: a column, or the approximate index "ann"."""
-    return f"vectors.{generation}.{part}" + (".npy" if part in VECTOR_COLUMNS else "")
-
-
-def vector_files(folder: Path) -> tuple[str, ...]:
-    """Names of the vector files of a folder, by its vectors.json; none without a readable one."""
-    try:
-        about = json.loads((folder / VECTORS_FILE).read_text(encoding="utf8"))
-        generation = str(about["generation"])
-    except OSError:
-        return ()
-    except (ValueError, KeyError, TypeError, RecursionError):
-        generation = ""
-    if not generation.isalnum():  # nor a path to somewhere else
-        return (VECTORS_FILE,)
-    return VECTORS_FILE, *(vector_file(generation, part) for part in (*VECTOR_COLUMNS, "ann"))
+def sealed_meta(meta: Mapping[str, Any]) -> bytes:
+    """The text of meta.json, with a checksum of itself among those of the columns."""
+    columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
+    return sealed_json({**meta, "columns": columns})
 
 
 def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:

@@ -16,23 +16,25 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import (
     IntArray,
-    check_replaceable,
-    map_folder,
     pack,
     unpack,
     write_files,
 )
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
-from spacy_bioel.kb.columns.reader import ColumnReader
-from spacy_bioel.kb.columns.schema import (
-    KB_FILES,
-    META_FILE,
-    check_columns,
-    checked_meta,
-    vector_files,
+from spacy_bioel.kb.columns.layout import (
+    check_replaceable,
+    encoder_of,
+    files_of_set,
+    known_files,
+    left_by_earlier,
+    map_columns,
+    map_vectors,
+    set_names,
 )
+from spacy_bioel.kb.columns.reader import ColumnReader
+from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
+from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
-from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 
 _N_SHOWN = 5  # missing ids named in a Coverage
@@ -59,7 +61,8 @@ class KnowledgeBase:
     Concepts are sorted by id, so the lower of two rows is the lower id. There is one name row for
     each distinct `normalize_name` string; all concepts of that name point to it.
 
-    files (Mapping[str, RawFile]): The bytes of each file of the folder, by name.
+    files (Mapping[str, RawFile]): The bytes of each file, by the names of `kb.columns.layout`;
+        others are left out.
     path (Path | None): The folder they are mapped from; None in memory.
 
     The columns are attributes, for work on all rows at once. Those called *_offsets say where the
@@ -74,7 +77,7 @@ class KnowledgeBase:
         self.path = path
         self.meta: dict[str, Any] = checked_meta(files, where=self.where)
         self.fingerprint = str(self.meta["fingerprint"])
-        self._files = dict(files)
+        self._files = known_files(files)
         read = ColumnReader(files, self.where)
         self.ids = read.strings("ids")
         self.names = read.strings("names")
@@ -117,9 +120,17 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | Path) -> KnowledgeBase:
-        """Map the folder that `build_kb` wrote. Takes milliseconds, whatever its size."""
+        """Map the folder that `build_kb` wrote. Takes milliseconds, whatever its size.
+
+        It stays as it is, with the vectors of its names, whatever others write meanwhile.
+        """
         folder = Path(path).resolve()
-        return cls(map_folder(folder, KB_FILES), path=folder)
+        files = map_columns(folder)
+        if not files and (left := left_by_earlier(folder)):
+            raise BioelError(Errors.B213.format(path=folder, left=left))
+        kb = cls(files, path=folder)
+        kb.attach(map_vectors(folder, of=kb.fingerprint))
+        return kb
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
@@ -133,22 +144,30 @@ class KnowledgeBase:
     def save_to(self, path: str | Path) -> None:
         """Copy the whole knowledge base to a folder, replacing a knowledge base that is there.
 
-        RAISES BioelError: [B029] when the folder holds something else.
+        RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
+            is not done with it in time.
         """
         out = Path(path).resolve()
         if out == self.path:
             return
-        check_replaceable(out, marker=META_FILE)
-        with replacing_folder(out) as folder:
-            write_files(folder, self.files())
+        check_replaceable(out)
+        files = self.files()
+        with editing(out, to="save a copy", make=True) as transaction:
+            check_replaceable(out)
+            before = set_names(map_vectors(out))
+            for name in set_names(files):
+                with transaction.vectors(encoder_of(name)) as folder:
+                    write_files(folder, files_of_set(files, name))
+            with transaction.columns() as folder:
+                write_files(folder, {name: files[name] for name in KB_FILES})
+            transaction.remove_vectors(before)
 
     def files(self) -> dict[str, RawFile]:
-        """Every file by name; the vector files as they are now, for they may come later."""
-        late = map_folder(self.path, vector_files(self.path)) if self.path else {}
-        return self._files | late
+        """Every file by name; the vectors with those that came later."""
+        return self._files | (map_vectors(self.path) if self.path else {})
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Give a knowledge base in memory further files (its vectors)."""
+        """Give a knowledge base further files (its vectors)."""
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:

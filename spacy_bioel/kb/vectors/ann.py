@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.columns.checks import checksum
+from spacy_bioel.kb.columns.checks import RawFile, checksum
 from spacy_bioel.kb.columns.files import StringColumn
 from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
@@ -88,29 +89,36 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     """
     if len(vectors) <= ANN_NAMES:
         return ExactIndex(vectors)
-    if vectors.ann_file is None:
+    if vectors.ann is None:
         raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
-    _check_file(vectors.ann_file, vectors.ann_checksum)
+    _check_file(vectors.ann, vectors.ann_checksum)
     try:
-        import faiss
-
-        index: Any = faiss.read_index(str(vectors.ann_file))
+        faiss: Any = import_module("faiss")
+        index = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
     except (ImportError, RuntimeError) as error:
-        raise BioelError(Errors.B184.format(path=vectors.ann_file, error=error)) from error
+        raise BioelError(Errors.B184.format(error=error)) from error
     steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]
     return FaissIndex(vectors, index, steps)
 
 
-def _check_file(path: Path, expected: str) -> None:
+def _check_file(file: RawFile, expected: str) -> None:
     """Compare the index with its checksum, since faiss crashes on a damaged one, or asks for more
     memory than there is."""
-    try:
-        found = checksum(np.memmap(path, dtype=np.uint8, mode="r"))
-    except (OSError, ValueError) as error:
-        raise BioelError(Errors.B184.format(path=path, error=error)) from error
-    if found != expected:
+    if (found := checksum(file)) != expected:
         differs = f"its checksum is {found}, expected {expected}"
-        raise BioelError(Errors.B184.format(path=path, error=differs))
+        raise BioelError(Errors.B184.format(error=differs))
+
+
+def _reader(file: RawFile) -> Callable[[int], bytes]:
+    """A function that reads on in a mapped file, which may be gone from its folder by now."""
+    at = 0
+
+    def read(n: int) -> bytes:
+        nonlocal at
+        at += n
+        return file[at - n : at].tobytes()
+
+    return read
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
@@ -119,7 +127,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
     A warning [W180] says when more than `ANN_NAMES` names are searched exactly.
     """
     if len(vectors) > ANN_NAMES:
-        if vectors.ann_file and _has_faiss():
+        if vectors.ann is not None and has_faiss():
             return open_index(vectors)
         warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
     return ExactIndex(vectors)
@@ -151,7 +159,7 @@ def write_index(
     RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: none was built.
     RAISES OSError: When it cannot be written.
     """
-    if len(vectors) <= ANN_NAMES or not _has_faiss():
+    if len(vectors) <= ANN_NAMES or not has_faiss():
         return None
     import faiss
 
@@ -227,5 +235,5 @@ def near_enough(found: FloatArray, nearest: FloatArray) -> float:
     return math.ceil(1e4 * missed[_MISSED]) / 1e4 if len(missed) > _MISSED else _NONE
 
 
-def _has_faiss() -> bool:
+def has_faiss() -> bool:
     return find_spec("faiss") is not None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.files import give_back
+from spacy_bioel.kb.columns.files import RawFile, give_back
 from spacy_bioel.kb.vectors.products import Products
 
 IntArray = NDArray[np.int64]
@@ -32,7 +31,8 @@ class QuantizedVectors:
     codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
     fine (NDArray[uint8]): From -128 to 127, plus 128. Possibly mapped. Shape (n, dim).
     scales (NDArray[float32]): Possibly mapped. Shape (n,).
-    ann_file (Path | None): Of an approximate index over them, see `kb.vectors.ann`.
+    ann (NDArray[uint8] | None): The file of an approximate index over them, see `kb.vectors.ann`.
+        Possibly mapped. Shape (n_bytes,).
     ann_steps (Steps): How it is searched.
     ann_checksum (str): Of the file.
     """
@@ -43,14 +43,14 @@ class QuantizedVectors:
         fine: NDArray[np.uint8],
         scales: FloatArray,
         *,
-        ann_file: Path | None = None,
+        ann: RawFile | None = None,
         ann_steps: Steps = (),
         ann_checksum: str = "",
     ) -> None:
         self.codes = codes
         self.fine = fine
         self.scales = scales
-        self.ann_file = ann_file
+        self.ann = ann
         self.ann_steps = ann_steps
         self.ann_checksum = ann_checksum
 

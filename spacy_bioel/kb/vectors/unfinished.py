@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
 from spacy_bioel.kb.columns.files import map_folder, read_array
-from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS, VECTORS_FILE, vector_file
+from spacy_bioel.kb.columns.layout import ABOUT_FILE
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.transaction import Transaction
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors
 from spacy_bioel.storage.atomic import replacing_file
@@ -47,7 +47,7 @@ class Unfinished:
 
     def file(self, part: str) -> Path:
         """Where a column is, or the approximate index "ann" is to be."""
-        return self.folder / vector_file("new", part)
+        return self.folder / (f"{part}.npy" if part in VECTOR_COLUMNS else part)
 
     def finish_rows(self, done: int) -> None:
         """Say that all rows before `done` are filled; they outlive this process."""
@@ -57,26 +57,22 @@ class Unfinished:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
-    def put_in_place(self, about: Mapping[str, Any], *, out: Path) -> None:
-        """Move the files beside those that are in use, then let vectors.json name them.
+    def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> str:
+        """Describe the finished vectors, and add them to those of the knowledge base.
 
-        about (Mapping): For vectors.json. Has ann, None without a file of that name.
+        about (Mapping): Has ann, None without a file of that name.
+        RETURNS (str): The name of the vectors.
         """
-        generation = uuid4().hex[:8]
         self.columns.clear()  # a mapped file cannot be moved on every system
         checksums = {}
         for part in [*VECTOR_COLUMNS, "ann"] if about["ann"] else VECTOR_COLUMNS:
             path = self.file(part)
             checksums[part] = checksum(map_folder(path.parent, [path.name])[path.name])
-            os.replace(path, out / vector_file(generation, part))
-        described = {**about, "generation": generation, "checksums": checksums, "text": UNSEALED}
-        with replacing_file(out / VECTORS_FILE) as path:
-            path.write_bytes(sealed_json(described))
-        self.discard()
-        for path in out.glob("vectors.*"):
-            if path.name != VECTORS_FILE and not path.name.startswith(f"vectors.{generation}."):
-                with suppress(OSError):  # in use, on some systems; the next time removes it
-                    path.unlink()
+        described = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
+        (self.folder / ABOUT_FILE).write_bytes(described)
+        home = transaction.put_vectors(self.folder, about["fingerprint"])
+        (home / _JOURNAL).unlink(missing_ok=True)
+        return home.name
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
 from spacy_bioel.kb.columns.files import npy_bytes
-from spacy_bioel.kb.columns.schema import VECTORS_FILE, vector_file
+from spacy_bioel.kb.columns.layout import ABOUT_FILE, set_file, set_name
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.lock import exclusive
-from spacy_bioel.kb.vectors.ann import write_index
+from spacy_bioel.kb.transaction import PATIENCE, Transaction, editing
+from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.vectors.encoding import (
     Columns,
     Encode,
@@ -27,7 +26,7 @@ from spacy_bioel.kb.vectors.encoding import (
     new_columns,
 )
 from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
-from spacy_bioel.kb.vectors.stored import StoredVectors
+from spacy_bioel.kb.vectors.stored import StoredVectors, stored_vectors
 from spacy_bioel.kb.vectors.unfinished import Unfinished
 from spacy_bioel.text.normalize import normalize_name
 
@@ -55,44 +54,80 @@ def write_vectors(
     fingerprint: str,
     dim: int,
     batch_size: int = 4096,
-    wait: bool = False,
+    wait: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """Encode all names and keep the vectors with the knowledge base, in place of any before.
+    """Encode all names and keep the vectors with the knowledge base, beside other encoders'.
 
-    Vectors that this encoder has made for an earlier state of the knowledge base are copied. A
-    process that is stopped leaves the vectors from before as they were, and its own to the next.
+    Vectors that this encoder has made for an earlier state of the knowledge base are copied, and
+    then removed; if all are there and whole, nothing is done. A process that is stopped leaves the
+    vectors from before as they were, and its own to the next. Other writers of this knowledge
+    base wait until this one is done, and this one for them: the names that are encoded are those
+    that are in the folder then, which may be others than those of `kb`.
 
     kb (KnowledgeBase): Its folder gets the vectors; in memory it carries them.
     encode (Encode): From n names, as `normalize_name` returns them, to vectors of shape (n, dim).
     fingerprint (str): Of the encoder; `open_vectors` compares it.
     batch_size (int): Names in one call of `encode`.
-    wait (bool): For another process that is encoding this knowledge base.
+    wait (bool): For another writer, `kb.transaction.PATIENCE` seconds; otherwise [B212] at once.
     progress (Callable | None): Called with the number of names each time that some are done.
-    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B181] when
-        another process is encoding, [B182] when the disk is full or the folder cannot be written.
+    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B182] when
+        the disk is full or the folder cannot be written, [B212] when another writer is not done
+        in time.
     """
     about: dict[str, Any] = {"fingerprint": fingerprint, "kb": kb.fingerprint}
     about |= {"n": kb.n_names, "dim": dim, "bits": BITS}
     fill = partial(fill_block, encode=encode, batch_size=batch_size, progress=progress)
     if kb.path is None:
-        columns, known = new_columns(kb.n_names, dim), _known_vectors(kb, about)
+        columns, known = new_columns(kb.n_names, dim), _known_vectors(_usable(kb, about))
         n_encoded = sum(fill(columns, rows, names, known) for rows, names in _blocks(kb))
         _attach(kb, about, columns)
         return Encoded(n_encoded, kb.n_names - n_encoded, None)
+    to = f"encode names with encoder {fingerprint}"
     try:
-        with exclusive(kb.path / ".encoding.lock", wait=wait):
-            unfinished = Unfinished(kb.path / ".encoding", about)
-            if unfinished.done and progress is not None:
-                progress(unfinished.done)
-            n_encoded = _finish(kb, unfinished, fill, _known_vectors(kb, about))
-            ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
-            unfinished.put_in_place(about | {"ann": ann}, out=kb.path)
-    except BlockingIOError:
-        raise BioelError(Errors.B181.format(path=kb.where)) from None
+        with editing(kb.path, to=to, patience=PATIENCE if wait else 0) as transaction:
+            now = KnowledgeBase.open(kb.path)
+            about |= {"kb": now.fingerprint, "n": now.n_names}
+            return _write(transaction, now, about, fill, encode, progress)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
+
+
+def _write(
+    transaction: Transaction,
+    kb: KnowledgeBase,
+    about: dict[str, Any],
+    fill: Callable[..., int],
+    encode: Encode,
+    progress: Callable[[int], None] | None,
+) -> Encoded:
+    """Encode the names of a folder that nobody else is changing."""
+    before = stored_vectors(kb, about["fingerprint"])
+    usable = _usable(kb, about)
+    report = progress or (lambda n: None)
+    if usable is not None and usable.is_current and _is_indexed(usable):
+        report(kb.n_names)
+        _remove_others(transaction, before, keep=usable.name)
+        return Encoded(0, kb.n_names, usable.about["ann"])
+    unfinished = Unfinished(transaction.folder / ".encoding", about)
+    if unfinished.done:
+        report(unfinished.done)
+    n_encoded = _finish(kb, unfinished, fill, _known_vectors(usable))
+    ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
+    name = unfinished.put_in_place(about | {"ann": ann}, transaction)
+    _remove_others(transaction, before, keep=name)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
+
+
+def _is_indexed(stored: StoredVectors) -> bool:
+    """Whether there is an approximate index, or none is wanted."""
+    wanted = stored.about["n"] > ANN_NAMES and has_faiss()
+    return wanted == (stored.about["ann"] is not None)
+
+
+def _remove_others(transaction: Transaction, stored: list[StoredVectors], *, keep: str) -> None:
+    """Remove vectors of an encoder that has newer ones, and those that nobody can read."""
+    transaction.remove_vectors(vectors.name for vectors in stored if vectors.name != keep)
 
 
 def _finish(
@@ -120,87 +155,92 @@ def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[
         yield rows, [normalize_name(name) for name in kb.names.take(rows)]
 
 
-def _known_vectors(kb: KnowledgeBase, about: dict[str, Any]) -> KnownVectors | None:
-    """Vectors of this encoder that are there, whatever names they are of; None if damaged."""
-    with suppress(BioelError):
-        stored = StoredVectors(kb)
-        if all(stored.about[key] == about[key] for key in ("fingerprint", "dim")):
-            stored.verify()
-            return KnownVectors(stored.vectors, stored.columns["digests"])
+def _usable(kb: KnowledgeBase, about: dict[str, Any]) -> StoredVectors | None:
+    """Vectors of this encoder that are there and whole, whatever names they are of."""
+    for stored in stored_vectors(kb, about["fingerprint"]):
+        with suppress(BioelError):
+            if stored.about["dim"] == about["dim"]:
+                stored.verify()
+                return stored
     return None
+
+
+def _known_vectors(stored: StoredVectors | None) -> KnownVectors | None:
+    if stored is None:
+        return None
+    return KnownVectors(stored.vectors, stored.columns["digests"])
 
 
 def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
     """Give vectors to a knowledge base in memory."""
-    generation = uuid4().hex[:8]
-    files = {vector_file(generation, name): npy_bytes(array) for name, array in columns.items()}
-    checksums = {name: checksum(files[vector_file(generation, name)]) for name in columns}
-    about = about | {"ann": None, "generation": generation, "checksums": checksums}
-    described = np.frombuffer(sealed_json(about | {"text": UNSEALED}), dtype=np.uint8)
-    kb.attach({**files, VECTORS_FILE: described})
+    name = set_name(about["fingerprint"])
+    files = {part: npy_bytes(array) for part, array in columns.items()}
+    checksums = {part: checksum(raw) for part, raw in files.items()}
+    about = about | {"ann": None, "checksums": checksums, "text": UNSEALED}
+    files[ABOUT_FILE] = np.frombuffer(sealed_json(about), dtype=np.uint8)
+    kb.attach({set_file(name, part): raw for part, raw in files.items()})
 
 
-def has_vectors(kb: KnowledgeBase) -> bool:
-    """Whether names of this knowledge base were encoded, by whatever encoder."""
-    return VECTORS_FILE in kb.files()
+def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
+    """Whether names of this knowledge base were encoded.
+
+    fingerprint (str | None): Of the encoder, here and below; None: of whatever encoder.
+    """
+    return bool(stored_vectors(kb, fingerprint))
 
 
-def encoded_state(kb: KnowledgeBase) -> str | None:
-    """Fingerprint of the knowledge base when it was encoded; None without readable vectors."""
-    with suppress(BioelError):
-        return str(StoredVectors(kb).about["kb"])
-    return None
-
-
-def are_outdated(kb: KnowledgeBase) -> bool:
-    """Whether the vectors are of what the knowledge base was before. Damaged ones are not."""
-    return encoded_state(kb) not in (None, kb.fingerprint)
+def are_outdated(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
+    """Whether all vectors are of what the knowledge base was before. Damaged ones are not."""
+    states = [stored.state for stored in stored_vectors(kb, fingerprint)]
+    return bool(states) and not {None, kb.fingerprint} & set(states)
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
     """Whether there are readable vectors of these names by this encoder."""
-    with suppress(BioelError):
-        about = StoredVectors(kb).about
-        return bool(about["fingerprint"] == fingerprint and about["kb"] == kb.fingerprint)
-    return False
+    return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
-def describe_vectors(kb: KnowledgeBase) -> dict[str, Any] | None:
-    """What vectors.json says, and whether they are current; None without vectors.
+def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
+    """Descriptions of the vectors of each encoder, and whether they are current.
 
     RAISES BioelError: As `open_vectors`, but for vectors of what the knowledge base was before.
     """
-    if not has_vectors(kb):
-        return None
-    stored = StoredVectors(kb)
-    is_current = stored.about["kb"] == kb.fingerprint
-    return stored.about | {"n": len(stored.vectors), "current": is_current}
+    return [
+        stored.about | {"n": len(stored.vectors), "current": stored.is_current}
+        for stored in stored_vectors(kb)
+    ]
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
-    """Map the vectors of a knowledge base.
+    """Map the vectors that an encoder made of the names of a knowledge base.
 
     kb (KnowledgeBase | str | Path): The knowledge base, or its folder.
     fingerprint (str | None): Of the encoder that will embed the queries; None: any encoder.
     RETURNS (QuantizedVectors): Read-only unit vectors. Shape (n_names, dim).
-    RAISES BioelError: [B031] another encoder's, [B032] no vectors, [B033] cut or foreign,
-        [B034] another knowledge base's, [B030] an unreadable vectors.json, [B180] an earlier
-        version's.
+    RAISES BioelError: [B031] other encoders' only, [B032] no vectors, [B033] cut or foreign,
+        [B034] of other names only, [B030] an unreadable description, [B180] an earlier version's.
     """
     if not isinstance(kb, KnowledgeBase):
         kb = KnowledgeBase.open(kb)
-    stored = StoredVectors(kb)
-    found, of = stored.about["fingerprint"], stored.about["kb"]
-    if fingerprint is not None and found != fingerprint:
-        raise BioelError(Errors.B031.format(path=kb.where, found=found, expected=fingerprint))
-    if of != kb.fingerprint:
+    stored = stored_vectors(kb)  # looked at once: others may write meanwhile
+    found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
+    if not found:
+        others = sorted({one.encoder for one in stored})
+        if not others:
+            raise BioelError(Errors.B032.format(path=kb.where))
+        message = Errors.B031.format(path=kb.where, found=", ".join(others), expected=fingerprint)
+        raise BioelError(message)
+    best = found[0]
+    if best.about["kb"] != kb.fingerprint:
+        of = best.about["kb"]
         raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
-    return stored.vectors
+    return best.vectors
 
 
 def verify_vectors(kb: KnowledgeBase) -> None:
-    """Read the vectors and their index, and compare checksums.
+    """Read the vectors of all encoders and their indexes, and compare checksums.
 
     RAISES BioelError: [B024] when one differs, and what `open_vectors` raises.
     """
-    StoredVectors(kb).verify()
+    for stored in stored_vectors(kb):
+        stored.verify()

@@ -124,8 +124,8 @@ def encoded_names(
 
     RAISES BioelError: Those of `open_vectors`, for a knowledge base that is not small.
     """
-    outdated = are_outdated(kb)
-    if needs_no_folder(kb) and (outdated or not has_vectors(kb)):
+    outdated = are_outdated(kb, encoder.fingerprint)
+    if needs_no_folder(kb) and (outdated or not has_vectors(kb, encoder.fingerprint)):
         if outdated:
             warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
         vectors = quantize(encoder.encode([normalize_name(name) for name in kb.names]))

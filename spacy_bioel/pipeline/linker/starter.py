@@ -1,7 +1,8 @@
 """What comes with the package: an encoder of biomedical names, and a knowledge base of the MeSH
 descriptors of diseases and chemicals. A linker without its own uses them, offline.
 
-The knowledge base is built and encoded at first use, in the user's cache folder.
+The knowledge base is built and encoded at first use, in the user's cache folder: once, however many
+threads and processes come first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import srsly
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.build import build_once
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import are_outdated, has_vectors, is_encoded
@@ -55,17 +56,16 @@ def cache_folder() -> Path:
 def starter_kb() -> KnowledgeBase:
     """The knowledge base of the package, which is built if this is the first time.
 
-    RAISES BioelError: [B063] when the cache folder cannot be written.
+    RAISES BioelError: [B063] when the cache folder cannot be written; those of `build_kb`.
     """
     folder = _folder()
-    if not folder.is_dir():
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            build_kb(_concepts(), folder, **srsly.read_json(_ABOUT))
-        except OSError as error:
-            raise BioelError(
-                Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
-            ) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BioelError(
+            Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
+        ) from error
+    build_once(_concepts, folder, about=srsly.read_json(_ABOUT))
     return KnowledgeBase.open(folder)
 
 

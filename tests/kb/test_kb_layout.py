@@ -1,0 +1,212 @@
+"""Folders of this version and of earlier ones, and folders that are no knowledge bases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kb_files import all_files, columns_of, to_old_layout, vectors_of
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts, forget_retired_ids, retire_ids, upgrade_kb
+from spacy_bioel.kb.columns import layout
+from spacy_bioel.kb.columns.files import pack
+from spacy_bioel.kb.columns.schema import COLUMN_FILES, KB_FILES, sealed_meta
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.writing import is_encoded, open_vectors, verify_vectors, write_vectors
+from spacy_bioel.types import Concept
+
+VECTORS = ["about.json", "codes.npy", "digests.npy", "fine.npy", "scales.npy"]
+
+
+def encode(folder: Path, fingerprint: str = "9f3a") -> tuple[int, int]:
+    kb = KnowledgeBase.open(folder)
+    done = write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
+    return done.encoded, done.copied
+
+
+@pytest.fixture
+def old(folder: Path) -> Path:
+    """A folder of an earlier version, with vectors of the encoder 9f3a."""
+    encode(folder)
+    to_old_layout(folder)
+    assert {"ids.txt", "vectors.json", "vectors.1a2b3c4d.codes.npy"} < set(all_files(folder))
+    return folder
+
+
+def test_the_folder(folder: Path) -> None:
+    encode(folder)
+    columns, vectors = columns_of(folder).name, f"vectors/{vectors_of(folder).name}"
+    assert all_files(folder) == sorted(
+        [
+            "meta.json",
+            *(f"{columns}/{name}" for name in COLUMN_FILES),
+            *(f"{vectors}/{name}" for name in VECTORS),
+        ]
+    )
+
+
+def test_columns_are_known_though_files_are_missing(folder: Path, tmp_path: Path) -> None:
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path)
+    (folder / "meta.json").unlink()
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path / "nowhere")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "ids.txt").touch()
+    assert layout.has_columns(tmp_path / "old")
+
+
+def test_equal_contents_have_equal_files(folder: Path, tmp_path: Path, kb: KnowledgeBase) -> None:
+    kb.save_to(tmp_path / "copy")
+    assert (tmp_path / "copy" / "meta.json").read_bytes() == (folder / "meta.json").read_bytes()
+    assert all_files(tmp_path / "copy") == all_files(folder)
+
+
+def test_an_old_folder_is_read_as_it_is(old: Path, tmp_path: Path) -> None:
+    before = all_files(old)
+    kb = KnowledgeBase.open(old)
+    assert (list(kb.ids), kb.find("X:8")) == (["X:1", "X:2", "X:3", "X:4"], 2)
+    assert is_encoded(kb, fingerprint="9f3a")
+    assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)
+    kb.verify()
+    verify_vectors(kb)
+    assert all_files(old) == before
+    block = pack({name: np.fromfile(old / name, np.uint8) for name in before})
+    for copy in (KnowledgeBase.from_bytes(block), KnowledgeBase.from_bytes(kb.to_bytes())):
+        assert copy.fingerprint == kb.fingerprint
+        assert open_vectors(copy, fingerprint="9f3a").shape == (6, 2)
+        copy.save_to(tmp_path / "copy")
+        assert is_encoded(KnowledgeBase.open(tmp_path / "copy"), fingerprint="9f3a")
+        assert (tmp_path / "copy" / "vectors").is_dir()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: build_kb([Concept("X:9", ("nine",))], folder),
+        lambda folder: add_concepts(folder, [Concept("X:9", ("nine",))]),
+        lambda folder: retire_ids(folder, {"X:4": ""}),
+        forget_retired_ids,
+    ],
+)
+def test_what_changes_an_old_folder_writes_the_new_layout(
+    old: Path, change: Callable[[Path], object]
+) -> None:
+    reader = KnowledgeBase.open(old)
+    (old / "NOTICE").write_text("mine")
+    change(old)
+    assert not set(COLUMN_FILES) & set(all_files(old))
+    assert columns_of(old).is_dir() and (old / "NOTICE").read_text() == "mine"
+    assert not is_encoded(KnowledgeBase.open(old), fingerprint="9f3a")
+    reader.verify()
+    assert open_vectors(reader, fingerprint="9f3a").shape == (6, 2)
+
+
+def test_vectors_of_an_old_folder_are_copied_from(old: Path) -> None:
+    assert encode(old, "4c1e") == (6, 0)
+    assert is_encoded(KnowledgeBase.open(old), fingerprint="9f3a")
+    add_concepts(old, [Concept("X:9", ("nine",))])
+    assert encode(old) == (1, 6)
+    assert not [name for name in all_files(old) if name.startswith("vectors.")]
+    verify_vectors(KnowledgeBase.open(old))
+
+
+def test_upgrade(old: Path) -> None:
+    kb = KnowledgeBase.open(old)
+    assert upgrade_kb(old)
+    now = KnowledgeBase.open(old)
+    assert now.fingerprint == kb.fingerprint and is_encoded(now, fingerprint="9f3a")
+    columns = columns_of(old).name
+    assert [name for name in all_files(old) if not name.startswith((columns, "vectors/"))] == [
+        "meta.json"
+    ]
+    verify_vectors(now)
+    assert encode(old) == (0, 6)
+    assert not upgrade_kb(old)
+
+
+def test_upgrade_leaves_out_what_nobody_can_read(old: Path) -> None:
+    (old / "vectors.json").write_text("{")
+    with pytest.raises(BioelError, match=r"\[B030\]"):
+        open_vectors(old, fingerprint="9f3a")
+    assert upgrade_kb(old)
+    assert not list(old.glob("vectors*/*")) and not list(old.glob("vectors.*"))
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"lang": "en", "name": "pipeline", "components": ["bioel_linker"], "version": "0"},
+        {"schema": 1},
+        {"schema": 1, "columns": {"mine.txt": {}}},
+        {"schema": "1", "columns": {"ids.txt": {}}},
+        [],
+    ],
+)
+def test_a_folder_with_another_meta_file_is_not_overwritten(
+    tmp_path: Path, kb: KnowledgeBase, meta: object
+) -> None:
+    out = tmp_path / "model"
+    out.mkdir()
+    (out / "meta.json").write_text(json.dumps(meta))
+    for write in (lambda: build_kb([Concept("X:1", ("a",))], out), lambda: kb.save_to(out)):
+        with pytest.raises(BioelError, match=r"\[B029\]"):
+            write()
+    assert all_files(out) == ["meta.json"]
+
+
+def test_a_knowledge_base_of_another_schema_may_be_replaced(folder: Path) -> None:
+    meta = json.loads((folder / "meta.json").read_text("utf8"))
+    (folder / "meta.json").write_text(json.dumps(meta | {"schema": 99}))
+    build_kb([Concept("X:1", ("a",))], folder)
+    assert len(KnowledgeBase.open(folder)) == 1
+
+
+def test_only_known_files_are_written(kb: KnowledgeBase, tmp_path: Path) -> None:
+    names = ("mine.txt", "vectors/9f3a/about.json", "vectors/9f3a.0000000000000001/mine.txt")
+    files = kb.files() | {name: np.zeros(3, np.uint8) for name in names}
+    KnowledgeBase.from_bytes(pack(files)).save_to(tmp_path / "a" / "copy")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["copy"]
+    assert len(all_files(tmp_path / "a" / "copy")) == len(KB_FILES)
+
+
+@pytest.mark.parametrize("name", ["../x", "columns.x", "vectors", "", 3, "columns.0123456789ab/.."])
+def test_a_generation_is_no_path_to_somewhere_else(folder: Path, name: object) -> None:
+    meta = json.loads((folder / "meta.json").read_text("utf8"))
+    (folder / "meta.json").write_bytes(sealed_meta(meta | {"generation": name}))
+    with pytest.raises(BioelError, match=r"\[B023\]"):
+        KnowledgeBase.open(folder)
+
+
+def test_what_an_earlier_version_was_killed_over(folder: Path) -> None:
+    left = folder.with_name(".kb.0123456789ab.old")
+    folder.rename(left)
+    with pytest.raises(BioelError, match=rf"\[B213\].*mv {left} {folder}$"):
+        KnowledgeBase.open(folder)
+
+
+def test_columns_that_are_removed_while_they_are_opened(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    map_folder, pending = layout.map_folder, [Concept("X:5", ("Five",)), Concept("X:6", ("Six",))]
+
+    def removed_before(home: Path, names: tuple[str, ...]) -> dict[str, layout.RawFile]:
+        if pending and names is COLUMN_FILES:
+            add = pending.pop()
+            monkeypatch.setattr(layout, "map_folder", map_folder)
+            add_concepts(folder, [add])
+            monkeypatch.setattr(layout, "map_folder", removed_before)
+        return map_folder(home, names)
+
+    monkeypatch.setattr(layout, "map_folder", removed_before)
+    kb = KnowledgeBase.open(folder)
+    assert list(kb.ids) == ["X:1", "X:2", "X:3", "X:4", "X:5", "X:6"]
+    kb.verify()
+
+
+def test_a_fingerprint_is_no_path(kb: KnowledgeBase) -> None:
+    with pytest.raises(ValueError, match="no fingerprint"):
+        write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="../x", dim=2)

@@ -1,0 +1,148 @@
+"""Kills commands that change a knowledge base, each before one of its changes to the disk.
+
+python kill_points.py FOLDER N COMMAND ... forks a process for each of N points of each command,
+chosen at random (0: all), and prints one JSON object a point: what was found after the kill, and
+after the next run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts, remove_leftovers, upgrade_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors import writing
+from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.types import Concept
+
+os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
+EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
+OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
+NEW = [*OLD, Concept("X:3", ("three",))]
+
+
+def encode(kb: Path) -> None:
+    writing._BLOCK = 1
+    opened = KnowledgeBase.open(kb)
+    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2)
+
+
+def outdate(kb: Path) -> None:
+    build_kb(OLD, kb)
+    encode(kb)
+    add_concepts(kb, NEW[2:])
+
+
+def in_old_layout(kb: Path) -> None:
+    from kb_files import to_old_layout
+
+    build_kb(OLD, kb)
+    encode(kb)
+    to_old_layout(kb)
+
+
+def in_another_folder(kb: Path) -> None:
+    outdate(kb.with_name("other"))
+    encode(kb.with_name("other"))
+
+
+def copy(kb: Path) -> None:
+    KnowledgeBase.open(kb.with_name("other")).save_to(kb)
+
+
+# What makes the state before, and the command.
+COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
+    "first build": (lambda kb: None, lambda kb: build_kb(NEW, kb)),
+    "build": (lambda kb: build_kb(OLD, kb), lambda kb: build_kb(NEW, kb)),
+    "add": (lambda kb: build_kb(OLD, kb), lambda kb: add_concepts(kb, NEW[2:])),
+    "encode": (outdate, encode),
+    "compact": (outdate, remove_leftovers),
+    "copy": (in_another_folder, copy),
+    "upgrade": (in_old_layout, upgrade_kb),
+}
+
+
+def in_child(run: Callable[[Path], object], kb: Path, *, point: int = 0) -> tuple[int, int]:
+    """Run a command in a process of its own, and kill it at a point, from 1.
+
+    RETURNS (tuple): The signal that ended it, 0 for none; the points that it came by.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        n = 0
+
+        def count(event: str, args: tuple[object, ...]) -> None:
+            nonlocal n
+            if event in EVENTS and str(args[0]).startswith(str(kb)):
+                n += 1
+                if n == point:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        run(kb)
+        os.write(writer, str(n).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        n_points = int(pipe.read() or 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), n_points
+
+
+def state(kb: Path) -> list[str]:
+    """The ids, and whether the vectors are current, after a check of every byte."""
+    try:
+        opened = KnowledgeBase.open(kb)
+    except BioelError as error:
+        return [str(error)[:6]]
+    opened.verify()
+    verify_vectors(opened)
+    try:
+        return [*opened.ids, f"{len(open_vectors(opened, fingerprint='f'))} vectors"]
+    except BioelError as error:
+        return [*opened.ids, str(error)[:6]]
+
+
+def kill(kb: Path, command: str, n: int) -> None:
+    prepare, run = COMMANDS[command]
+    prepare(kb)
+    before = state(kb)
+    _, n_points = in_child(run, kb)
+    after = state(kb)
+    points = list(range(1, n_points + 1))
+    for point in random.Random(0).sample(points, n) if n else points:
+        shutil.rmtree(kb)
+        prepare(kb)
+        ended, _ = in_child(run, kb, point=point)
+        found = state(kb)
+        in_child(run, kb)
+        hidden = sorted(path.name for path in kb.iterdir() if path.name.startswith("."))
+        print(
+            json.dumps(
+                {
+                    "command": command,
+                    "point": point,
+                    "killed": ended == -signal.SIGKILL,
+                    "whole": found in (before, after),
+                    "again": state(kb) == after,
+                    "hidden": hidden,
+                    "columns": len(list(kb.glob("columns.*"))),
+                }
+            )
+        )
+
+
+if __name__ == "__main__":
+    for command in sys.argv[3:]:
+        kill(Path(sys.argv[1]) / command / "kb", command, int(sys.argv[2]))

@@ -1,0 +1,322 @@
+"""Writers and readers of a knowledge base at the same time, and writers that are killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import srsly
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import transaction as transaction_module
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts, remove_leftovers, retire_ids
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.transaction import editing
+from spacy_bioel.kb.vectors.writing import Encoded, are_outdated, open_vectors, write_vectors
+from spacy_bioel.pipeline.linker import starter
+from spacy_bioel.types import Concept
+
+SPAWN = multiprocessing.get_context("spawn")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
+CONCEPTS = [
+    {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
+    {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
+]
+
+
+def concept(i: int) -> Concept:
+    """One of many whose names and definition can be told from the id."""
+    return Concept(f"X:{i:03}", (f"name {i}", f"other {i}"), ("T",), (), f"Of {i}.")
+
+
+def ones(names: Any) -> Any:
+    return np.ones((len(names), 2))
+
+
+# -- Writers beside each other ------------------------------------------------------------------
+
+
+def add(folder: Path, i: int) -> None:
+    add_concepts(folder, [concept(i)])
+
+
+def test_two_that_add_at_once_both_take_effect(tmp_path: Path) -> None:
+    build_kb([concept(0)], tmp_path / "kb")
+    with SPAWN.Pool(2) as pool:
+        pool.starmap(add, [(tmp_path / "kb", i) for i in range(1, 21)], chunksize=1)
+    assert list(KnowledgeBase.open(tmp_path / "kb").ids) == [f"X:{i:03}" for i in range(21)]
+
+
+def test_threads_that_add_at_once_all_take_effect(tmp_path: Path) -> None:
+    build_kb([concept(0)], tmp_path / "kb")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: add(tmp_path / "kb", i), range(1, 17)))
+    assert len(KnowledgeBase.open(tmp_path / "kb")) == 17
+
+
+def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path: Path) -> None:
+    build_kb([concept(0)], tmp_path / "kb")
+    encoding, go_on = threading.Event(), threading.Event()
+
+    def encode(names: Any) -> Any:
+        encoding.set()
+        assert go_on.wait(60)
+        return ones(names)
+
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    with ThreadPoolExecutor(2) as pool:
+        encoded = pool.submit(write_vectors, kb, encode, fingerprint="f", dim=2)
+        assert encoding.wait(60)
+        added = pool.submit(add, tmp_path / "kb", 1)
+        time.sleep(0.2)
+        assert not added.done()
+        go_on.set()
+        assert encoded.result() == Encoded(2, 0, None)
+        added.result()
+    now = KnowledgeBase.open(tmp_path / "kb")
+    assert list(now.ids) == ["X:000", "X:001"] and are_outdated(now, "f")
+    assert write_vectors(kb, ones, fingerprint="f", dim=2) == Encoded(2, 2, None)
+    assert len(open_vectors(now, fingerprint="f")) == 4
+
+
+def test_who_waits_says_for_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    build_kb([concept(0)], tmp_path / "kb")
+    monkeypatch.setattr(transaction_module, "_QUIET", 0.05)
+    with (
+        editing(tmp_path / "kb", to="encode names"),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waits = pool.submit(_enter, tmp_path / "kb", 0.2)
+        with pytest.raises(BioelError, match=r"\[B212\].*\(encode names, since .*run this command"):
+            waits.result()
+    assert re.search(r"\[W212\].*process \d+ on .* \(encode names, since", caplog.text)
+    _enter(tmp_path / "kb", 0)
+
+
+def _enter(folder: Path, patience: float) -> None:
+    with editing(folder, to="try", patience=patience):
+        pass
+
+
+def hold(folder: Path, held: Any) -> None:
+    with editing(folder, to="encode names"):
+        held.set()
+        time.sleep(60)
+
+
+def test_the_lock_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    build_kb([concept(0)], tmp_path / "kb")
+    held = SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(tmp_path / "kb", held))
+    process.start()
+    assert held.wait(60)
+    with pytest.raises(BioelError, match=rf"\[B212\].*process {process.pid} on"):
+        _enter(tmp_path / "kb", 0)
+    process.kill()
+    process.join()
+    add(tmp_path / "kb", 1)
+    assert len(KnowledgeBase.open(tmp_path / "kb")) == 2
+
+
+def test_a_failed_first_build_leaves_nothing_to_those_that_wait(tmp_path: Path) -> None:
+    def build(i: int) -> str:
+        try:
+            build_kb([concept(i)] if i % 2 else [], tmp_path / "kb")
+        except BioelError as error:
+            return str(error)[:6]
+        return "built"
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(build, range(8))) == ["[B028]", "built"] * 4
+    assert len(KnowledgeBase.open(tmp_path / "kb")) == 1
+
+
+# -- Readers beside a writer --------------------------------------------------------------------
+
+
+def change(folder: Path, n: int) -> None:
+    """Adds concepts one by one, encodes now and then, and takes every third out again."""
+    for i in range(1, n):
+        add(folder, i)
+        if i % 3 == 0:
+            retire_ids(folder, {f"X:{i:03}": ""})
+        if i % 5 == 0:
+            write_vectors(KnowledgeBase.open(folder), ones, fingerprint="f", dim=2)
+        if i % 7 == 0:
+            remove_leftovers(folder)
+
+
+def check(kb: KnowledgeBase) -> str:
+    """What does not fit together in a knowledge base of `concept`s; "" if all does."""
+    if len(kb) != kb.meta["counts"]["concepts"] or kb.n_names != 2 * len(kb):
+        return f"{len(kb)} concepts, {kb.n_names} names, {kb.meta['counts']}"
+    for row, id in enumerate(kb.ids):
+        i = int(id.partition(":")[2])
+        found = (kb.preferred_name(row), kb.definition(row), kb.find(id))
+        if found != (f"name {i}", f"Of {i}.", row):
+            return f"{id}: {found}"
+    kb.verify()
+    try:
+        vectors = open_vectors(kb, fingerprint="f")
+    except BioelError as error:
+        return "" if str(error)[1:5] in ("B032", "B034") else str(error)
+    return "" if len(vectors) == kb.n_names else f"{len(vectors)} vectors"
+
+
+def test_readers_beside_a_writer_see_one_state(tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    build_kb([concept(0)], folder)
+    first = KnowledgeBase.open(folder)
+    writer = SPAWN.Process(target=change, args=(folder, 25))
+    writer.start()
+    done = threading.Event()
+
+    def read() -> tuple[int, list[str]]:
+        n, wrong = 0, []
+        while not done.is_set():
+            n += 1
+            try:
+                wrong.append(check(KnowledgeBase.open(folder)))
+            except Exception as error:  # of whatever kind: readers must not see any
+                wrong.append(repr(error))
+        return n, [found for found in wrong if found]
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        writer.join(120)
+        done.set()
+    assert writer.exitcode == 0
+    assert [wrong for reader in readers for wrong in reader.result()[1]] == []
+    assert sum(reader.result()[0] for reader in readers) > 50
+    assert check(first) == "" and len(first) == 1
+
+
+# -- Writers that are killed --------------------------------------------------------------------
+
+
+def kill_at(folder: Path, n: int) -> list[dict[str, Any]]:
+    """What `kill_points` prints of n points of each command."""
+    commands = ["first build", "build", "add", "encode", "compact", "upgrade", "copy"]
+    run = [sys.executable, Path(__file__).with_name("kill_points.py"), folder, str(n), *commands]
+    lines = subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def assert_old_or_new(points: list[dict[str, Any]]) -> None:
+    expected = {"killed": True, "whole": True, "again": True, "hidden": [".lock"], "columns": 1}
+    assert points == [point | expected for point in points]
+
+
+@needs_fork
+def test_a_kill_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
+    points = kill_at(tmp_path, 2)
+    assert len(points) == 14
+    assert_old_or_new(points)
+
+
+@needs_fork
+@pytest.mark.slow
+def test_a_kill_at_any_point(tmp_path: Path) -> None:
+    points = kill_at(tmp_path, 0)
+    assert sum(point["killed"] for point in points) > 500
+    # The last point may not be reached: their number is not the same each time.
+    assert_old_or_new([point | {"killed": True} for point in points])
+
+
+# -- First use ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and a package with two concepts. RETURNS (Path): Their file."""
+    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
+    monkeypatch.setattr(starter, "_CONCEPTS", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "concepts.jsonl.gz"
+
+
+def test_first_use_by_threads_builds_and_encodes_once(small: Path) -> None:
+    asked: list[int] = []
+
+    def encode(names: Any) -> Any:
+        asked.append(len(names))
+        return ones(names)
+
+    def first_use(_: int) -> tuple[int, int]:
+        kb = starter.starter_kb()
+        done = write_vectors(kb, encode, fingerprint="f", dim=2, wait=True)
+        assert len(open_vectors(kb, fingerprint="f")) == 4
+        return len(kb), done.encoded
+
+    with ThreadPoolExecutor(16) as pool:
+        found = sorted(pool.map(first_use, range(16)))
+    assert found == [(2, 0)] * 15 + [(2, 4)]
+    assert asked == [4]
+
+
+LINK = """
+import json, sys
+from pathlib import Path
+import spacy
+from spacy.tokens import Span
+from spacy_bioel.pipeline.linker import starter
+from spacy_bioel.pipeline.linker.names import write_vectors
+import spacy_bioel.pipeline.linker.names as names
+
+def counted(*args, **options):
+    done = write_vectors(*args, **options)
+    print(json.dumps({"encoded": done.encoded}), flush=True)
+    return done
+
+names.write_vectors = counted
+if len(sys.argv) > 1:
+    starter._CONCEPTS = Path(sys.argv[1])
+nlp = spacy.blank("en")
+nlp.add_pipe("bioel_linker")
+doc = nlp.make_doc("With aspirin now")
+doc.ents = [Span(doc, 1, 2, label="X")]
+print(json.dumps({"id": nlp(doc).ents[0].kb_id_}))
+"""
+
+
+def link_at_once(*args: Path) -> list[dict[str, Any]]:
+    """What four processes print that link with the package's knowledge base."""
+    command = [sys.executable, "-c", LINK, *map(str, args)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    printed = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, printed
+    return [json.loads(line) for out, _ in printed for line in out.splitlines()]
+
+
+def assert_once(printed: list[dict[str, Any]], cache: Path) -> None:
+    assert [row["id"] for row in printed if "id" in row] == ["MESH:D001241"] * 4
+    assert sum(row["encoded"] > 0 for row in printed if "encoded" in row) == 1
+    [kb] = cache.iterdir()
+    assert len(list((kb / "vectors").iterdir())) == 1
+
+
+def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
+    assert_once(link_at_once(small), tmp_path / "cache")
+
+
+@pytest.mark.slow
+def test_first_use_of_the_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
+    assert_once(link_at_once(), tmp_path / "cache")
