@@ -302,6 +302,9 @@ class Errors(metaclass=_Coded):
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
     B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
+    B250 = "A worker process died ({how}); the others were ended, and no more texts are linked. If it was for want of memory, use fewer of them: --n-process 1 (n_process=1)."
+    B251 = "Character {place} of the {what} is {character}, which no file can hold: half of a surrogate pair, or a byte that is no UTF-8 (U+DC80 to U+DCFF). Correct the source, or leave the document out."
+    B252 = "{path} cannot be read or written: {reason}. Check the path, the rights there and the room on its disk; what was there before is as it was."
 
 
 class Warnings(metaclass=_Coded):

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from spacy_bioel.io.open import replacing
+from spacy_bioel.storage.naming import naming
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
@@ -88,11 +90,21 @@ def write_json(path: Path, content: Any) -> None:
 def writing(path: Path) -> Iterator[TextIO]:
     """Write a text file that appears under its name when all went well; "-" is stdout."""
     if str(path) == "-":
-        yield sys.stdout
+        with naming(Path("stdout")), _flushed(sys.stdout) as file:
+            yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         yield file
+
+
+@contextmanager
+def _flushed(file: TextIO) -> Iterator[TextIO]:
+    """Results are UTF-8, whatever the terminal is, and fail here rather than when Python ends."""
+    if isinstance(file, TextIOWrapper):
+        file.reconfigure(encoding="utf8")
+    yield file
+    file.flush()
 
 
 def _stderr() -> Console:

@@ -100,6 +100,7 @@ def _write_docbin(
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
     from spacy_bioel.pipeline.gold import Alignment
     from spacy_bioel.storage.atomic import replacing_file
+    from spacy_bioel.storage.naming import naming
 
     total = Alignment()
 
@@ -110,7 +111,7 @@ def _write_docbin(
             yield doc
 
     docs = docs_to_bin(make_docs())
-    with replacing_file(out) as path:
+    with naming(out), replacing_file(out) as path:
         docs.to_disk(path)
     _show_alignment(total)
     return {

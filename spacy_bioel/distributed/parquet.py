@@ -10,6 +10,8 @@ from typing import Any
 
 from spacy_bioel.distributed.rows import Document, Row
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.storage.naming import naming
 
 _ROWS_A_GROUP = 1000
 
@@ -71,29 +73,28 @@ def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
     """Write rows to a Parquet file that appears under its name when all went well.
 
     YIELDS (Callable[[dict], None]): Write one row of `row_schema`.
-    RAISES BioelError: [B192] no pyarrow.
+    RAISES BioelError: [B192] no pyarrow. OSError: With the name of the file.
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    try:
-        with parquet.ParquetWriter(temporary, row_schema()) as file:
+    with (
+        naming(path),
+        replacing_file(path) as temporary,
+        parquet.ParquetWriter(temporary, row_schema()) as file,
+    ):
 
-            def flush() -> None:
-                file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
-                rows.clear()
+        def flush() -> None:
+            file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))
+            rows.clear()
 
-            def write(row: Row) -> None:
-                rows.append(row)
-                if len(rows) == _ROWS_A_GROUP:
-                    flush()
+        def write(row: Row) -> None:
+            rows.append(row)
+            if len(rows) == _ROWS_A_GROUP:
+                flush()
 
-            yield write
-            flush()
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield write
+        flush()
 
 
 def _documents(dataset: Any) -> Iterator[Document]:

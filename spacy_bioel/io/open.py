@@ -16,6 +16,8 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.storage.naming import naming
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -171,12 +173,14 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """Write a text file beside its final name and move it there only when all went well."""
+    """Write a text file that gets its name only when all went well; see `replacing_file`.
+
+    RAISES OSError: With the name of the file.
+    """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf8", newline="\n") as file:
-            yield file
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        naming(target),
+        replacing_file(target) as temporary,
+        open(temporary, "w", encoding="utf8", newline="\n") as file,
+    ):
+        yield file
