@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno not in NO_ROOM | _REFUSED:
             raise
         path = error.filename or "The output"
-        _end(Errors.B252.format(path=path, reason=error.strerror))
+        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
 
 
 def _end(message: str) -> NoReturn:
