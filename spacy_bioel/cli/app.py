@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli.console import show_error
+from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.kb_add import add
@@ -27,7 +27,6 @@ from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.storage.naming import NO_ROOM
 
 BAD_INPUT = 2
 # Of paths that are mistaken, or not the user's to write; beside those of a full disk.

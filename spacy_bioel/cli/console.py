@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from spacy_bioel.io.open import replacing
-from spacy_bioel.storage.naming import naming
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
+# Of a write to a file that is open already: these errors carry no name.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 JsonOption = Annotated[
     Path | None,
@@ -94,7 +96,7 @@ def writing(path: Path) -> Iterator[TextIO]:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with naming(path), replacing(path) as file:
         yield file
 
 
@@ -105,6 +107,25 @@ def _flushed(file: TextIO) -> Iterator[TextIO]:
         file.reconfigure(encoding="utf8")
     yield file
     file.flush()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError of writing `path` this name: a full disk names no file, other errors the
+    temporary one beside it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in NO_ROOM:
+            error.filename = str(path)
+        elif _is_temporary(error.filename, path):
+            error.filename = str(path)
+        raise
+
+
+def _is_temporary(name: object, path: Path) -> bool:
+    return isinstance(name, str) and Path(name).name.startswith(f".{path.resolve().name}.")
 
 
 def _stderr() -> Console:

@@ -12,6 +12,7 @@ from spacy_bioel.cli.console import (
     JsonOption,
     PrefixOption,
     count_of,
+    naming,
     show_note,
     track,
     write_json,
@@ -56,12 +57,13 @@ def convert(
 
     texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".jsonl":
-        report = _write_jsonl(texts, out)
-    elif out.suffix == ".spacy":
-        report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
-    else:
-        raise BioelError(Errors.B074.format(path=out))
+    with naming(out):
+        if out.suffix == ".jsonl":
+            report = _write_jsonl(texts, out)
+        elif out.suffix == ".spacy":
+            report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
+        else:
+            raise BioelError(Errors.B074.format(path=out))
     show_note(f"{corpus}: {count_of(report['documents'], 'document')} to {out}.")
     if json_file is not None:
         write_json(json_file, report)
@@ -100,7 +102,6 @@ def _write_docbin(
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
     from spacy_bioel.pipeline.gold import Alignment
     from spacy_bioel.storage.atomic import replacing_file
-    from spacy_bioel.storage.naming import naming
 
     total = Alignment()
 
@@ -111,7 +112,7 @@ def _write_docbin(
             yield doc
 
     docs = docs_to_bin(make_docs())
-    with naming(out), replacing_file(out) as path:
+    with replacing_file(out) as path:
         docs.to_disk(path)
     _show_alignment(total)
     return {

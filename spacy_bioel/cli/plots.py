@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spacy_bioel.cli.console import naming
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_file
-from spacy_bioel.storage.naming import naming
 
 _FORMATS = (".svg", ".png", ".pdf")
 # Rows of the probing plot; the published windows stand beside ours of both kinds.

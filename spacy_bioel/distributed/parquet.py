@@ -11,7 +11,6 @@ from typing import Any
 from spacy_bioel.distributed.rows import Document, Row
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_file
-from spacy_bioel.storage.naming import naming
 
 _ROWS_A_GROUP = 1000
 
@@ -73,16 +72,12 @@ def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
     """Write rows to a Parquet file that appears under its name when all went well.
 
     YIELDS (Callable[[dict], None]): Write one row of `row_schema`.
-    RAISES BioelError: [B192] no pyarrow. OSError: With the name of the file.
+    RAISES BioelError: [B192] no pyarrow.
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    with (
-        naming(path),
-        replacing_file(path) as temporary,
-        parquet.ParquetWriter(temporary, row_schema()) as file,
-    ):
+    with replacing_file(path) as target, parquet.ParquetWriter(target, row_schema()) as file:
 
         def flush() -> None:
             file.write_table(pa.Table.from_pylist(rows, schema=row_schema()))

@@ -17,7 +17,6 @@ import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_file
-from spacy_bioel.storage.naming import naming
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -173,14 +172,9 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """Write a text file that gets its name only when all went well; see `replacing_file`.
-
-    RAISES OSError: With the name of the file.
-    """
-    target = Path(path)
+    """Write a text file that takes the place of `path` when all went well; see `replacing_file`."""
     with (
-        naming(target),
-        replacing_file(target) as temporary,
-        open(temporary, "w", encoding="utf8", newline="\n") as file,
+        replacing_file(Path(path)) as target,
+        open(target, "w", encoding="utf8", newline="\n") as file,
     ):
         yield file
