@@ -288,6 +288,9 @@ class Errors(metaclass=_Coded):
     B193 = "Spark does not start ({error}). It needs Java 17 or newer: install it, and set JAVA_HOME to its folder."
     B194 = "Spark gave up: {error}. Nothing was written. If a worker lacks the pipeline or this package, put them where all workers see them (docs/scale.md)."
     B195 = "{path} is not Parquet that can be read ({error}). Check the file, or copy it again."
+    B250 = "A worker process died ({how}); the others were ended, and no more texts are linked. If it was for want of memory, use fewer of them: --n-process 1 (n_process=1)."
+    B251 = "Character {place} of the {what} is {character}, which no file can hold: half of a surrogate pair, or a byte that is no UTF-8 (U+DC80 to U+DCFF). Correct the source, or leave the document out."
+    B252 = "{path} cannot be read or written: {reason}. Check the path, the rights there and the room on its disk; what was there before is as it was."
     B196 = "The engine spark {found}, expected {expected}. Change the command line, or leave --engine out."
     B197 = "{path} exists already. Remove it, or choose another name."
     B198 = "Links are written as JSON lines or Parquet, and {path} ends in neither. Choose a name with one of: {known}."
@@ -302,9 +305,6 @@ class Errors(metaclass=_Coded):
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."
     B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
-    B250 = "A worker process died ({how}); the others were ended, and no more texts are linked. If it was for want of memory, use fewer of them: --n-process 1 (n_process=1)."
-    B251 = "Character {place} of the {what} is {character}, which no file can hold: half of a surrogate pair, or a byte that is no UTF-8 (U+DC80 to U+DCFF). Correct the source, or leave the document out."
-    B252 = "{path} cannot be read or written: {reason}. Check the path, the rights there and the room on its disk; what was there before is as it was."
 
 
 class Warnings(metaclass=_Coded):
