@@ -69,8 +69,8 @@ def link(
         int,
         typer.Option(
             min=1,
-            help="Worker processes, one a core that is idle. They pay from some hundred texts on; "
-            "two share the time of one, and add a sixth.",
+            help="Worker processes. They pay where cores are idle: two share the processor time "
+            "of one, and add a sixth of it.",
         ),
     ] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents a batch.")] = 64,

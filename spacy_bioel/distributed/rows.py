@@ -85,9 +85,9 @@ def link_texts(
     documents (Iterable): (text, id) of each, of any number; they are streamed.
     batch_size (int): Documents a batch. Where one fails, its batch is done again one by one.
     n_process (int): Worker processes, with one thread each. They end when the generator is
-        finished or closed. Two pay from some hundred texts on, where two cores are idle: for 5,000
-        sentences both together took 5.4 seconds of processor time with the package's linker, one
-        process 4.6. Where processes are spawned, each loads the pipeline first.
+        finished or closed. They pay where cores are idle: two took for 5,000
+        sentences together 5.4 seconds of processor time with the package's linker, one
+        4.6. Where processes are spawned, each loads the pipeline first.
     YIELDS (LinkedText): One a document.
     RAISES BioelError: [B250] when a worker process died.
     """
