@@ -1,16 +1,18 @@
-"""A self-contained HTML page of linked texts: displaCy's spans, and the candidates below them."""
+"""A self-contained HTML page of linked texts: the mentions in their text, the candidates below.
+
+All that comes from documents and knowledge bases is escaped. (displaCy escapes texts, but no
+labels and no ids.)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-
-from spacy import displacy
-from spacy.tokens import Doc
+from itertools import pairwise
 
 from spacy_bioel.types import Candidate, Link
 
-_PAGE = """<!DOCTYPE html>
+_START = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -18,6 +20,9 @@ _PAGE = """<!DOCTYPE html>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem }}
 section {{ border-top: 1px solid #ccc; margin-top: 2rem }}
+p {{ line-height: 2; white-space: pre-wrap }}
+mark {{ background: #dbeafe; padding: 0.2rem 0 }}
+mark + sup {{ color: #555; font-size: 0.7rem; margin-right: 0.2rem }}
 table {{ border-collapse: collapse; font-size: 0.85rem; margin-top: 1rem; width: 100% }}
 th, td {{ border-bottom: 1px solid #ddd; padding: 0.3rem 0.6rem; text-align: left }}
 td {{ vertical-align: top }}
@@ -25,38 +30,64 @@ td {{ vertical-align: top }}
 </head>
 <body>
 <h1>{title}</h1>
-{sections}
-</body>
-</html>
 """
+END_OF_PAGE = "</body>\n</html>\n"
 _HEADER = "<tr><th>Mention</th><th>Label</th><th>Linked to</th><th>Candidates</th></tr>"
+_NIL = "NIL"
 
 
 def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
     """A whole page from what `render_document` returned."""
-    return _PAGE.format(title=escape(title), sections="\n".join(sections))
+    return start_page(title) + "".join(f"{section}\n" for section in sections) + END_OF_PAGE
 
 
-def render_document(
-    doc: Doc, links: Sequence[Link], *, title: str = "", spans_key: str = "bioel"
-) -> str:
-    """One document: its text with the linked spans, and a table of candidates.
+def start_page(title: str = "Linked texts") -> str:
+    """The page before its first section, for one that is written bit by bit; it ends with
+    `END_OF_PAGE`.
+    """
+    return _START.format(title=escape(title))
 
-    links (Sequence[Link]): What `get_links(doc)` returned.
-    RETURNS (str): An HTML section; everything from the document is escaped.
+
+def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str:
+    """One document: its text with the mentions, and a table of candidates.
+
+    links (Sequence[Link]): In any order; they may overlap.
+    RETURNS (str): An HTML section.
     """
     heading = f"<h2>{escape(title)}</h2>"
-    if not links:
-        return f"<section>{heading}<p>{escape(doc.text)}</p></section>"
-    options = {"spans_key": spans_key}
-    text = displacy.render(doc, style="span", options=options, page=False, jupyter=False)
-    rows = "".join(_row(doc.text, link) for link in links)
-    return f"<section>{heading}{text}<table>{_HEADER}{rows}</table></section>"
+    marked = f"<p>{''.join(_marked(text, links))}</p>"
+    rows = "".join(_row(text, link) for link in links)
+    table = f"<table>{_HEADER}{rows}</table>" if links else ""
+    return f"<section>{heading}{marked}{table}</section>"
+
+
+def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
+    """The text in pieces between the borders of mentions; where one ends, its label and ids."""
+    ending: dict[int, list[Link]] = {}
+    change = dict.fromkeys((0, len(text)), 0)  # of the number of mentions, at each border
+    for link in links:
+        ending.setdefault(link.end, []).append(link)
+        change[link.start] = change.get(link.start, 0) + 1
+        change[link.end] = change.get(link.end, 0) - 1
+    depth = 0
+    for start, end in pairwise(sorted(change)):
+        depth += change[start]
+        piece = escape(text[start:end])
+        yield f"<mark>{piece}</mark>" if depth else piece
+        yield "".join(f"<sup>{escape(_caption(link))}</sup>" for link in ending.get(end, ()))
+
+
+def _caption(link: Link) -> str:
+    return f"{link.label} {_ids(link)}".strip()
+
+
+def _ids(link: Link) -> str:
+    return " | ".join(link.ids) or _NIL
 
 
 def _row(text: str, link: Link) -> str:
     candidates = "<br>".join(_describe(candidate) for candidate in link.candidates)
-    cells = (text[link.start : link.end], link.label, " | ".join(link.ids) or "NIL")
+    cells = (text[link.start : link.end], link.label, _ids(link))
     return "<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + f"<td>{candidates}</td></tr>"
 
 

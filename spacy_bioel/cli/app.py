@@ -6,14 +6,16 @@ mistakes on the command line are answered at once.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli.console import show_error
+from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.kb_add import add
@@ -25,10 +27,14 @@ from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
-from spacy_bioel.errors import BioelError
+from spacy_bioel.errors import BioelError, Errors
 
 BAD_INPUT = 2
-_MISTAKEN_PATHS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+# Of paths that are mistaken, or not the user's to write; beside those of a full disk.
+_REFUSED = frozenset(
+    getattr(errno, name)
+    for name in "ENOENT EEXIST ENOTDIR EISDIR EACCES EPERM EROFS ENAMETOOLONG ELOOP ENXIO".split()
+)
 
 app = typer.Typer(
     help="Biomedical entity linking with spaCy: knowledge bases, corpora, linking, evaluation.",
@@ -80,6 +86,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     try:
         app(args=None if argv is None else list(argv), prog_name="bioel")
-    except (BioelError, PermissionError, *_MISTAKEN_PATHS) as error:
-        show_error(str(error))
-        sys.exit(BAD_INPUT)
+    except BioelError as error:
+        _end(str(error))
+    except OSError as error:
+        if error.errno not in NO_ROOM | _REFUSED:
+            raise
+        path = error.filename or "The output"
+        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
+
+
+def _end(message: str) -> NoReturn:
+    show_error(message)
+    _drop_stdout()
+    sys.exit(BAD_INPUT)
+
+
+def _drop_stdout() -> None:
+    """What a full disk did not take is not tried again when Python ends, with a message of its
+    own.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

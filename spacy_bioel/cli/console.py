@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -18,6 +20,8 @@ from spacy_bioel.io.open import replacing
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
+# Of a write to a file that is open already: these errors carry no name.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 JsonOption = Annotated[
     Path | None,
@@ -88,11 +92,40 @@ def write_json(path: Path, content: Any) -> None:
 def writing(path: Path) -> Iterator[TextIO]:
     """Write a text file that appears under its name when all went well; "-" is stdout."""
     if str(path) == "-":
-        yield sys.stdout
+        with naming(Path("stdout")), _flushed(sys.stdout) as file:
+            yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with naming(path), replacing(path) as file:
         yield file
+
+
+@contextmanager
+def _flushed(file: TextIO) -> Iterator[TextIO]:
+    """Results are UTF-8, whatever the terminal is, and fail here rather than when Python ends."""
+    if isinstance(file, TextIOWrapper):
+        file.reconfigure(encoding="utf8")
+    yield file
+    file.flush()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError of writing `path` this name: a full disk names no file, other errors the
+    temporary one beside it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in NO_ROOM:
+            error.filename = str(path)
+        elif _is_temporary(error.filename, path):
+            error.filename = str(path)
+        raise
+
+
+def _is_temporary(name: object, path: Path) -> bool:
+    return isinstance(name, str) and Path(name).name.startswith(f".{path.resolve().name}.")
 
 
 def _stderr() -> Console:

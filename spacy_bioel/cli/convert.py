@@ -12,6 +12,7 @@ from spacy_bioel.cli.console import (
     JsonOption,
     PrefixOption,
     count_of,
+    naming,
     show_note,
     track,
     write_json,
@@ -56,12 +57,13 @@ def convert(
 
     texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".jsonl":
-        report = _write_jsonl(texts, out)
-    elif out.suffix == ".spacy":
-        report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
-    else:
-        raise BioelError(Errors.B074.format(path=out))
+    with naming(out):
+        if out.suffix == ".jsonl":
+            report = _write_jsonl(texts, out)
+        elif out.suffix == ".spacy":
+            report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
+        else:
+            raise BioelError(Errors.B074.format(path=out))
     show_note(f"{corpus}: {count_of(report['documents'], 'document')} to {out}.")
     if json_file is not None:
         write_json(json_file, report)

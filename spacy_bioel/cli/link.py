@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -13,17 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spacy_bioel.cli.console import count_of, show_note, track, writing
+from spacy_bioel.cli.console import count_of, naming, show_note, track, writing
 from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
-    from spacy.tokens import Doc
-
     from spacy_bioel.distributed.rows import Document, LinkedText, Row, Totals
 
 STDIN = STDOUT = "-"
-ALL_FAILED = 1  # exit status
+SOME_FAILED = 1  # exit status
 _PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
 _OUTPUTS = (".jsonl", ".ndjson", ".json", _PARQUET, "")
 # What a .txt file may be besides plain text; a line with a tab in it is still text.
@@ -66,7 +65,14 @@ def link(
         str | None,
         typer.Option(help="Format of the input, e.g. text; recognised if not given."),
     ] = None,
-    n_process: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    n_process: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Worker processes. They pay where cores are idle: two share the processor time "
+            "of one, and add a sixth of it.",
+        ),
+    ] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents a batch.")] = 64,
     engine: Annotated[
         Engine,
@@ -77,7 +83,8 @@ def link(
 
     One JSON object a line: id, text, and links with start, end, text, label, id (null: NIL), ids,
     and candidates with id, score, name and evidence; error is null. A document that fails has no
-    links, and an error with code and message. Annotations in the input are ignored.
+    links, and an error with code and message; the exit status is then 1. Annotations in the input
+    are ignored.
     """
     if Path(output).suffix not in _OUTPUTS:
         raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
@@ -87,13 +94,14 @@ def link(
         _refuse_with_spark(html=html, format=format, n_process=n_process)
         totals = link_file(input, output, model=model, batch_size=batch_size)
     else:
-        from spacy_bioel.distributed.rows import check_linker, link_texts, spans_key
+        from spacy_bioel.distributed.rows import check_linker, link_texts
 
         texts = _read_input(input, format)
         nlp = load_model(model)
         check_linker(nlp)
-        linked = link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)
-        totals = _write(linked, Path(output), html, key=spans_key(nlp))
+        # Closed when a result cannot be written, too: worker processes end with it.
+        with closing(link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)) as linked:
+            totals = _write(linked, Path(output), html)
     _report(totals)
 
 
@@ -104,22 +112,19 @@ def _refuse_with_spark(*, html: Path | None, format: str | None, n_process: int)
             raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
 
 
-def _write(linked: Iterable[LinkedText], output: Path, html: Path | None, *, key: str) -> Totals:
+def _write(linked: Iterable[LinkedText], output: Path, html: Path | None) -> Totals:
     """Rows to a file or stdout, and their page; both appear when all went well."""
     from spacy_bioel.distributed.rows import Totals, to_row
 
     totals = Totals()
-    sections = []
     with ExitStack() as files:
         write = files.enter_context(_writing_rows(output))
-        page = files.enter_context(writing(html)) if html is not None else None
+        show = files.enter_context(_writing_page(html)) if html is not None else None
         for one in track(linked, "Linking"):
             write(to_row(one))
             totals.add(one)
-            if page is not None and one.doc is not None:
-                sections.append(_section(one.doc, one, key))
-        if page is not None:
-            page.write(_page(sections))
+            if show is not None:
+                show(one)
     return totals
 
 
@@ -128,33 +133,34 @@ def _writing_rows(output: Path) -> Iterator[Callable[[Row], None]]:
     if output.suffix == _PARQUET:
         from spacy_bioel.distributed.parquet import writing_rows
 
-        with writing_rows(output) as write:
+        with naming(output), writing_rows(output) as write:
             yield write
         return
     with writing(output) as file:
         yield lambda row: print(json.dumps(row, ensure_ascii=False), file=file)
 
 
+@contextmanager
+def _writing_page(html: Path) -> Iterator[Callable[[LinkedText], None]]:
+    from spacy_bioel.view import END_OF_PAGE, render_document, start_page
+
+    def show(one: LinkedText) -> None:
+        if one.error is None and one.text is not None:
+            page.write(render_document(one.text, one.links, title=one.id or "") + "\n")
+
+    with writing(html) as page:
+        page.write(start_page())
+        yield show
+        page.write(END_OF_PAGE)
+
+
 def _report(totals: Totals) -> None:
-    """RAISES typer.Exit: When no document at all could be linked."""
+    """RAISES typer.Exit: When a document could not be linked."""
     found = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
     show_note(f"{found}, {totals.nil:,} of them NIL.")
     if totals.failed:
         show_note(f"{count_of(totals.failed, 'document')} failed: see error in the output.")
-    if totals.failed == totals.documents > 0:
-        raise typer.Exit(ALL_FAILED)
-
-
-def _section(doc: Doc, linked: LinkedText, key: str) -> str:
-    from spacy_bioel.view import render_document
-
-    return render_document(doc, linked.links, title=linked.id or "", spans_key=key)
-
-
-def _page(sections: list[str]) -> str:
-    from spacy_bioel.view import render_page
-
-    return render_page(sections)
+        raise typer.Exit(SOME_FAILED)
 
 
 def _read_input(source: str, format: str | None) -> Iterator[Document]:
@@ -175,19 +181,37 @@ def _read_input(source: str, format: str | None) -> Iterator[Document]:
     if source != STDIN and not Path(source).is_file():
         raise BioelError(Errors.B101.format(path=source))
     if source == STDIN:
-        lines: Iterable[tuple[int, str]] = enumerate(sys.stdin, start=1)
+        documents = _read_lines(sys.stdin.buffer, source="stdin")
     elif _is_plain(Path(source), format):
-        from spacy_bioel.io.open import numbered_lines
-
-        lines = numbered_lines(source)
+        documents = _read_plain(source)
     else:
         return _read_corpus(Path(source), format)
-    stripped = ((number, line.strip()) for number, line in lines)
-    documents: Iterator[Document] = ((line, str(number)) for number, line in stripped if line)
     first = next(documents, None)
     if first is None:
         raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
     return chain([first], documents)
+
+
+def _read_plain(source: str) -> Iterator[Document]:
+    from spacy_bioel.io.open import open_binary
+
+    with open_binary(source) as file:
+        yield from _read_lines(file, source=source)
+
+
+def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
+    """Lines with text, by their number. A byte that is no UTF-8 becomes a lone surrogate, which is
+    the error of its document, and not of all.
+
+    RAISES BioelError: [B103] when the file says that it is UTF-16.
+    """
+    for number, line in enumerate(file, start=1):
+        if number == 1 and line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+            found = "the mark of UTF-16"
+            raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
+        text = line.decode("utf-8-sig" if number == 1 else "utf8", "surrogateescape").strip()
+        if text:
+            yield text, str(number)
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spacy_bioel.cli.console import naming
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_file
 
 _FORMATS = (".svg", ".png", ".pdf")
 # Rows of the probing plot; the published windows stand beside ours of both kinds.
@@ -55,15 +57,15 @@ def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
         _draw_panel(panel, chosen)
         panel.set_title(f"{corpus}, {split}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
-    try:
-        # The same rows make the same file: no date, and the same ids inside.
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-        with rc_context({"svg.hashsalt": "bioel"}):
-            figure.savefig(temporary, metadata=metadata)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    suffix = path.suffix.lower()
+    # The same rows make the same file: no date, and the same ids inside.
+    metadata = {"Date": None} if suffix == ".svg" else None
+    with (
+        naming(path),
+        replacing_file(path) as temporary,
+        rc_context({"svg.hashsalt": "bioel"}),
+    ):
+        figure.savefig(temporary, format=suffix.removeprefix("."), metadata=metadata)
 
 
 def _draw_panel(panel: Any, rows: Sequence[dict[str, Any]]) -> None:

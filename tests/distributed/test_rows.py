@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.distributed.rows import Document, Totals, link_texts, to_row
+from spacy_bioel.distributed.rows import Document, Failure, Totals, link_texts, to_row
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -129,6 +129,64 @@ def test_words_of_a_batch_are_forgotten(nlp: Language) -> None:
     assert [len(one.links) for one in linked] == [1] * 6
     assert not any(word in nlp.vocab.strings for word in words)
     assert len(nlp.vocab.strings) == n_strings
+
+
+def test_a_generator_that_nobody_finishes_leaves_the_pipeline_alone(nlp: Language) -> None:
+    linked = link_texts(nlp, DOCUMENTS, batch_size=2)
+    first = next(linked)
+    assert not nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
+    with pytest.raises(IndexError, match="no such thing"):
+        nlp("break")
+    doc = nlp("Unheardof Narcan")
+    linked.close()
+    assert [token.text for token in doc] == ["Unheardof", "Narcan"]
+    assert [(link.ids, link.candidates[0].id) for link in first.links] == [(("X:1",), "X:1")]
+
+
+def test_within_a_zone_of_the_caller(nlp: Language) -> None:
+    with nlp.memory_zone():
+        doc = nlp("Otherunheard Narcan")
+        assert [one.id for one in link_texts(nlp, DOCUMENTS, batch_size=2)] == ["a", "b", "c", None]
+        assert doc[0].text == "Otherunheard"
+    assert "Otherunheard" not in nlp.vocab.strings
+
+
+@pytest.mark.parametrize("n_process", [1, 2])
+def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language, n_process: int) -> None:
+    documents: list[Document] = [
+        ("Narcan", "1"),
+        ("Narcan \ud800.", "2"),
+        ("clonidine", "\udcff"),
+        ("clonidine", "4"),
+    ]
+    rows = found(nlp, documents, n_process=n_process)
+    assert [row[:3] for row in rows] == [
+        ("1", "Narcan", ["X:1"]),
+        ("2", "Narcan \ufffd.", []),
+        ("\ufffd", "clonidine", []),
+        ("4", "clonidine", ["X:2"]),
+    ]
+    assert [row[3] and row[3]["code"] for row in rows] == [None, "B251", "B251", None]
+    assert rows[1][3]["message"].startswith("Character 7 of the text is U+D800, which no file")
+    assert rows[2][3]["message"].startswith("Character 0 of the id is U+DCFF, which no file")
+
+
+def test_links_that_cannot_be_read_are_the_error_of_their_document(
+    nlp: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spacy_bioel.distributed import rows
+
+    get_links = rows.get_links
+
+    def read_or_fail(doc: Doc, key: str) -> Any:
+        if doc.text == "clonidine":
+            raise ValueError("[B052] no record")
+        return get_links(doc, key)
+
+    monkeypatch.setattr(rows, "get_links", read_or_fail)
+    one, two, three = link_texts(nlp, [("Narcan", "1"), ("clonidine", "2"), ("Narcan", "3")])
+    assert [len(one.links), len(three.links)] == [1, 1]
+    assert two.error == Failure("B052", "no record")
 
 
 def test_totals() -> None:

@@ -1,0 +1,119 @@
+"""`bioel` as a process of its own: pipes, full disks behind stdout, killed workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BIOEL = (sys.executable, "-m", "spacy_bioel")
+ONE = [pytest.param(1, marks=pytest.mark.slow)]
+MORE = [("stdout", 1), ("/dev/full", 1), ("/dev/full", 2)]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="devices and /proc")
+
+
+def bioel(*argv: object, input: str, **settings: Any) -> list[dict[str, Any]]:
+    """The rows of a run that went well."""
+    command = [*BIOEL, *map(str, argv)]
+    done = subprocess.run(
+        command, input=input.encode(), capture_output=True, timeout=120, check=True, **settings
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@contextmanager
+def started(*argv: object, **settings: Any) -> Iterator[subprocess.Popen]:
+    """`bioel` with endless texts on its stdin; killed at the end."""
+    with (
+        subprocess.Popen(["yes", "Narcan was given."], stdout=subprocess.PIPE) as texts,
+        subprocess.Popen(
+            [*BIOEL, *map(str, argv)], stdin=texts.stdout, stderr=subprocess.PIPE, **settings
+        ) as process,
+    ):
+        assert texts.stdout is not None
+        texts.stdout.close()
+        try:
+            yield process
+        finally:
+            process.kill()
+            texts.kill()
+
+
+def children_of(process: subprocess.Popen) -> list[int]:
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in path.read_text().split()]
+
+
+@pytest.mark.parametrize("n_process", [*ONE, 2])
+def test_what_does_not_read_to_the_end_ends_the_command(model: Path, n_process: int) -> None:
+    with started("link", model, "-", "--n-process", n_process, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["links"][0]["id"] == "MESH:D009270"
+        workers = children_of(process)
+        assert len(workers) == (n_process if n_process > 1 else 0)
+        process.stdout.close()
+        assert process.wait(timeout=60) == 1
+        assert process.stderr is not None and process.stderr.read() == b""
+        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_ends_the_command(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with started("link", model, "-", "--n-process", 2, "-o", out) as process:
+        while len(workers := children_of(process)) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.kill(workers[0], signal.SIGKILL)
+        assert process.wait(timeout=60) == 2
+        assert process.stderr is not None
+        assert b"error: [B250] A worker process died (signal 9)" in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_process"),
+    [("stdout", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)],
+)
+def test_a_full_disk(model: Path, name: str, n_process: int) -> None:
+    with open("/dev/full", "wb") as full:
+        argv = ("-o", name) if name != "stdout" else ()
+        with started("link", model, "-", "--n-process", n_process, *argv, stdout=full) as process:
+            assert process.wait(timeout=60) == 2
+            assert process.stderr is not None
+            shown = process.stderr.read().decode()
+    assert shown.startswith(f"error: [B252] {name} cannot be read or written: No space left on")
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_dev_stdout_is_stdout(model: Path) -> None:
+    rows = bioel("link", model, "-", "-o", "/dev/stdout", input="Narcan was given.\nNothing.\n")
+    assert [len(row["links"]) for row in rows] == [1, 0]
+
+
+@pytest.mark.slow
+def test_stdout_is_utf8_whatever_the_terminal_is(model: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    (row,) = bioel("link", model, "-", input="Narcan für β\n", env=environment)
+    assert row["text"] == "Narcan für β"
+
+
+def test_a_result_on_stdout_with_a_full_disk(corpus: Path, tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [*BIOEL, "convert", corpus, tmp_path / "gold.jsonl", "--json", "-"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=120)
+    assert done.returncode == 2
+    assert b"error: [B252] stdout cannot be read or written: No space" in done.stderr
+    assert b"Exception ignored" not in done.stderr

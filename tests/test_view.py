@@ -1,0 +1,84 @@
+"""The page of linked texts, and that nothing in it is live."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.types import Candidate, Link
+from spacy_bioel.view import render_document, render_page
+
+# In a text, in an id (which has no white space), in an attribute, and out of one.
+SCRIPT = "<script>document.title='run'</script>"
+IMAGE = "<img src=x onerror=document.title='run'>"
+QUOTED = "\"'><svg/onload=document.title='run'>"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+def text_of(section: str) -> str:
+    return section.partition("<p>")[2].partition("</p>")[0]
+
+
+def test_text_without_links_is_escaped() -> None:
+    assert render_document("<b>aspirin</b> & fever", [], title="<1>") == (
+        "<section><h2>&lt;1&gt;</h2><p>&lt;b&gt;aspirin&lt;/b&gt; &amp; fever</p></section>"
+    )
+
+
+def test_mentions_are_marked_with_label_and_ids() -> None:
+    links = [Link(0, 7, "Chemical", ("X:1", "X:2")), Link(8, 13, "")]
+    assert text_of(render_document("aspirin fever.", links)) == (
+        "<mark>aspirin</mark><sup>Chemical X:1 | X:2</sup> <mark>fever</mark><sup>NIL</sup>."
+    )
+
+
+def test_mentions_may_overlap() -> None:
+    links = [Link(0, 11, "D", ("X:1",)), Link(4, 11, "D", ("X:2",)), Link(8, 16, "D", ("X:3",))]
+    assert text_of(render_document("non a b c d e f. ", links)) == (
+        "<mark>non </mark><mark>a b </mark><mark>c d</mark><sup>D X:1</sup><sup>D X:2</sup>"
+        "<mark> e f.</mark><sup>D X:3</sup> "
+    )
+
+
+def test_all_that_is_shown_is_escaped() -> None:
+    candidate = Candidate(SCRIPT, 0.5, IMAGE, QUOTED)
+    link = Link(0, len(SCRIPT), IMAGE, (SCRIPT, QUOTED), (candidate,))
+    page = render_page([render_document(SCRIPT, [link], title=QUOTED)], title=IMAGE)
+    for live in ("<script", "<img", "<svg", "\"'>"):
+        assert live not in page
+    assert page.count("&lt;script&gt;") == 5  # text, twice; id, twice; candidate
+    assert page.count("<title>&lt;img src=x onerror=document.title=&#x27;run&#x27;&gt;<") == 1
+
+
+@pytest.mark.slow
+def test_nothing_in_a_page_runs_in_a_browser(tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip("needs Chromium")
+    harmful = (SCRIPT, IMAGE, QUOTED)
+    links = [
+        Link(0, len(text), label, (id,), (Candidate(id, 1.0, label, text),))
+        for text, label, id in (harmful, harmful[::-1], (IMAGE, SCRIPT, SCRIPT))
+    ]
+    sections = [render_document(text, [link], title=text) for link in links for text in harmful]
+
+    def title_of(page: str) -> str:
+        """Of the document after its scripts ran."""
+        path = tmp_path / "page.html"
+        path.write_text(page, encoding="utf8")
+        command = [browser, *OPTIONS, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
+        done = subprocess.run(
+            [*command, path.as_uri()], capture_output=True, check=True, timeout=120
+        )
+        return done.stdout.decode("utf8").partition("<title>")[2].partition("</title>")[0]
+
+    assert title_of(render_page(sections)) == "Linked texts"
+    for live in harmful:  # they do run where they are not escaped
+        assert title_of(render_page([live])) == "run"
