@@ -174,7 +174,8 @@ def test_vectors_of_another_encoder(
         for pipeline in (nlp, trained):  # their vectors lie side by side
             pipe = pipeline.get_pipe("bioel_linker")
             pipe.set_kb(encoded_folder)
-            assert len(pipe.ranker.names.search(pipe.ranker.encode(["aspirin"]), 1)[0]) == 1
+            dense = pipe.generator.dense
+            assert len(dense.search(["aspirin"], 1)[0][0]) == 1
 
 
 def test_only_a_trained_linker_encodes(kb: KnowledgeBase, kb_folder: Path) -> None:
