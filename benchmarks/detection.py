@@ -18,9 +18,9 @@ import spacy
 import typer
 
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.cli.evaluate import link_open
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import AnnotatedText, Mention
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")

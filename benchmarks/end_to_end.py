@@ -22,9 +22,9 @@ import typer
 
 from benchmarks.linking import subsets
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.cli.evaluate import link_given, link_open
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_given, link_open
+from spacy_bioel.scoring.evaluation import evaluate
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 # What is recorded of which protocol.

@@ -27,13 +27,13 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_docs, read_texts, text_to_doc
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.development import gather_development, pool
 from spacy_bioel.tuning.fusion import fit_fusion

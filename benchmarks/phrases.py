@@ -17,10 +17,10 @@ import typer
 
 from benchmarks import linking
 from benchmarks.record import add, measurement
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.pipeline.linker.fusion import default_fusion
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.tuning.development import gather_development
 from spacy_bioel.tuning.fusion import fit_nearest
 

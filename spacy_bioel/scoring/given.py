@@ -1,4 +1,4 @@
-"""What is counted in one document when the linker was given the gold mentions.
+"""Counts of one document when the linker was given the gold mentions.
 
 Ids are canonical, sorted and unique, as in `counts`. Ranks are counted within the candidates of a
 link, which are as many as the linker's `max_candidates`: a concept that comes later is not found.
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spacy_bioel.scoring.counts import Golds, Ids, Links
-from spacy_bioel.scoring.measure import Counts
+from spacy_bioel.scoring.counts import Counts, Golds, Ids, Links
 from spacy_bioel.types import Candidate, Link, Mention
 
 

@@ -14,9 +14,8 @@ from typing import Any
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_bioel.scoring.counts import count_mentions, count_strict
+from spacy_bioel.scoring.counts import Counts, count_mentions, count_strict
 from spacy_bioel.scoring.given import count_gold_strict
-from spacy_bioel.scoring.measure import Counts
 from spacy_bioel.types import Link, Mention
 
 Scores = dict[str, float | None]

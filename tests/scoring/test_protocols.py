@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.scoring.measure import Measurement, bootstrap_sums
-from spacy_bioel.scoring.protocols import PROTOCOLS, evaluate
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 TEXTS = [
