@@ -36,6 +36,7 @@ TEXT_ONLY = {
 }
 _GIVEN = ("accuracy@1", "accuracy@1_normalised", "map", "map_normalised", "recall@10")
 GIVEN = {"gold": _GIVEN, "gold_any": _GIVEN}
+CANDIDATES = 10
 # Protocols that the result file calls as the literature does.
 _NAMES = {"end_to_end": "strict", "partial_binary": "partial"}
 
@@ -95,7 +96,7 @@ def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
     rows = []
     if "bioel_mentions" in nlp.pipe_names:
         rows += _score(texts, list(link_open(nlp, linker, texts)), TEXT_ONLY, linker.kb)
-    linker.cfg["max_candidates"] = max(10, linker.cfg["max_candidates"])  # for recall@10
+    linker.cfg["max_candidates"] = CANDIDATES  # for recall@10
     links = list(link_given(nlp, linker, texts))
     for subset, belongs in subsets(corpus, linker.kb).items():
         part = [
@@ -107,7 +108,14 @@ def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
 
 
 def _score(texts: Any, links: Any, wanted: Mapping[str, Any], kb: Any) -> list[dict[str, Any]]:
-    found = evaluate(texts, links, protocols=wanted, canonical=kb.canonical, per_label=False)
+    found = evaluate(
+        texts,
+        links,
+        protocols=wanted,
+        canonical=kb.canonical,
+        max_candidates=CANDIDATES,
+        per_label=False,
+    )
     return [
         {"protocol": name, **figures(row), "kb": kb.fingerprint}
         for row in found

@@ -40,6 +40,7 @@ from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 FOLDS = 5
+CANDIDATES = 10
 MOST_FITTED = 5000  # mentions that weights are fitted on; more change nothing but the time
 # Where the weights of a corpus start from; others from nothing.
 PRIORS = {
@@ -137,7 +138,14 @@ def metric_rows(
     texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: KnowledgeBase
 ) -> list[dict[str, Any]]:
     """Accuracy and recall of the links, any id of a mention being right; none without mentions."""
-    found = evaluate(texts, links, protocols=["gold_any"], canonical=kb.canonical, per_label=False)
+    found = evaluate(
+        texts,
+        links,
+        protocols=["gold_any"],
+        canonical=kb.canonical,
+        max_candidates=CANDIDATES,
+        per_label=False,
+    )
     return [figures(one) for one in found if one.metric in _METRICS and one.n]
 
 
@@ -164,7 +172,7 @@ def make_pipeline(
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "composites": not system.ranks_by,
         "coherence": 0.0 if system.ranks_by else 1.0,
-        "max_candidates": 10,
+        "max_candidates": CANDIDATES,
     }
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
     trained = Path(encoder) / "bioel_linker"

@@ -78,6 +78,7 @@ def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
         list(link_given(nlp, linker, test)),
         protocols=["gold_any"],
         canonical=linker.kb.canonical,
+        max_candidates=linking.CANDIDATES,
         per_label=False,
     )
     return [

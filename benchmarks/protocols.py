@@ -28,7 +28,8 @@ _GIVEN = """\
 The linker is given the places and labels of the gold mentions, never their ids. A mention that
 begins or ends inside a token is found in the link that was widened to whole tokens. The label only
 tells mentions of equal offsets apart. Ranks are counted within the candidates that the linker
-keeps, its `max_candidates`.
+keeps, its `max_candidates`; every row states them (`candidates`), and there is no recall at a k
+beyond them.
 """
 
 

@@ -35,7 +35,7 @@ _NOTES = (
     "nil_gold", "nil_predicted", "missing_from_kb", "partly_missing_from_kb", "not_predicted",
     "nil_not_predicted", "widened", "tied",
 )  # fmt: skip
-_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "label")
+_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
 
 
 def evaluate(
@@ -149,7 +149,7 @@ def _show(
         if not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled):
             interval = f"{row.low:.2f}-{row.high:.2f}"
             cells = (row.protocol, row.metric, f"{row.value:.2f}", interval, f"{row.n:,}")
-            table.add_row(*cells, row.label or "(all)")
+            table.add_row(*cells, f"{row.candidates or ''}", row.label or "(all)")
     show_table(table)
     totals = {row.protocol: row.details for row in reversed(found) if not row.label}
     for name, details in reversed(totals.items()):

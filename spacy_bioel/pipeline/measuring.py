@@ -89,6 +89,7 @@ def measure_pipeline(
             list(link(nlp, linker, texts, progress=progress)),
             protocols=names,
             canonical=linker.kb.canonical if linker is not None else str,
+            max_candidates=linker.cfg["max_candidates"] if linker is not None else 1,
             in_kb=(lambda id_: linker.kb.find(id_) >= 0) if linker is not None else None,
             seed=seed,
         )

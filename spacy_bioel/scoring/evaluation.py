@@ -20,6 +20,7 @@ def evaluate(
     protocols: Iterable[str],
     canonical: Callable[[str], str] = str,
     in_kb: Callable[[str], bool] | None = None,
+    max_candidates: int = 1,
     per_label: bool = True,
     n_resamples: int = 1000,
     seed: int = 0,
@@ -34,6 +35,8 @@ def evaluate(
     in_kb (Callable[[str], bool] | None): Whether a canonical id can be predicted at all. Gold
         mentions with other ids count as wrong; with `in_kb` the details say how many those are:
         `missing_from_kb` (none of the ids is known) and `partly_missing_from_kb`.
+    max_candidates (int): How many candidates of a mention the linker kept. There is no recall
+        at a greater k: it would be the recall at this one by another name.
     per_label (bool): Also measure each label alone: its gold mentions against its predictions.
     n_resamples, seed (int): Of the bootstrap over documents.
     RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric.
@@ -49,13 +52,15 @@ def evaluate(
     labels = [""] + (_labels(golds, links) if per_label else [])
     found = []
     for name, protocol in chosen:
+        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
         for label in labels:
             rows = _count_documents(golds, links, protocol=protocol, label=label, in_kb=in_kb)
             found += measure(
                 rows,
-                protocol.metrics,
+                metrics,
                 protocol=name,
                 label=label,
+                candidates=max_candidates if protocol.given_mentions else 0,
                 n_resamples=n_resamples,
                 seed=seed,
             )

@@ -26,6 +26,8 @@ class Measurement:
     n (int): The number of gold items behind the value.
     label (str): The label that gold and predictions were restricted to; "" for all of them.
     low, high (float): 95 % interval, bootstrapped over documents.
+    candidates (int): How many candidates of a mention the linker kept, where ranks are counted
+        among them; 0: the protocol counts no ranks.
     details (dict[str, float]): All counts of the protocol, what it left out included.
     """
 
@@ -36,6 +38,7 @@ class Measurement:
     label: str = ""
     low: float = 0.0
     high: float = 100.0
+    candidates: int = 0
     details: dict[str, float] = field(default_factory=dict)
 
 
@@ -45,6 +48,7 @@ def measure(
     *,
     protocol: str,
     label: str = "",
+    candidates: int = 0,
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> list[Measurement]:
@@ -52,6 +56,7 @@ def measure(
 
     counts (Sequence[Counts]): One per document, all with the same names.
     metrics (Mapping[str, Metric]): What to compute, by name.
+    label, candidates: As in `Measurement`.
     n_resamples (int): Bootstrap resamples of documents.
     RETURNS (list[Measurement]): One a metric; metrics that had nothing to count are left out.
     """
@@ -72,7 +77,8 @@ def measure(
         low, high = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
         value = float(percent(metric, total)[0])
         n = int(details[metric.n])
-        found.append(Measurement(protocol, name, value, n, label, float(low), float(high), details))
+        interval = float(low), float(high)
+        found.append(Measurement(protocol, name, value, n, label, *interval, candidates, details))
     return found
 
 

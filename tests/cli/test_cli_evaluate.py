@@ -45,6 +45,11 @@ def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path
     assert rows["gold", "accuracy@1_with_nil", "Disease"]["value"] == pytest.approx(50.0)
     assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
     assert rows["gold", "map_normalised", "Disease"]["value"] == 100.0
+    assert {metric for _, metric, _ in rows if metric.startswith("recall@")} == {
+        "recall@1",
+        "recall@5",
+    }
+    assert (gold["candidates"], rows["end_to_end", "f1", ""]["candidates"]) == (5, 0)
     assert gold["details"]["missing_from_kb"] == 0
     assert (gold["seed"], gold["model"]) == (5, str(model))
     assert rows["end_to_end", "f1", ""]["rules"] == {
