@@ -22,7 +22,7 @@ _COLUMNS = {
     ("partial", "f1"): "overlap F1",
     ("partial_fractional", "f1"): "fractional F1",
     ("gold", "accuracy@1"): "gold mentions, accuracy@1",
-    ("gold", "map"): "MAP",
+    ("gold", "mrr"): "MRR",
     ("gold", "recall@10"): "recall@10",
 }
 _SUBSETS = (

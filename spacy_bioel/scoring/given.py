@@ -22,11 +22,11 @@ def count_gold_strict(gold: Golds, links: Links) -> Counts:
     accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
     its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
     decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k
-    candidates (a composite of more than k ids may use as many places as it has ids), map is the
+    candidates (a composite of more than k ids may use as many places as it has ids), mrr is the
     mean of 1 / rank, 0 where they are not all candidates. The denominator is every gold mention
     that has an id, found in the knowledge base or not, predicted or not.
 
-    accuracy@1_normalised and map_normalised have the same numerators over the mentions that
+    accuracy@1_normalised and mrr_normalised have the same numerators over the mentions that
     retrieval served: all gold ids are candidates, or were linked. The share of these mentions,
     `among_candidates` of `gold`, times a normalised measure is the measure itself.
     """

@@ -21,7 +21,7 @@ class Measurement:
     """One number, with what is needed to quote it.
 
     protocol (str): Name in `protocols.PROTOCOLS`.
-    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "map", ...
+    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "mrr", ...
     value (float): A percentage, 0 to 100; 0 where nothing was predicted or nothing was gold.
     n (int): The number of gold items behind the value.
     label (str): The label that gold and predictions were restricted to; "" for all of them.

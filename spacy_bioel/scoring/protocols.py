@@ -60,12 +60,12 @@ _ACCURACY = {
     "recall@10": Metric(
         "the gold ids are among the first 10 candidates", (("recalled@10", "gold"),), rank=10
     ),
-    "map": Metric(
+    "mrr": Metric(
         "mean of 1 / rank of the gold ids; 0 where they are no candidates",
         (("reciprocal_ranks", "gold"),),
     ),
-    "map_normalised": Metric(
-        _SERVED.format("map"), (("reciprocal_ranks", "among_candidates"),), n="among_candidates"
+    "mrr_normalised": Metric(
+        _SERVED.format("mrr"), (("reciprocal_ranks", "among_candidates"),), n="among_candidates"
     ),
     "accuracy@1_tie_optimistic": Metric(
         "as accuracy@1, a tie of the highest score decided for the gold id",

@@ -44,7 +44,7 @@ def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path
     assert rows["gold", "accuracy@1_with_nil", ""]["value"] == pytest.approx(80.0)
     assert rows["gold", "accuracy@1_with_nil", "Disease"]["value"] == pytest.approx(50.0)
     assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
-    assert rows["gold", "map_normalised", "Disease"]["value"] == 100.0
+    assert rows["gold", "mrr_normalised", "Disease"]["value"] == 100.0
     assert {metric for _, metric, _ in rows if metric.startswith("recall@")} == {
         "recall@1",
         "recall@5",
@@ -84,7 +84,7 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
     assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
     assert any(line.startswith("gold accuracy@1 100.00 ") for line in table)
-    assert any(line.startswith("gold map 100.00 ") for line in table)
+    assert any(line.startswith("gold mrr 100.00 ") for line in table)
     assert not any("normalised" in line for line in table)
     # Names that are found in the text have no label; given mentions have.
     of_labels = [line for line in table if "Chemical" in line or "Disease" in line]

@@ -180,8 +180,8 @@ RANKED_LINKS = [
                 "recall@1": 1 / 4,
                 "recall@5": 2 / 4,
                 "recall@10": 3 / 4,
-                "map": (1 + 1 / 8 + 1 / 2) / 4,
-                "map_normalised": (1 + 1 / 8 + 1 / 2) / 3,
+                "mrr": (1 + 1 / 8 + 1 / 2) / 4,
+                "mrr_normalised": (1 + 1 / 8 + 1 / 2) / 3,
             },
         ),
         # One of the ids is enough: ranks 1, 8, none, 1.
@@ -193,8 +193,8 @@ RANKED_LINKS = [
                 "recall@1": 2 / 4,
                 "recall@5": 2 / 4,
                 "recall@10": 3 / 4,
-                "map": (1 + 1 / 8 + 1) / 4,
-                "map_normalised": (1 + 1 / 8 + 1) / 3,
+                "mrr": (1 + 1 / 8 + 1) / 4,
+                "mrr_normalised": (1 + 1 / 8 + 1) / 3,
             },
         ),
     ],
@@ -203,7 +203,7 @@ def test_ranks_of_given_mentions(name: str, expected: dict[str, float]) -> None:
     found = evaluate(RANKED, RANKED_LINKS, protocols=[name], max_candidates=10, per_label=False)
     values = {m.metric: m.value / 100 for m in found}
     assert {metric: values[metric] for metric in expected} == pytest.approx(expected)
-    assert value(found, "map").n == 4 and value(found, "map_normalised").n == 3
+    assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
 @pytest.mark.parametrize("name", ["gold", "gold_any"])
@@ -221,7 +221,7 @@ def test_normalised_times_recall_is_unnormalised(name: str, seed: int) -> None:
     found = evaluate(texts, [links], protocols=[name], max_candidates=10)
     recall = value(found, "recall@10").value / 100  # no list is longer
     assert 0.2 < recall < 1
-    for metric in ("accuracy@1", "map"):
+    for metric in ("accuracy@1", "mrr"):
         normalised = value(found, f"{metric}_normalised")
         assert normalised.value * recall == pytest.approx(value(found, metric).value)
         assert 0 < value(found, metric).value < normalised.value <= 100
@@ -232,8 +232,8 @@ def test_nothing_is_normalised_by_no_mention() -> None:
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
     found = {m.metric: m.value for m in evaluate(texts, links, protocols=["gold"], per_label=False)}
-    assert found["map"] == found["recall@1"] == 0.0
-    assert not {"map_normalised", "accuracy@1_normalised"} & found.keys()
+    assert found["mrr"] == found["recall@1"] == 0.0
+    assert not {"mrr_normalised", "accuracy@1_normalised"} & found.keys()
 
 
 @pytest.mark.parametrize(
