@@ -34,7 +34,10 @@ TEXT_ONLY = {
     "partial": ("precision", "recall", "f1"),
     "partial_fractional": ("f1",),
 }
-_GIVEN = ("accuracy@1", "accuracy@1_normalised", "mrr", "mrr_normalised", "recall@10")
+_GIVEN = (
+    "accuracy@1", "accuracy@1_nil_ignored", "accuracy@1_nil_ignored_normalised", "mrr",
+    "mrr_normalised", "recall@10",
+)  # fmt: skip
 GIVEN = {"gold": _GIVEN, "gold_any": _GIVEN}
 CANDIDATES = 10
 # Protocols that the result file calls as the literature does.

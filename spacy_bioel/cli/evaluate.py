@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _DEFAULT = ("mention", "end_to_end", "gold")
 _SUMMARY = ("f1", "accuracy@1")  # shown for each label; the other metrics only for all labels
-_JSON_ONLY = ("accuracy@1_normalised", "mrr_normalised")  # follow from others and the recall
+# They follow from others and the recall.
+_JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
 _NOTES = (
     "nil_gold", "nil_predicted", "missing_from_kb", "partly_missing_from_kb", "not_predicted",
     "nil_not_predicted", "widened", "tied",

@@ -44,14 +44,19 @@ _F1 = {
 _SERVED = "as {}, over the mentions whose gold ids are candidates or were linked"
 _ACCURACY = {
     "accuracy@1": Metric(
-        "the linked ids are right; where the link is NIL, the first candidate stands for it",
-        (("right", "gold"),),
+        "the linked ids are right; NIL is wrong, for gold has an id", (("right", "gold"),)
     ),
-    "accuracy@1_with_nil": Metric(
-        "the linked ids are right; NIL is wrong where gold has an id", (("right_decided", "gold"),)
+    "accuracy@1_nil_ignored": Metric(
+        "as accuracy@1, but where the link is NIL, the first candidate stands for it",
+        (("right_nil_ignored", "gold"),),
     ),
     "accuracy@1_normalised": Metric(
         _SERVED.format("accuracy@1"), (("right", "among_candidates"),), n="among_candidates"
+    ),
+    "accuracy@1_nil_ignored_normalised": Metric(
+        _SERVED.format("accuracy@1_nil_ignored"),
+        (("right_nil_ignored", "among_candidates"),),
+        n="among_candidates",
     ),
     "recall@1": Metric("the gold ids are the first candidates", (("recalled@1", "gold"),), rank=1),
     "recall@5": Metric(
@@ -124,7 +129,7 @@ _PLACES_AND_IDS = "different offsets with their ids"
 _NIL_OUT = "left out, on its own side"
 _EXACTLY = "right with exactly its ids"
 _ONE_OF = "right with one of its ids"
-_NIL_GIVEN = "without a gold id: only in nil_accuracy; predicted NIL: see accuracy@1"
+_NIL_GIVEN = "wrong where gold has an id; a gold mention without one: only in nil_accuracy"
 
 PROTOCOLS: dict[str, Protocol] = {
     "mention": Protocol(

@@ -74,7 +74,7 @@ def _accuracy_of_found(pairs: Iterable[tuple[list[Mention], list[Link]]]) -> flo
     # Not None when nothing was found: spaCy's training loop drops the weight of a score that was
     # None once, for the rest of the training.
     n_found = total["gold"] - total["not_predicted"]
-    return total["right_decided"] / n_found if n_found else 0.0
+    return total["right"] / n_found if n_found else 0.0
 
 
 def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
