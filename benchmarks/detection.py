@@ -55,8 +55,8 @@ def train(corpus: str, system: str, config: Path, *, seed: int) -> Path:
     if not tuned.is_dir():
         script = ["training/scripts/train.py", corpus, config, folder, "--seed", seed]
         subprocess.run([sys.executable, *map(str, script)], check=True)
-        dev, kb = Path("corpus") / corpus / "dev.spacy", Path("kb") / corpus
-        tune = ["training/scripts/tune.py", folder / "model-best", kb, dev, tuned]
+        dev = Path("corpus") / corpus / "dev.jsonl"
+        tune = ["-m", "spacy_bioel", "tune", folder / "model-best", dev, tuned]
         subprocess.run([sys.executable, *map(str, tune)], check=True)
     return tuned
 

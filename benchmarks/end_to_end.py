@@ -85,8 +85,9 @@ def retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[
         linker: Any = nlp.get_pipe("bioel_linker")
         linker.cfg["evidence"] |= evidence
         nlp.to_disk(changed)
-        dev = Path("corpus") / corpus / "dev.spacy"
-        tune = ["training/scripts/tune.py", changed, Path("kb") / corpus, dev, tuned]
+        dev = Path("corpus") / corpus / "dev.jsonl"
+        kb = Path("kb") / corpus
+        tune = ["-m", "spacy_bioel", "tune", changed, dev, tuned, "--kb", kb]
         subprocess.run([sys.executable, *map(str, tune)], check=True)
         yield tuned
 

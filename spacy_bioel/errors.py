@@ -111,7 +111,7 @@ class Errors(metaclass=_Coded):
     B061 = "There is no evidence called {unknown}. Switch any of these on or off: {known}."
     B062 = (
         "The weights of the evidence are for the features {found}, and this version has "
-        "{expected}. Fit them anew on development documents (training/scripts/tune.py)."
+        "{expected}. Fit them anew on development documents: bioel tune MODEL DEV OUT."
     )
     B063 = (
         "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
@@ -297,6 +297,9 @@ class Errors(metaclass=_Coded):
     B203 = "The knowledge base in {path} cannot be written anew ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
     B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
     B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
+    B230 = "OUT, {out}, and {what}, {path}, are the same or one inside the other, and OUT is replaced as a whole. Choose another OUT."
+    B231 = "{out} exists and is not a pipeline (expected config.cfg and meta.json in it), so it is not replaced. Choose another OUT, or remove it first."
+    B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."
     B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode again."
     B181 = "Another process is encoding the knowledge base in {path}. Wait until it is done, then run bioel kb encode again."
     B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode again: it goes on where it stopped."

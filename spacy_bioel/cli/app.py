@@ -24,6 +24,7 @@ from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
+from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError
 
 BAD_INPUT = 2
@@ -42,6 +43,7 @@ kb_app = typer.Typer(
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
+app.command()(tune)
 app.command()(evaluate)
 app.command()(probe)
 kb_app.command()(build)

@@ -67,6 +67,30 @@ def evaluate(
     return found
 
 
+def count_documents(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    protocol: str,
+    canonical: Callable[[str], str] = str,
+) -> list[Counts]:
+    """Counts of each document under one protocol, as `evaluate` sums them.
+
+    RAISES BioelError: As `evaluate`.
+    """
+    _, chosen = get_protocol(protocol)
+    if len(gold) != len(predicted):
+        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    canonical = cache(canonical)
+    return [
+        chosen.count(
+            [_canonical_mention(m, canonical) for m in text.mentions],
+            [canonical_link(link, canonical) for link in links],
+        )
+        for text, links in zip(gold, predicted, strict=True)
+    ]
+
+
 def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:
     """Bring the ids of a link into the form that `counts` compares.
 

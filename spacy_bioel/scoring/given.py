@@ -23,8 +23,8 @@ def count_gold_strict(gold: Golds, links: Links) -> Counts:
     mentions have an id. In accuracy@1_nil_ignored the best candidate stands where the linker said
     NIL: how good the ranking is, whatever the threshold. recall@k asks whether all gold ids are
     among the first k candidates (a composite of more than k ids may use as many places as it has
-    ids), mrr is the mean of 1 / rank, 0 where they are not all candidates. The denominator is every gold mention
-    that has an id, found in the knowledge base or not, predicted or not.
+    ids), mrr is the mean of 1 / rank, 0 where they are not all candidates. The denominator is
+    every gold mention that has an id, found in the knowledge base or not, predicted or not.
 
     Normalised measures have the same numerators over the mentions that retrieval served: all gold
     ids are candidates, or were linked. The share of these mentions,

@@ -216,7 +216,7 @@ def test_json_round_trip(fitted: Fusion) -> None:
 @pytest.mark.parametrize("found", [list(FEATURES[:-1]), list(reversed(FEATURES)), None])
 def test_weights_for_other_features(fitted: Fusion, found: list[str] | None) -> None:
     data = fitted.to_json() | {"features": found}
-    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*tune\.py"):
+    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
         Fusion.from_json(data)
 
 

@@ -43,13 +43,13 @@ class Linker(StoredLinker):
         self.scorer = scorer
         self.cfg = settings
         self.memory = Memory()
+        self._ranker: Any = None
         # Weights fitted on development documents; None: those that come with the package.
-        self.fusion: Any = None
+        self.fusion = None
         # The same for what is read in documents.
         self.reading: Any = None
         self._index = index
         self._spelling = spelling
-        self._ranker: Any = None
         self._training: Any = None
 
     # Knowledge base and encoder.
@@ -105,10 +105,20 @@ class Linker(StoredLinker):
             make_spelling=self._spelling,
         )
 
+    @property
+    def fusion(self) -> Any:
+        """Weights of the evidence, a `linker.fusion.Fusion`; assigned ones take effect at once."""
+        return self._fusion
+
+    @fusion.setter
+    def fusion(self, fusion: Any) -> None:
+        self._fusion = fusion
+        if self._ranker is not None:
+            self._ranker.fusion = fusion
+
     def set_fusion(self, fusion: Any) -> None:
         """Weigh the evidence by a `linker.fusion.Fusion`, as fitted on development documents."""
         self.fusion = fusion
-        self.ranker.fusion = fusion
 
     @property
     def has_encoder(self) -> bool:
