@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
@@ -24,7 +24,6 @@ from spacy_bioel.storage.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from thinc.api import Model
 
     from spacy_bioel.tuning.run import Report
 
@@ -107,19 +106,17 @@ def require_transformers(nlp: Language) -> None:
 
     # Names of models that the package transformers is needed for.
     names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer"}
-    if any(node.name in names for node in _walk_models(nlp)):
+    if not names.isdisjoint(_model_names(nlp)):
         # `spacy package` writes it into the wheel.
         versions = get_minor_version_range(__version__)
         nlp.meta["requirements"] = [f"spacy-bioel[transformers]{versions}"]
 
 
-def _walk_models(nlp: Language) -> Iterator[Model]:
-    from thinc.api import Model
-
+def _model_names(nlp: Language) -> Iterator[str]:
     for _, pipe in nlp.pipeline:
-        model = getattr(pipe, "model", None)
-        if isinstance(model, Model):
-            yield from model.walk()
+        model: Any = getattr(pipe, "model", None)
+        if hasattr(model, "walk"):  # a model of thinc; some pipes have none
+            yield from (node.name for node in model.walk())
 
 
 def _show(report: Report, out: Path) -> None:

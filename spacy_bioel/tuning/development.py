@@ -175,8 +175,8 @@ def _span_of(doc: Doc, gold: Span) -> Span:
     span = doc.char_span(
         gold.start_char,
         gold.end_char,
-        label=gold.label,
-        kb_id=gold.kb_id,
+        label=gold.label_,
+        kb_id=gold.kb_id_,
         alignment_mode="expand",
     )
     assert span is not None  # within the text, for the text is the same
