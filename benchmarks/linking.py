@@ -12,7 +12,7 @@ rest, in turn. Floors have nothing to fit: their ranking is one similarity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,12 +22,11 @@ import numpy as np
 import spacy
 import typer
 from spacy.language import Language
-from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.vocab import Vocab
 
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.corpus import read_docs, read_texts, text_to_doc
+from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES
@@ -35,7 +34,7 @@ from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.tuning.development import gather_development, pool
+from spacy_bioel.tuning.development import gather_development, gold_docs, pool
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
@@ -225,10 +224,6 @@ def fit_prior(corpus: str, system: System, *, encoder: str) -> Fusion:
         nlp, linker = make_pipeline(corpus, system, encoder=encoder, uses_training=uses_training)
         parts.append(gather_development(linker, gold_docs(nlp, known_texts(corpus, linker.kb))))
     return fit_fusion(pool(parts))
-
-
-def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
-    return [text_to_doc(nlp, text, widen=True)[0] for text in texts]
 
 
 def cross_fitted(
