@@ -93,10 +93,10 @@ def _tune(
     with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
         for fold in folds:
             part = development.of_documents(fold.fitting.tolist())
-            setattr(linker, name, fit(part) if len(part) else own)
+            setattr(linker, name, _as_saved(fit(part)) if len(part) else own)
             held_out += _counts(nlp, linker, [texts[i] for i in fold.held_out.tolist()])
             advance(1)
-        setattr(linker, name, fit(development))
+        setattr(linker, name, _as_saved(fit(development)))
         advance(1)
     return Tuned(
         linker.name,
@@ -106,6 +106,11 @@ def _tune(
         percent_of(_counts(nlp, linker, texts), metric),
         percent_of(held_out, metric) if held_out else None,
     )
+
+
+def _as_saved(fusion: Fusion) -> Fusion:
+    """The weights as rounded as a saved pipeline has them: they are what is measured."""
+    return Fusion.from_json(fusion.to_json())
 
 
 def _counts(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[Counts]:

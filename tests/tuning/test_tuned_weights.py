@@ -79,6 +79,8 @@ def test_weights_with_both_figures(make_linker: MakeLinker) -> None:
     tuned = tune_weights(nlp, TEXTS, folds=document_folds(3))
     assert tuned is not None and linker.fusion is not None
     assert linker.ranker.fusion is linker.fusion
+    saved = linker.fusion.to_json()
+    assert saved["direct"] == linker.fusion.direct.tolist()  # measured as rounded as it is saved
     assert tuned.chosen == {"weights": "fusion", "mentions": 4}
     assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
