@@ -20,7 +20,7 @@ from spacy_bioel.cli.console import (
     show_table,
     write_json,
 )
-from spacy_bioel.cli.models import find_linker, load_model, require_linker
+from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
 if TYPE_CHECKING:
@@ -65,12 +65,10 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     json_file: JsonOption = None,
 ) -> None:
-    from spacy_bioel.corpus import read_texts
-    from spacy_bioel.pipeline.measuring import check_gold, gold_key, measure_pipeline
+    from spacy_bioel.pipeline.measuring import check_gold, measure_pipeline
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    nlp = load_model(model)
-    texts = list(read_texts(gold, format=format, prefix=prefix, gold_key=gold_key(nlp)))
+    nlp, texts = load_with_gold(model, gold, format=format, prefix=prefix)
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     if any(one.given_mentions for one in chosen.values()):

@@ -18,7 +18,7 @@ from spacy_bioel.cli.console import (
     show_table,
     write_json,
 )
-from spacy_bioel.cli.models import find_linker, load_model, require_linker
+from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_folder
 
@@ -59,13 +59,11 @@ def tune(
     chosen on, and cross-fitted, each document measured with what the other folds chose. Both are
     written to `meta.json` of OUT too. OUT must be another folder than MODEL.
     """
-    from spacy_bioel.corpus import read_texts
-    from spacy_bioel.pipeline.measuring import check_gold, gold_key
+    from spacy_bioel.pipeline.measuring import check_gold
     from spacy_bioel.tuning.run import tune as run
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
-    nlp = load_model(model)
-    texts = list(read_texts(dev, format=format, prefix=prefix, gold_key=gold_key(nlp)))
+    nlp, texts = load_with_gold(model, dev, format=format, prefix=prefix)
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), dev)
