@@ -18,9 +18,9 @@ import spacy
 import typer
 
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.cli.evaluate import link_open
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import AnnotatedText, Mention
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
@@ -55,8 +55,8 @@ def train(corpus: str, system: str, config: Path, *, seed: int) -> Path:
     if not tuned.is_dir():
         script = ["training/scripts/train.py", corpus, config, folder, "--seed", seed]
         subprocess.run([sys.executable, *map(str, script)], check=True)
-        dev, kb = Path("corpus") / corpus / "dev.spacy", Path("kb") / corpus
-        tune = ["training/scripts/tune.py", folder / "model-best", kb, dev, tuned]
+        dev = Path("corpus") / corpus / "dev.jsonl"
+        tune = ["-m", "spacy_bioel", "tune", folder / "model-best", dev, tuned]
         subprocess.run([sys.executable, *map(str, tune)], check=True)
     return tuned
 

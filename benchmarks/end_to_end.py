@@ -22,9 +22,9 @@ import typer
 
 from benchmarks.linking import subsets
 from benchmarks.record import add, figures, measurement
-from spacy_bioel.cli.evaluate import link_given, link_open
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.scoring.protocols import evaluate
+from spacy_bioel.pipeline.measuring import link_given, link_open
+from spacy_bioel.scoring.evaluation import evaluate
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 # Metrics that are recorded, by protocol.
@@ -34,8 +34,12 @@ TEXT_ONLY = {
     "partial": ("precision", "recall", "f1"),
     "partial_fractional": ("f1",),
 }
-_GIVEN = ("accuracy@1", "accuracy@1_normalised", "map", "map_normalised", "recall@10")
+_GIVEN = (
+    "accuracy@1", "accuracy@1_nil_ignored", "accuracy@1_nil_ignored_normalised", "mrr",
+    "mrr_normalised", "recall@10",
+)  # fmt: skip
 GIVEN = {"gold": _GIVEN, "gold_any": _GIVEN}
+CANDIDATES = 10
 # Protocols that the result file calls as the literature does.
 _NAMES = {"end_to_end": "strict", "partial_binary": "partial"}
 
@@ -81,8 +85,9 @@ def retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[
         linker: Any = nlp.get_pipe("bioel_linker")
         linker.cfg["evidence"] |= evidence
         nlp.to_disk(changed)
-        dev = Path("corpus") / corpus / "dev.spacy"
-        tune = ["training/scripts/tune.py", changed, Path("kb") / corpus, dev, tuned]
+        dev = Path("corpus") / corpus / "dev.jsonl"
+        kb = Path("kb") / corpus
+        tune = ["-m", "spacy_bioel", "tune", changed, dev, tuned, "--kb", kb]
         subprocess.run([sys.executable, *map(str, tune)], check=True)
         yield tuned
 
@@ -95,7 +100,7 @@ def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
     rows = []
     if "bioel_mentions" in nlp.pipe_names:
         rows += _score(texts, list(link_open(nlp, linker, texts)), TEXT_ONLY, linker.kb)
-    linker.cfg["max_candidates"] = max(10, linker.cfg["max_candidates"])  # for recall@10
+    linker.cfg["max_candidates"] = CANDIDATES  # for recall@10
     links = list(link_given(nlp, linker, texts))
     for subset, belongs in subsets(corpus, linker.kb).items():
         part = [
@@ -107,7 +112,14 @@ def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
 
 
 def _score(texts: Any, links: Any, wanted: Mapping[str, Any], kb: Any) -> list[dict[str, Any]]:
-    found = evaluate(texts, links, protocols=wanted, canonical=kb.canonical, per_label=False)
+    found = evaluate(
+        texts,
+        links,
+        protocols=wanted,
+        canonical=kb.canonical,
+        max_candidates=CANDIDATES,
+        per_label=False,
+    )
     return [
         {"protocol": name, **figures(row), "kb": kb.fingerprint}
         for row in found

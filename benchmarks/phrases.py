@@ -18,11 +18,11 @@ import typer
 
 from benchmarks import linking
 from benchmarks.record import add, measurement
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.pipeline.linker.fusion import default_fusion
-from spacy_bioel.scoring.protocols import evaluate
-from spacy_bioel.tuning.development import gather_development
+from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.tuning.development import gather_development, gold_docs
 from spacy_bioel.tuning.fusion import fit_nearest
 
 _FLOORS = ("exact", "tfidf", "bm25")
@@ -71,7 +71,7 @@ def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
     if chosen.ranks_by:
         linker.fusion = linking.Similarity(chosen.ranks_by)
     else:
-        dev = linking.gold_docs(nlp, read_texts(folder / "dev.jsonl"))
+        dev = gold_docs(nlp, read_texts(folder / "dev.jsonl"))
         linker.fusion = fit_nearest(gather_development(linker, dev), [default_fusion(), None])
     test = list(read_texts(folder / "test.jsonl"))
     measured = evaluate(
@@ -79,6 +79,7 @@ def measure(corpus: str, system: str, *, encoder: str) -> list[dict[str, Any]]:
         list(link_given(nlp, linker, test)),
         protocols=["gold_any"],
         canonical=linker.kb.canonical,
+        max_candidates=linking.CANDIDATES,
         per_label=False,
     )
     return [

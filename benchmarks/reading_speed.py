@@ -25,11 +25,11 @@ import typer
 from spacy.language import Language
 
 from benchmarks.record import add, measurement
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.models.bi_encoder import build_dual_encoder_v1
 from spacy_bioel.models.cross_encoder import build_cross_encoder_v1, build_reranker_v1
 from spacy_bioel.models.reading import add_reading
+from spacy_bioel.pipeline.measuring import link_given
 
 CANDIDATES = 10
 KEY = ("corpus", "system", "metric", "max_pieces")

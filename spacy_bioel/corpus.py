@@ -62,14 +62,15 @@ def create_corpus_v1(
 
 
 def read_texts(
-    path: Path, *, format: str | None = None, prefix: str = ""
+    path: Path, *, format: str | None = None, prefix: str = "", gold_key: str = GOLD_KEY
 ) -> Iterator[AnnotatedText]:
     """Documents of a corpus file in any format, .spacy included.
 
+    gold_key (str): The span group that has the gold mentions in a .spacy file.
     RAISES BioelError: [B060] on a .spacy file that is not one; those of the format's reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
-        return map(doc_to_text, read_docs(path, Vocab()))
+        return (doc_to_text(doc, gold_key=gold_key) for doc in read_docs(path, Vocab()))
     return read_corpus(path, format=format, prefix=prefix)
 
 
@@ -91,9 +92,9 @@ def text_to_doc(
     return doc, add_gold(doc, text, widen=widen)
 
 
-def doc_to_text(doc: Doc) -> AnnotatedText:
+def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
     """The other way round; a Doc without gold has no mentions."""
-    spans = doc.spans[GOLD_KEY] if GOLD_KEY in doc.spans else ()
+    spans = doc.spans[gold_key] if gold_key in doc.spans else ()
     mentions = tuple(
         Mention(span.start_char, span.end_char, span.label_, split_ids(span.kb_id_))
         for span in spans

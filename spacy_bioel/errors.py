@@ -124,7 +124,7 @@ class Errors(metaclass=_Coded):
     B061 = "There is no evidence called {unknown}. Switch any of these on or off: {known}."
     B062 = (
         "The weights of the evidence are for the features {found}, and this version has "
-        "{expected}. Fit them anew on development documents (training/scripts/tune.py)."
+        "{expected}. Fit them anew on development documents: bioel tune MODEL DEV OUT."
     )
     B063 = (
         "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
@@ -319,6 +319,9 @@ class Errors(metaclass=_Coded):
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
     B212 = "The knowledge base in {path} is being changed by {holder}. Wait until that is done, then run this command again; nothing was changed."
     B213 = "No knowledge base in {path}, but {left}: an earlier version was killed while it replaced it, and that is how it was before. To have it back: mv {left} {path}"
+    B230 = "OUT, {out}, and {what}, {path}, are the same or one inside the other, and OUT is replaced as a whole. Choose another OUT."
+    B231 = "{out} exists and is not a pipeline (expected config.cfg and meta.json in it), so it is not replaced. Choose another OUT, or remove it first."
+    B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."
     B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of bioel_linker."
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
     B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."

@@ -78,6 +78,20 @@ def test_metrics_name_their_protocols(folder: Path) -> None:
     assert value["end_to_end"] > 50.0
 
 
+def test_tuning_maximised_what_evaluate_reports(folder: Path) -> None:
+    rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
+    measured = {(r["protocol"], r["metric"]): r["value"] for r in rows if not r["label"]}
+    tuned = json.loads((folder / "metrics/embedded/tuning.json").read_text(encoding="utf8"))
+    meta = json.loads((folder / "models/embedded/final/meta.json").read_text(encoding="utf8"))
+    assert meta["bioel"]["tuning"] == tuned
+    assert tuned["folds"] == 5
+    names = [(one["protocol"], one["metric"]) for one in tuned["tuned"]]
+    assert names == [("gold", "accuracy@1_nil_ignored"), ("mention", "f1"), ("end_to_end", "f1")]
+    for name, one in zip(names, tuned["tuned"], strict=True):
+        assert one["fitted"] == pytest.approx(measured[name], abs=0.006)
+        assert 0 < one["cross_fitted"] < 100
+
+
 def test_training_was_shown_no_test_documents(folder: Path) -> None:
     config = load_config(folder / "models/embedded/config.cfg", interpolate=False)
     assert config["paths"] == {

@@ -108,12 +108,13 @@ def test_write_block_leaves_the_rest_alone() -> None:
 
 
 def test_end_to_end_has_a_line_a_system_and_parts_below() -> None:
+    any_right = {"protocol": "gold_any", "metric": "accuracy@1_nil_ignored"}
     rows = [
         measured("dual_encoder", 84.0, protocol="strict", metric="f1"),
         measured("dual_encoder", 86.0, protocol="strict", metric="f1", seed=1),
         measured("rescnn", 81.0, protocol="strict", metric="f1"),
-        measured("rescnn", 90.0, protocol="gold_any"),
-        measured("rescnn", 40.0, protocol="gold_any", subset="ambiguous name", n=12),
+        measured("rescnn", 90.0, **any_right),
+        measured("rescnn", 40.0, **any_right, subset="ambiguous name", n=12),
     ]
     lines = table_lines(end_to_end_table(rows))
     assert [line.split(" | ")[1:5] for line in lines[2:4]] == [

@@ -27,6 +27,7 @@ from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
+from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError, Errors
 
 BAD_INPUT = 2
@@ -49,6 +50,7 @@ kb_app = typer.Typer(
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
+app.command()(tune)
 app.command()(evaluate)
 app.command()(probe)
 kb_app.command()(build)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -15,6 +17,25 @@ def load_model(model: str) -> Language:
     from spacy_bioel.pipeline import loading
 
     return loading.load_model(model)
+
+
+def load_with_gold(
+    model: str, gold: Path, *, format: str | None, prefix: str
+) -> tuple[Language, list[AnnotatedText]]:
+    """A pipeline and gold documents, with the mentions of the pipeline's own `gold_key`.
+
+    The documents are read first, so that a mistake in them is answered at once.
+    """
+    from spacy_bioel.corpus import read_texts
+    from spacy_bioel.pipeline.gold import GOLD_KEY
+    from spacy_bioel.pipeline.measuring import gold_key
+
+    texts = list(read_texts(gold, format=format, prefix=prefix))
+    nlp = load_model(model)
+    key = gold_key(nlp)
+    if key != GOLD_KEY:
+        texts = list(read_texts(gold, format=format, prefix=prefix, gold_key=key))
+    return nlp, texts
 
 
 def find_linker(nlp: Language) -> Any:

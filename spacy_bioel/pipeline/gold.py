@@ -53,8 +53,10 @@ def split_ids(kb_id: str) -> tuple[str, ...]:
     return () if kb_id in ("", NIL) else tuple(kb_id.split("|"))
 
 
-def add_gold(doc: Doc, text: AnnotatedText, *, widen: bool = False) -> Alignment:
-    """Write the gold mentions of `text` to doc.spans["bioel_gold"].
+def add_gold(
+    doc: Doc, text: AnnotatedText, *, widen: bool = False, key: str = GOLD_KEY
+) -> Alignment:
+    """Write the gold mentions of `text` to a span group, doc.spans["bioel_gold"].
 
     doc (Doc): Made from text.text.
     widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
@@ -79,7 +81,7 @@ def add_gold(doc: Doc, text: AnnotatedText, *, widen: bool = False) -> Alignment
             alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r}")
         else:
             spans.append(span)
-    doc.spans[GOLD_KEY] = SpanGroup(doc, name=GOLD_KEY, spans=spans)
+    doc.spans[key] = SpanGroup(doc, name=key, spans=spans)
     return alignment
 
 

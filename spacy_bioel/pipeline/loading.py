@@ -12,6 +12,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
 
 LINKER = "bioel_linker"
+DETECTOR = "bioel_mentions"
 
 
 def load_model(model: str) -> Language:
@@ -39,7 +40,16 @@ def dictionary_pipeline(kb: str) -> Language:
 
 def find_linker(nlp: Language) -> Any:
     """The pipe that was made by the factory "bioel_linker", under whatever name; None: no such."""
+    return _find(nlp, LINKER)
+
+
+def find_detector(nlp: Language) -> Any:
+    """The same for the factory "bioel_mentions"."""
+    return _find(nlp, DETECTOR)
+
+
+def _find(nlp: Language, factory: str) -> Any:
     for name, pipe in nlp.pipeline:
-        if nlp.get_pipe_meta(name).factory == LINKER:
+        if nlp.get_pipe_meta(name).factory == factory:
             return pipe
     return None

@@ -1,8 +1,8 @@
-"""What each protocol counts in one document: gold mentions against predicted links.
+"""Counts of each protocol in one document: gold mentions against predicted links.
 
 Protocols that give the mentions to the linker are in `given`. Every function takes the gold
 mentions and the links of one document, with ids that are already canonical, sorted and unique (see
-`protocols.evaluate`), so that equal tuples are equal sets of ids. Wherever ids are compared, a
+`evaluation.evaluate`), so that equal tuples are equal sets of ids. Wherever ids are compared, a
 composite is its set of ids.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spacy_bioel.scoring.measure import Counts
 from spacy_bioel.types import Link, Mention
 
+Counts = dict[str, float]
 Golds = Sequence[Mention]
 Links = Sequence[Link]
 Annotations = Sequence[Mention] | Sequence[Link]

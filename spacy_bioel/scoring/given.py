@@ -1,4 +1,4 @@
-"""What is counted in one document when the linker was given the gold mentions.
+"""Counts of one document when the linker was given the gold mentions.
 
 Ids are canonical, sorted and unique, as in `counts`. Ranks are counted within the candidates of a
 link, which are as many as the linker's `max_candidates`: a concept that comes later is not found.
@@ -12,23 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spacy_bioel.scoring.counts import Golds, Ids, Links
-from spacy_bioel.scoring.measure import Counts
+from spacy_bioel.scoring.counts import Counts, Golds, Ids, Links
 from spacy_bioel.types import Candidate, Link, Mention
 
 
 def count_gold_strict(gold: Golds, links: Links) -> Counts:
     """Linking of given mentions, where a composite is right only with exactly its ids.
 
-    accuracy@1 compares the set of linked ids with the set of gold ids; where the linker said NIL,
-    its best candidate stands, for all these mentions have an id. accuracy@1_with_nil takes the
-    decision as it is, NIL being wrong. recall@k asks whether all gold ids are among the first k
-    candidates (a composite of more than k ids may use as many places as it has ids), map is the
-    mean of 1 / rank, 0 where they are not all candidates. The denominator is every gold mention
-    that has an id, found in the knowledge base or not, predicted or not.
+    accuracy@1 compares the set of linked ids with the set of gold ids; NIL is wrong, for all these
+    mentions have an id. In accuracy@1_nil_ignored the best candidate stands where the linker said
+    NIL: how good the ranking is, whatever the threshold. recall@k asks whether all gold ids are
+    among the first k candidates (a composite of more than k ids may use as many places as it has
+    ids), mrr is the mean of 1 / rank, 0 where they are not all candidates. The denominator is
+    every gold mention that has an id, found in the knowledge base or not, predicted or not.
 
-    accuracy@1_normalised and map_normalised have the same numerators over the mentions that
-    retrieval served: all gold ids are candidates, or were linked. The share of these mentions,
+    Normalised measures have the same numerators over the mentions that retrieval served: all gold
+    ids are candidates, or were linked. The share of these mentions,
     `among_candidates` of `gold`, times a normalised measure is the measure itself.
     """
     return _count_given(gold, links, right=_equal, needed=len)
@@ -57,7 +56,7 @@ def _count_given(
     """
     counts: Counts = dict.fromkeys(
         (
-            "gold", "right", "right_decided", "recalled@1", "recalled@5", "recalled@10",
+            "gold", "right", "right_nil_ignored", "recalled@1", "recalled@5", "recalled@10",
             "reciprocal_ranks", "among_candidates", "tied", "right_at_best", "right_at_worst",
             "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
         ),
@@ -73,12 +72,13 @@ def _count_given(
         if link is None:
             counts["not_predicted"] += 1
             continue
-        counts["right_decided"] += right(link.ids, mention.ids)
+        is_right = right(link.ids, mention.ids)
         hit = right(link.ids or tuple(c.id for c in link.candidates[:1]), mention.ids)
         tied = _tied_ids(link)
-        outcomes = [right((id_,), mention.ids) for id_ in tied] or [hit]
+        outcomes = [right((id_,), mention.ids) for id_ in tied] or [is_right]
         counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
-        counts["right"] += hit
+        counts["right"] += is_right
+        counts["right_nil_ignored"] += hit
         counts["tied"] += bool(tied)
         counts["right_at_best"] += any(outcomes)
         counts["right_at_worst"] += all(outcomes)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = dict[str, float]
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.protocols import Metric
+
 FloatArray = NDArray[np.float64]
 
 _BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many documents
@@ -19,11 +21,13 @@ class Measurement:
     """One number, with what is needed to quote it.
 
     protocol (str): Name in `protocols.PROTOCOLS`.
-    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "map", ...
+    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "mrr", ...
     value (float): A percentage, 0 to 100; 0 where nothing was predicted or nothing was gold.
     n (int): The number of gold items behind the value.
     label (str): The label that gold and predictions were restricted to; "" for all of them.
     low, high (float): 95 % interval, bootstrapped over documents.
+    candidates (int): How many candidates of a mention the linker kept, where ranks are counted
+        among them; 0: the protocol counts no ranks.
     details (dict[str, float]): All counts of the protocol, what it left out included.
     """
 
@@ -34,38 +38,8 @@ class Measurement:
     label: str = ""
     low: float = 0.0
     high: float = 100.0
+    candidates: int = 0
     details: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A ratio of two counts, or the harmonic mean of two such ratios.
-
-    ratios (tuple[tuple[str, str], ...]): One or two pairs of count names (numerator, denominator).
-    n (str): The count that `Measurement.n` reports.
-    """
-
-    ratios: tuple[tuple[str, str], ...]
-    n: str
-
-    def percent(self, sums: Mapping[str, FloatArray]) -> FloatArray:
-        """The metric for each of several sums of counts at once.
-
-        sums (Mapping[str, FloatArray]): Count name to its sums. Shape (n_sums,).
-        RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
-        """
-        values = [_ratio(sums[top], sums[bottom]) for top, bottom in self.ratios]
-        if len(values) == 2:
-            values = [_ratio(2 * values[0] * values[1], values[0] + values[1])]
-        return 100.0 * values[0]
-
-    def has_items(self, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-        """Where there is anything, gold or predicted, to compute the metric from. Shape (n_sums,).
-
-        sums (Mapping[str, FloatArray]): As for `percent`.
-        """
-        counted = [sums[self.n], *(sums[bottom] for _, bottom in self.ratios)]
-        return np.any(np.stack(counted) > 0, axis=0)
 
 
 def measure(
@@ -74,6 +48,7 @@ def measure(
     *,
     protocol: str,
     label: str = "",
+    candidates: int = 0,
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> list[Measurement]:
@@ -81,6 +56,7 @@ def measure(
 
     counts (Sequence[Counts]): One per document, all with the same names.
     metrics (Mapping[str, Metric]): What to compute, by name.
+    label, candidates: As in `Measurement`.
     n_resamples (int): Bootstrap resamples of documents.
     RETURNS (list[Measurement]): One a metric; metrics that had nothing to count are left out.
     """
@@ -94,15 +70,34 @@ def measure(
     details = {name: float(column[0]) for name, column in total.items()}
     found = []
     for name, metric in metrics.items():
-        if not metric.has_items(total)[0]:
+        if not _has_items(metric, total)[0]:
             continue
         # A resample that happens to hold no document with this label says nothing about it.
-        usable = metric.percent(resampled)[metric.has_items(resampled)]
+        usable = percent(metric, resampled)[_has_items(metric, resampled)]
         low, high = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
-        value = float(metric.percent(total)[0])
+        value = float(percent(metric, total)[0])
         n = int(details[metric.n])
-        found.append(Measurement(protocol, name, value, n, label, float(low), float(high), details))
+        interval = float(low), float(high)
+        found.append(Measurement(protocol, name, value, n, label, *interval, candidates, details))
     return found
+
+
+def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
+    """A metric of each of several sums of counts at once.
+
+    sums (Mapping[str, FloatArray]): Count name to its sums. Shape (n_sums,).
+    RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
+    """
+    values = [_ratio(sums[top], sums[bottom]) for top, bottom in metric.ratios]
+    if len(values) == 2:
+        values = [_ratio(2 * values[0] * values[1], values[0] + values[1])]
+    return 100.0 * values[0]
+
+
+def _has_items(metric: Metric, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+    """Where there is anything, gold or predicted, to compute a metric from. Shape (n_sums,)."""
+    counted = [sums[metric.n], *(sums[bottom] for _, bottom in metric.ratios)]
+    return np.any(np.stack(counted) > 0, axis=0)
 
 
 def bootstrap_sums(counts_dc: FloatArray, *, n_resamples: int, seed: int) -> FloatArray:

@@ -1,63 +1,228 @@
-"""The protocols by name, and `evaluate`: gold documents and predicted links in, numbers out."""
+"""The protocols: one table of what must agree and what is counted.
+
+`bioel evaluate --help`, what the command prints, its JSON and docs/protocols.md come from this
+table. The counts themselves are in `counts` (from bare text) and `given` (gold mentions given).
+This module imports no numpy, so that the help is answered at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.scoring import counts, given
-from spacy_bioel.scoring.measure import Counts, Measurement, Metric, measure
-from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.types import Link, Mention
+
+Ratio = tuple[str, str]  # names of two counts: numerator, denominator
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A ratio of two counts, or the harmonic mean of two such ratios.
+
+    meaning (str): For people.
+    ratios (tuple[Ratio, ...]): One or two.
+    n (str): The count that `Measurement.n` reports.
+    rank (int): Candidates of a mention that the metric looks at; 0: it counts no ranks.
+    """
+
+    meaning: str
+    ratios: tuple[Ratio, ...]
+    n: str = "gold"
+    rank: int = 0
+
 
 _PRECISION = ("right_predicted", "predicted")
 _RECALL = ("right_gold", "gold")
 _F1 = {
-    "precision": Metric((_PRECISION,), n="gold"),
-    "recall": Metric((_RECALL,), n="gold"),
-    "f1": Metric((_PRECISION, _RECALL), n="gold"),
+    "precision": Metric("right predictions, of all predictions", (_PRECISION,)),
+    "recall": Metric("gold annotations that were found, of all of them", (_RECALL,)),
+    "f1": Metric("harmonic mean of precision and recall", (_PRECISION, _RECALL)),
 }
+_SERVED = "as {}, over the mentions whose gold ids are candidates or were linked"
 _ACCURACY = {
-    "accuracy@1": Metric((("right", "gold"),), n="gold"),
-    "accuracy@1_with_nil": Metric((("right_decided", "gold"),), n="gold"),
-    "accuracy@1_normalised": Metric((("right", "among_candidates"),), n="among_candidates"),
-    "recall@1": Metric((("recalled@1", "gold"),), n="gold"),
-    "recall@5": Metric((("recalled@5", "gold"),), n="gold"),
-    "recall@10": Metric((("recalled@10", "gold"),), n="gold"),
-    "map": Metric((("reciprocal_ranks", "gold"),), n="gold"),
-    "map_normalised": Metric((("reciprocal_ranks", "among_candidates"),), n="among_candidates"),
-    "accuracy@1_tie_optimistic": Metric((("right_at_best", "gold"),), n="gold"),
-    "accuracy@1_tie_pessimistic": Metric((("right_at_worst", "gold"),), n="gold"),
-    "nil_accuracy": Metric((("right_nil", "nil"),), n="nil"),
+    "accuracy@1": Metric(
+        "the linked ids are right; NIL is wrong, for gold has an id", (("right", "gold"),)
+    ),
+    "accuracy@1_nil_ignored": Metric(
+        "as accuracy@1, but where the link is NIL, the first candidate stands for it",
+        (("right_nil_ignored", "gold"),),
+    ),
+    "accuracy@1_normalised": Metric(
+        _SERVED.format("accuracy@1"), (("right", "among_candidates"),), n="among_candidates"
+    ),
+    "accuracy@1_nil_ignored_normalised": Metric(
+        _SERVED.format("accuracy@1_nil_ignored"),
+        (("right_nil_ignored", "among_candidates"),),
+        n="among_candidates",
+    ),
+    "recall@1": Metric("the gold ids are the first candidates", (("recalled@1", "gold"),), rank=1),
+    "recall@5": Metric(
+        "the gold ids are among the first 5 candidates", (("recalled@5", "gold"),), rank=5
+    ),
+    "recall@10": Metric(
+        "the gold ids are among the first 10 candidates", (("recalled@10", "gold"),), rank=10
+    ),
+    "mrr": Metric(
+        "mean of 1 / rank of the gold ids; 0 where they are no candidates",
+        (("reciprocal_ranks", "gold"),),
+    ),
+    "mrr_normalised": Metric(
+        _SERVED.format("mrr"), (("reciprocal_ranks", "among_candidates"),), n="among_candidates"
+    ),
+    "accuracy@1_tie_optimistic": Metric(
+        "as accuracy@1, a tie of the highest score decided for the gold id",
+        (("right_at_best", "gold"),),
+    ),
+    "accuracy@1_tie_pessimistic": Metric(
+        "as accuracy@1, such a tie decided against it", (("right_at_worst", "gold"),)
+    ),
+    "nil_accuracy": Metric(
+        "the link is NIL, of the gold mentions without an id", (("right_nil", "nil"),), n="nil"
+    ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a protocol compares; every field is a phrase for people.
+
+    offsets, label, ids (str): What of a prediction must agree with gold.
+    counted (str): The unit of the counts.
+    nil (str): How a gold mention without an id, and a prediction of NIL, count.
+    composites (str): When a mention of several ids is right.
+    retired (str): How ids that were replaced are compared.
+    neleval (str): The measure of neleval that is the same; "": none.
+    """
+
+    offsets: str
+    label: str
+    ids: str
+    counted: str
+    nil: str
+    composites: str
+    retired: str = "compared as their current ids, on both sides"
+    neleval: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """A way to compare predictions with gold annotations.
 
-    count (Callable): Counts one document, see `counts` and `given`.
+    count (Callable): Counts one document.
     metrics (dict[str, Metric]): What is computed from the summed counts.
     given_mentions (bool): The linker is given the gold mentions; otherwise it sees only text.
     """
 
+    rules: Rules
     count: Callable[[Sequence[Mention], Sequence[Link]], Counts]
     metrics: dict[str, Metric]
     given_mentions: bool = False
 
 
+_PLACES_AND_IDS = "different offsets with their ids"
+_NIL_OUT = "left out, on its own side"
+_EXACTLY = "right with exactly its ids"
+_ONE_OF = "right with one of its ids"
+_NIL_GIVEN = "wrong where gold has an id; a gold mention without one: only in nil_accuracy"
+
 PROTOCOLS: dict[str, Protocol] = {
-    "mention": Protocol(counts.count_mentions, _F1),
-    "mention_unlabelled": Protocol(counts.count_unlabelled_mentions, _F1),
-    "end_to_end": Protocol(counts.count_strict, _F1),
-    "end_to_end_any": Protocol(counts.count_any_id, _F1),
-    "end_to_end_with_nil": Protocol(counts.count_strict_with_nil, _F1),
-    "partial_binary": Protocol(counts.count_partial_binary, _F1),
-    "partial_fractional": Protocol(counts.count_partial_fractional, _F1),
-    "document": Protocol(counts.count_document_ids, _F1),
-    "gold": Protocol(given.count_gold_strict, _ACCURACY, given_mentions=True),
-    "gold_any": Protocol(given.count_gold_any, _ACCURACY, given_mentions=True),
+    "mention": Protocol(
+        Rules(
+            *("equal", "equal", "ignored", "different offsets with their label"),
+            nil="counts as any other mention",
+            composites="one mention",
+            retired="no ids are compared",
+            neleval="strong_typed_mention_match",
+        ),
+        counts.count_mentions,
+        _F1,
+    ),
+    "mention_unlabelled": Protocol(
+        Rules(
+            *("equal", "ignored", "ignored", "different offsets"),
+            nil="counts as any other mention",
+            composites="one mention",
+            retired="no ids are compared",
+            neleval="strong_mention_match",
+        ),
+        counts.count_unlabelled_mentions,
+        _F1,
+    ),
+    "end_to_end": Protocol(
+        Rules(
+            *("equal", "ignored", "equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
+            neleval="strong_link_match",
+        ),
+        counts.count_strict,
+        _F1,
+    ),
+    "end_to_end_any": Protocol(
+        Rules("equal", "ignored", "one in common", _PLACES_AND_IDS, _NIL_OUT, _ONE_OF),
+        counts.count_any_id,
+        _F1,
+    ),
+    "end_to_end_with_nil": Protocol(
+        Rules(
+            *("equal", "ignored", "equal sets", _PLACES_AND_IDS),
+            nil="one more id: right where both sides have it",
+            composites=_EXACTLY,
+            neleval="strong_all_match",
+        ),
+        counts.count_strict_with_nil,
+        _F1,
+    ),
+    "partial_binary": Protocol(
+        Rules(
+            *("overlap by a character; pairs are one to one, the longest overlap first", "ignored"),
+            *("equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
+        ),
+        counts.count_partial_binary,
+        _F1,
+    ),
+    "partial_fractional": Protocol(
+        Rules(
+            *("overlap; counted is the share of characters that is covered", "ignored"),
+            *("equal sets", "every mention, duplicates too", _NIL_OUT, _EXACTLY),
+            neleval="overlap-maxmax::span+kbid",
+        ),
+        counts.count_partial_fractional,
+        _F1,
+    ),
+    "document": Protocol(
+        Rules(
+            *("ignored", "ignored", "equal, one by one", "different ids of a document"),
+            nil=_NIL_OUT,
+            composites="each of its ids by itself",
+        ),
+        counts.count_document_ids,
+        _F1,
+    ),
+    "gold": Protocol(
+        Rules(
+            *("given", "given", "equal sets", "every gold mention with an id"),
+            nil=_NIL_GIVEN,
+            composites=f"{_EXACTLY}; its rank is that of the last of them",
+        ),
+        given.count_gold_strict,
+        _ACCURACY,
+        given_mentions=True,
+    ),
+    "gold_any": Protocol(
+        Rules(
+            *("given", "given", "one in common", "every gold mention with an id"),
+            nil=_NIL_GIVEN,
+            composites=f"{_ONE_OF}; its rank is that of the first of them",
+        ),
+        given.count_gold_any,
+        _ACCURACY,
+        given_mentions=True,
+    ),
 }
 ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
@@ -75,100 +240,10 @@ def get_protocol(name: str) -> tuple[str, Protocol]:
     return proper, PROTOCOLS[proper]
 
 
-def evaluate(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    protocols: Iterable[str],
-    canonical: Callable[[str], str] = str,
-    in_kb: Callable[[str], bool] | None = None,
-    per_label: bool = True,
-    n_resamples: int = 1000,
-    seed: int = 0,
-) -> list[Measurement]:
-    """Score the predicted links of documents against their gold mentions.
-
-    gold (Sequence[AnnotatedText]): The documents.
-    predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
-        and "gold_any" they must be predictions on the gold mentions.
-    protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
-    canonical (Callable[[str], str]): Current id of a concept; applied to both sides.
-    in_kb (Callable[[str], bool] | None): Whether a canonical id can be predicted at all. Gold
-        mentions with other ids count as wrong; with `in_kb` the details say how many those are:
-        `missing_from_kb` (none of the ids is known) and `partly_missing_from_kb`.
-    per_label (bool): Also measure each label alone: its gold mentions against its predictions.
-    n_resamples, seed (int): Of the bootstrap over documents.
-    RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric.
-    RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
-    """
-    chosen = [get_protocol(name) for name in protocols]
-    if len(gold) != len(predicted):
-        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # Of all candidates of all mentions: the same few thousand again and again.
-    canonical = cache(canonical)
-    golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
-    links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
-    labels = [""] + (_labels(golds, links) if per_label else [])
-    found = []
-    for name, protocol in chosen:
-        for label in labels:
-            rows = _count_documents(golds, links, protocol=protocol, label=label, in_kb=in_kb)
-            found += measure(
-                rows,
-                protocol.metrics,
-                protocol=name,
-                label=label,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-    return found
-
-
-def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:
-    """Bring the ids of a link into the form that `counts` compares.
-
-    RETURNS (Link): Canonical ids, sorted and unique; one candidate a concept, the best one.
-    """
-    best: dict[str, Candidate] = {}
-    for candidate in link.candidates:
-        id_ = canonical(candidate.id)
-        best.setdefault(id_, replace(candidate, id=id_))
-    ids = tuple(sorted({canonical(id_) for id_ in link.ids}))
-    return replace(link, ids=ids, candidates=tuple(best.values()))
-
-
-def _canonical_mention(mention: Mention, canonical: Callable[[str], str]) -> Mention:
-    return replace(mention, ids=tuple(sorted({canonical(id_) for id_ in mention.ids})))
-
-
-def _labels(golds: list[list[Mention]], links: list[list[Link]]) -> list[str]:
-    of_gold = {m.label for mentions in golds for m in mentions}
-    of_links = {x.label for doc_links in links for x in doc_links}
-    return sorted((of_gold | of_links) - {""})
-
-
-def _count_documents(
-    golds: list[list[Mention]],
-    links: list[list[Link]],
-    *,
-    protocol: Protocol,
-    label: str,
-    in_kb: Callable[[str], bool] | None,
-) -> list[Counts]:
-    rows = []
-    for mentions, doc_links in zip(golds, links, strict=True):
-        if label:
-            mentions = [m for m in mentions if m.label == label]
-            doc_links = [x for x in doc_links if x.label == label]
-        row = protocol.count(mentions, doc_links)
-        rows.append(row | (_count_missing(mentions, in_kb) if in_kb else {}))
-    return rows
-
-
-def _count_missing(mentions: Iterable[Mention], in_kb: Callable[[str], bool]) -> Counts:
-    missing: Counts = {"missing_from_kb": 0, "partly_missing_from_kb": 0}
-    for mention in mentions:
-        known = [in_kb(id_) for id_ in mention.ids]
-        missing["missing_from_kb"] += bool(known) and not any(known)
-        missing["partly_missing_from_kb"] += any(known) and not all(known)
-    return missing
+def describe(name: str) -> str:
+    """One line on a protocol: what must agree, and how NIL and composites count."""
+    rules = PROTOCOLS[name].rules
+    return (
+        f"offsets {rules.offsets}, label {rules.label}, ids {rules.ids}; NIL: {rules.nil}; "
+        f"a composite: {rules.composites}"
+    )

@@ -14,9 +14,8 @@ from typing import Any
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_bioel.scoring.counts import count_mentions, count_strict
+from spacy_bioel.scoring.counts import Counts, count_mentions, count_strict
 from spacy_bioel.scoring.given import count_gold_strict
-from spacy_bioel.scoring.measure import Counts
 from spacy_bioel.types import Link, Mention
 
 Scores = dict[str, float | None]
@@ -38,9 +37,10 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
     """Registered as `spacy-bioel.link_scorer.v1`: strict end to end over linked mentions.
 
     RETURNS (Scorer): Gives `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: of the gold
-        mentions with an id whose span was predicted, the part whose ids are exactly right. All
-        in [0, 1]; None where there is no gold to compare with. Called by a `bioel_linker`, it
-        compares current ids: a retired one counts as what replaced it.
+        mentions with an id whose offsets were predicted, the part whose ids are exactly right;
+        0 when none was predicted. All in [0, 1]; None where there is no gold to compare with, as
+        in spaCy's own scorers. Called by a `bioel_linker`, it compares current ids: a retired one
+        counts as what replaced it.
     """
 
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
@@ -62,11 +62,26 @@ def _score_links(
     **kwargs: Any,
 ) -> Scores:
     pairs = list(_pairs(examples, spans_key, gold_key, canonical))
-    given = _sum_counts(count_gold_strict, pairs)
-    n_found = given.get("gold", 0) - given.get("not_predicted", 0)
-    accuracy = given["right"] / n_found if n_found else None
     scores = _prf(_sum_counts(count_strict, pairs), "bioel_link")
-    return scores | {"bioel_link_acc": accuracy}
+    return scores | {"bioel_link_acc": _accuracy_of_found(pairs)}
+
+
+def _accuracy_of_found(pairs: Iterable[tuple[list[Mention], list[Link]]]) -> float | None:
+    """The part of right ids among gold mentions with an id whose offsets were predicted."""
+    total = _sum_counts(_count_found, pairs)
+    if not total.get("gold"):
+        return None
+    # Not None when nothing was found: spaCy's training loop drops the weight of a score that was
+    # None once, for the rest of the training.
+    n_found = total["gold"] - total["not_predicted"]
+    return total["right"] / n_found if n_found else 0.0
+
+
+def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
+    # A link that only covers a gold mention is no prediction of it; `count_gold_strict` takes it
+    # for one, as widened to whole tokens.
+    places = {(mention.start, mention.end) for mention in gold}
+    return count_gold_strict(gold, [x for x in links if (x.start, x.end) in places])
 
 
 def _pairs(

@@ -1,9 +1,9 @@
-"""Development mentions: what the weights of the evidence are fitted on."""
+"""Development mentions: the table that the weights of the evidence are fitted on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +14,12 @@ from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
 from spacy_bioel.pipeline.contextual.methods import read_mentions
-from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
+from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.types import AnnotatedText
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,15 @@ class Development:
     features (NDArray[float32]): Of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
     right (Sequence): For each mention, which of these are right.
+    strings (Sequence[str]): What is looked up for each mention.
+    documents (Sequence[int]): The number of the document of each mention.
     """
 
     features: NDArray[np.float32]
     rows: Sequence[NDArray[np.int64]]
     right: Sequence[NDArray[np.bool_]]
+    strings: Sequence[str]
+    documents: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -39,13 +46,27 @@ class Development:
         """The part with these mentions."""
         chosen = list(mentions)
         return Development(
-            self.features, [self.rows[i] for i in chosen], [self.right[i] for i in chosen]
+            self.features,
+            [self.rows[i] for i in chosen],
+            [self.right[i] for i in chosen],
+            [self.strings[i] for i in chosen],
+            [self.documents[i] for i in chosen],
         )
+
+    def of_documents(self, numbers: Iterable[int]) -> Development:
+        """The part with the mentions of these documents."""
+        wanted = set(numbers)
+        return self.take(i for i, number in enumerate(self.documents) if number in wanted)
 
 
 def pool(parts: Sequence[Development]) -> Development:
-    """Mentions of several corpora, or of one by several kinds of evidence, as if they were one."""
+    """Mentions of several corpora, or of one by several kinds of evidence, as if they were one.
+
+    Documents are numbered on from one to the next.
+    """
     starts = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
+    n_documents = [max(part.documents, default=-1) + 1 for part in parts]
+    first = np.cumsum([0, *n_documents]).tolist()
     return Development(
         np.concatenate([part.features for part in parts]),
         [
@@ -54,12 +75,28 @@ def pool(parts: Sequence[Development]) -> Development:
             for rows in part.rows
         ],
         [right for part in parts for right in part.right],
+        [string for part in parts for string in part.strings],
+        [start + i for part, start in zip(parts, first, strict=False) for i in part.documents],
     )
+
+
+def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
+    """Documents as this pipeline tokenises them, with gold where its linker expects it.
+
+    Mentions are found by their characters; those that cut a token are widened to whole ones.
+    """
+    linker: Any = find_linker(nlp)
+    docs = []
+    for text in texts:
+        doc = nlp.make_doc(text.text)
+        add_gold(doc, text, widen=True, key=linker.cfg["gold_key"])
+        docs.append(doc)
+    return docs
 
 
 def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, set[str]]]:
     """Normalised string, label and canonical ids of the gold mentions of a document."""
-    spans = list(doc.spans[GOLD_KEY])
+    spans = _gold_spans(linker, doc)
     return [
         (query.whole, span.label_, {linker.kb.canonical(i) for i in split_ids(span.kb_id_)})
         for span, query in zip(spans, linker.queries(spans), strict=True)
@@ -68,51 +105,82 @@ def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, set[str]]]:
 
 
 def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
-    """What a linker has to say about the gold mentions of documents."""
-    mentions = [mention for doc in docs for mention in gold_queries(linker, doc)]
-    queries = list(dict.fromkeys(query for query, *_ in mentions))
+    """The evidence of a linker about the gold mentions of documents.
+
+    docs (Iterable[Doc]): With gold in the group of the linker's setting `gold_key`.
+    """
+    mentions = [(number, *m) for number, doc in enumerate(docs) for m in gold_queries(linker, doc)]
+    queries = list(dict.fromkeys(query for _, query, *_ in mentions))
     generator = linker.generator
     candidates = generator.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
-    allowed = {label: generator.allowed(candidates.concept, label) for _, label, _ in mentions}
-    rows = [rows_of[q][allowed[label][rows_of[q]]] for q, label, _ in mentions]
+    labels = {label for *_, label, _ in mentions}
+    allowed = {label: generator.allowed(candidates.concept, label) for label in labels}
+    rows = [rows_of[q][allowed[label][rows_of[q]]] for _, q, label, _ in mentions]
     right = [
         np.isin(candidates.concept[r], linker.kb.find_all(sorted(gold)))
-        for r, (_, _, gold) in zip(rows, mentions, strict=True)
+        for r, (*_, gold) in zip(rows, mentions, strict=True)
     ]
-    return Development(candidates.features, rows, right)
+    strings, documents = [q for _, q, *_ in mentions], [number for number, *_ in mentions]
+    return Development(candidates.features, rows, right, strings, documents)
 
 
-def gather_reading(nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32) -> Development:
-    """What a linker that reads has to say about the gold mentions of documents.
+def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) -> Development:
+    """The evidence of a linker that reads about the gold mentions of documents.
 
-    nlp (Language): With pipes `tok2vec` and `bioel_linker`.
+    nlp (Language): With a `bioel_linker`, and the pipes that it listens to.
+    docs (Sequence[Doc]): With gold in the group of the linker's setting `gold_key`; they are
+        tokenised anew, and their mentions looked up by characters.
     """
-    linker: Any = nlp.get_pipe("bioel_linker")
+    linker: Any = find_linker(nlp)
     parts = []
     for batch in minibatch(docs, size=batch_size):
-        golds = [list(doc.spans[GOLD_KEY]) for doc in batch]
+        golds = [_gold_spans(linker, doc) for doc in batch]
         bare = list(with_token_vectors(nlp, (nlp.make_doc(doc.text) for doc in batch)))
-        spans = [
-            [Span(doc, g.start, g.end, label=g.label) for g in gold]
-            for doc, gold in zip(bare, golds, strict=True)
-        ]
-        if not any(spans):
-            continue
-        mentions = Mentions(bare, spans, [linker.queries(of_doc) for of_doc in spans])
-        generator = linker.generator
-        ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-        given = given_candidates(mentions, ranked)
-        reading = read_mentions(linker.model, generator, mentions, given)
-        ids = [
-            {linker.kb.canonical(i) for i in split_ids(g.kb_id_)} for gold in golds for g in gold
-        ]
-        starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
-        rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
-        right = [
-            np.isin(reading.concept[r], linker.kb.find_all(sorted(gold)))
-            for r, gold in zip(rows, ids, strict=True)
-        ]
-        parts.append(Development(reading.features, rows, right))
-    return pool(parts)
+        spans = [[_span_of(doc, g) for g in gold] for doc, gold in zip(bare, golds, strict=True)]
+        parts.append(_read_batch(linker, bare, spans))
+    numbers = [number for number, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
+    return replace(pool(parts), documents=numbers)
+
+
+def _read_batch(linker: Any, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]) -> Development:
+    """The same for documents with token vectors; gold ids are those of the spans."""
+    documents = [number for number, of_doc in enumerate(spans) for _ in of_doc]
+    mentions = Mentions(docs, spans, [linker.queries(of_doc) for of_doc in spans])
+    if not documents:
+        return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])
+    generator = linker.generator
+    ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
+    given = given_candidates(mentions, ranked)
+    reading = read_mentions(linker.model, generator, mentions, given)
+    ids = [
+        sorted({linker.kb.canonical(i) for i in split_ids(span.kb_id_)})
+        for of_doc in spans
+        for span in of_doc
+    ]
+    starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
+    rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
+    right = [
+        np.isin(reading.concept[r], linker.kb.find_all(gold))
+        for r, gold in zip(rows, ids, strict=True)
+    ]
+    return Development(reading.features, rows, right, mentions.strings, documents)
+
+
+def _gold_spans(linker: Any, doc: Doc) -> list[Span]:
+    key = linker.cfg["gold_key"]
+    return list(doc.spans[key]) if key in doc.spans else []
+
+
+def _span_of(doc: Doc, gold: Span) -> Span:
+    """The tokens of another tokenisation of the same text that cover a gold span."""
+    span = doc.char_span(
+        gold.start_char,
+        gold.end_char,
+        label=gold.label_,
+        kb_id=gold.kb_id_,
+        alignment_mode="expand",
+    )
+    assert span is not None  # within the text, for the text is the same
+    return span

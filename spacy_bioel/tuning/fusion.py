@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spacy_bioel.pipeline.linker.fusion import FloatArray, Fusion, share
 from spacy_bioel.tuning.development import Development
@@ -55,18 +56,26 @@ def fit_nearest(
     """`fit_fusion` from whichever start makes mentions likeliest that it was not fitted on.
 
     Phrases of patients have little in common with what the package's weights were fitted on.
+    Mentions of one string are in one fold: they have the same evidence.
 
     priors (Sequence): Weights of other corpora; None: nothing.
     """
     # Where there are more mentions than these, the start matters little.
     sample = np.random.default_rng(seed).permutation(len(development))[:_CHOOSING_MENTIONS]
+    fold = string_folds([development.strings[i] for i in sample], folds=folds, seed=seed)
     losses = [0.0] * len(priors)
-    for number in range(folds):
-        fitting = development.take(np.delete(sample, np.s_[number::folds]))
-        held_out = development.take(sample[number::folds])
+    for number in sorted(set(fold.tolist())) if fold.any() else []:
+        fitting = development.take(sample[fold != number])
+        held_out = development.take(sample[fold == number])
         for i, prior in enumerate(priors):
             losses[i] += log_loss(fit_fusion(fitting, prior=prior, seed=seed), held_out)
     return fit_fusion(development, prior=priors[int(np.argmin(losses))], seed=seed)
+
+
+def string_folds(strings: Sequence[str], *, folds: int, seed: int) -> NDArray[np.int64]:
+    """The fold of each mention, equal strings in the same one. Shape (n,)."""
+    different, string = np.unique(np.array(strings, dtype=object), return_inverse=True)
+    return (np.random.default_rng(seed).permutation(len(different)) % folds)[string]
 
 
 def log_loss(fusion: Fusion, development: Development) -> float:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_bioel.cli.evaluate import fingerprint_folder, link_given, link_open
+from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.models import find_linker
+from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 Run = Callable[..., int]
@@ -38,13 +40,28 @@ def test_end_to_end_and_gold(run: Run, model: Path, corpus: Path, tmp_path: Path
     # Given the mentions: "pressure disease" is found by its spelling, but left NIL as too unsure;
     # "rats" is rightly NIL.
     gold = rows["gold", "accuracy@1", ""]
-    assert (gold["value"], gold["n"]) == (100.0, 5)
-    assert rows["gold", "accuracy@1_with_nil", ""]["value"] == pytest.approx(80.0)
-    assert rows["gold", "accuracy@1_with_nil", "Disease"]["value"] == pytest.approx(50.0)
+    assert (gold["value"], gold["n"]) == (pytest.approx(80.0), 5)
+    assert rows["gold", "accuracy@1", "Disease"]["value"] == pytest.approx(50.0)
+    assert rows["gold", "accuracy@1_nil_ignored", ""]["value"] == 100.0
     assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
-    assert rows["gold", "map_normalised", "Disease"]["value"] == 100.0
+    assert rows["gold", "mrr_normalised", "Disease"]["value"] == 100.0
+    assert {metric for _, metric, _ in rows if metric.startswith("recall@")} == {
+        "recall@1",
+        "recall@5",
+    }
+    assert (gold["candidates"], rows["end_to_end", "f1", ""]["candidates"]) == (5, 0)
     assert gold["details"]["missing_from_kb"] == 0
     assert (gold["seed"], gold["model"]) == (5, str(model))
+    assert rows["end_to_end", "f1", ""]["rules"] == {
+        "offsets": "equal",
+        "label": "ignored",
+        "ids": "equal sets",
+        "counted": "different offsets with their ids",
+        "nil": "left out, on its own side",
+        "composites": "right with exactly its ids",
+        "retired": "compared as their current ids, on both sides",
+        "neleval": "strong_link_match",
+    }
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
 
 
@@ -66,14 +83,37 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     captured = capsys.readouterr()
     table = [" ".join(line.split()) for line in captured.out.replace("│", " ").splitlines()]
     assert any(line.startswith("end_to_end recall 80.00 ") for line in table)
-    assert any(line.startswith("gold accuracy@1 100.00 ") for line in table)
-    assert any(line.startswith("gold map 100.00 ") for line in table)
+    assert any(line.startswith("gold accuracy@1 80.00 ") for line in table)
+    assert any(line.startswith("gold accuracy@1_nil_ignored 100.00 ") for line in table)
+    assert any(line.startswith("gold mrr 100.00 ") for line in table)
     assert not any("normalised" in line for line in table)
     # Names that are found in the text have no label; given mentions have.
     of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
     assert {line.split()[0] for line in of_labels} == {"gold"}
     assert "end_to_end: nil_gold 1" in captured.err
+    assert "end_to_end: offsets equal, label ignored, ids equal sets; NIL: left out" in captured.err
     assert "seed: 0" in captured.err and "model_fingerprint: " in captured.err
+
+
+def test_help_says_what_each_protocol_compares(run: Run, capsys: Capture) -> None:
+    assert run("evaluate", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "• mention: offsets equal, label equal, ids ignored;" in text
+    assert "• end_to_end: offsets equal, label ignored, ids equal sets;" in text
+    assert "strict is end_to_end, partial is" in text
+
+
+def test_gold_in_the_span_group_of_the_setting(run: Run, model: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(model)
+    nlp.get_pipe("bioel_linker").cfg["gold_key"] = "truth"
+    nlp.to_disk(tmp_path / "model")
+    doc = nlp.make_doc("Narcan or clonidine")
+    doc.spans["truth"] = [doc.char_span(0, 6, label="D", kb_id="MESH:D009270")]
+    docs_to_bin([doc]).to_disk(tmp_path / "gold.spacy")
+    rows = evaluate_json(run, tmp_path, tmp_path / "model", tmp_path / "gold.spacy")
+    assert rows["end_to_end", "recall", ""]["value"] == 100.0
+    assert rows["end_to_end", "recall", ""]["n"] == 1
+    assert run("evaluate", model, tmp_path / "gold.spacy") == 2
 
 
 def test_gold_never_reaches_the_pipeline_in_end_to_end(model: Path) -> None:

@@ -10,11 +10,11 @@ import spacy
 from spacy.language import Language
 from tiny import dual_nlp, learn, links, transformer
 
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
 from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Link
 
 pytest.importorskip("transformers")

@@ -10,9 +10,9 @@ import spacy
 from spacy.language import Language
 from tiny import LINKER, blank, examples, fleeting, links, train, with_linker
 
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

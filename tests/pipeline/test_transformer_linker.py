@@ -11,10 +11,10 @@ import spacy
 from spacy.language import Language
 from tiny import blank, examples, fleeting, links, train, with_linker
 
-from spacy_bioel.cli.evaluate import link_given
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import open_vectors
+from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.scoring.measure import Measurement, bootstrap_sums
-from spacy_bioel.scoring.protocols import PROTOCOLS, evaluate
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 TEXTS = [
@@ -103,7 +104,11 @@ def test_recall_is_over_distinct_concepts() -> None:
     same = tuple(Candidate(f"OLD{i}", 0.9) for i in range(5))
     links = [[Link(0, 4, "D", ("A",), (*same, Candidate("B", 0.1)))]]
     found = evaluate(
-        texts, links, protocols=["gold"], canonical=lambda i: "A" if i.startswith("OLD") else i
+        texts,
+        links,
+        protocols=["gold"],
+        max_candidates=5,
+        canonical=lambda i: "A" if i.startswith("OLD") else i,
     )
     # OLD0 to OLD4 are one concept, so B is second and not sixth.
     assert value(found, "recall@5").value == 100.0
@@ -175,8 +180,8 @@ RANKED_LINKS = [
                 "recall@1": 1 / 4,
                 "recall@5": 2 / 4,
                 "recall@10": 3 / 4,
-                "map": (1 + 1 / 8 + 1 / 2) / 4,
-                "map_normalised": (1 + 1 / 8 + 1 / 2) / 3,
+                "mrr": (1 + 1 / 8 + 1 / 2) / 4,
+                "mrr_normalised": (1 + 1 / 8 + 1 / 2) / 3,
             },
         ),
         # One of the ids is enough: ranks 1, 8, none, 1.
@@ -188,17 +193,17 @@ RANKED_LINKS = [
                 "recall@1": 2 / 4,
                 "recall@5": 2 / 4,
                 "recall@10": 3 / 4,
-                "map": (1 + 1 / 8 + 1) / 4,
-                "map_normalised": (1 + 1 / 8 + 1) / 3,
+                "mrr": (1 + 1 / 8 + 1) / 4,
+                "mrr_normalised": (1 + 1 / 8 + 1) / 3,
             },
         ),
     ],
 )
 def test_ranks_of_given_mentions(name: str, expected: dict[str, float]) -> None:
-    found = evaluate(RANKED, RANKED_LINKS, protocols=[name], per_label=False)
+    found = evaluate(RANKED, RANKED_LINKS, protocols=[name], max_candidates=10, per_label=False)
     values = {m.metric: m.value / 100 for m in found}
     assert {metric: values[metric] for metric in expected} == pytest.approx(expected)
-    assert value(found, "map").n == 4 and value(found, "map_normalised").n == 3
+    assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
 @pytest.mark.parametrize("name", ["gold", "gold_any"])
@@ -212,13 +217,14 @@ def test_normalised_times_recall_is_unnormalised(name: str, seed: int) -> None:
         mentions.append(Mention(i, i + 1, "D", ids))
         # Linked: nothing, the first candidate, or the first two as a composite.
         links.append(Link(i, i + 1, "D", ranking[: rng.integers(0, 3)], candidates(*ranking)))
-    found = evaluate([AnnotatedText("1", "x" * 60, tuple(mentions))], [links], protocols=[name])
+    texts = [AnnotatedText("1", "x" * 60, tuple(mentions))]
+    found = evaluate(texts, [links], protocols=[name], max_candidates=10)
     recall = value(found, "recall@10").value / 100  # no list is longer
     assert 0.2 < recall < 1
-    for metric in ("accuracy@1", "map"):
+    for metric in ("accuracy@1", "accuracy@1_nil_ignored", "mrr"):
         normalised = value(found, f"{metric}_normalised")
         assert normalised.value * recall == pytest.approx(value(found, metric).value)
-        assert 0 < value(found, metric).value < normalised.value <= 100
+        assert 0 <= value(found, metric).value <= normalised.value <= 100
         assert normalised.n == round(recall * 60)
 
 
@@ -226,8 +232,20 @@ def test_nothing_is_normalised_by_no_mention() -> None:
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
     found = {m.metric: m.value for m in evaluate(texts, links, protocols=["gold"], per_label=False)}
-    assert found["map"] == found["recall@10"] == 0.0
-    assert not {"map_normalised", "accuracy@1_normalised"} & found.keys()
+    assert found["mrr"] == found["recall@1"] == 0.0
+    assert not {"mrr_normalised", "accuracy@1_normalised"} & found.keys()
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [(1, [1]), (3, [1]), (5, [1, 5]), (9, [1, 5]), (10, [1, 5, 10]), (64, [1, 5, 10])],
+)
+def test_no_recall_beyond_the_candidates_that_are_kept(kept: int, expected: list[int]) -> None:
+    found = evaluate(RANKED, RANKED_LINKS, protocols=["gold", "mention"], max_candidates=kept)
+    recalls = {m.metric for m in found if m.protocol == "gold" and m.metric.startswith("recall")}
+    assert recalls == {f"recall@{k}" for k in expected}
+    assert {m.candidates for m in found if m.protocol == "gold"} == {kept}
+    assert {m.candidates for m in found if m.protocol == "mention"} == {0}
 
 
 def test_bad_arguments() -> None:
@@ -263,11 +281,14 @@ def test_bootstrap_sums_draw_as_many_documents_as_there_are() -> None:
     assert len(set(sums[:, 1])) > 3
 
 
-def test_accuracy_ranks_and_accuracy_with_nil_decides() -> None:
+def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks() -> None:
     # Two mentions, both with the right candidate first; the linker was sure of one.
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
     best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
     links = [[Link(0, 4, "D", ("A",), best[0]), Link(5, 9, "D", (), best[1])]]
     found = evaluate(texts, links, protocols=["gold"])
-    assert value(found, "accuracy@1").value == 100.0
-    assert value(found, "accuracy@1_with_nil").value == 50.0
+    assert value(found, "accuracy@1").value == 50.0
+    assert value(found, "accuracy@1_nil_ignored").value == 100.0
+    assert value(found, "accuracy@1_tie_optimistic").value == 50.0
+    assert value(found, "accuracy@1_normalised").value == 50.0
+    assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0

@@ -75,7 +75,22 @@ def test_none_without_gold_and_zero_without_predictions(nlp: Language) -> None:
         "bioel_link_acc": None,
     }
     unlinked = make_link_scorer_v1()([make_example(nlp, GOLD, [])])
-    assert (unlinked["bioel_link_f"], unlinked["bioel_link_acc"]) == (0.0, None)
+    assert (unlinked["bioel_link_f"], unlinked["bioel_link_acc"]) == (0.0, 0.0)
+
+
+def test_a_longer_span_is_not_the_gold_span(nlp: Language) -> None:
+    gold = [(12, 20, "C", "C"), (25, 32, "C", "A")]
+    # Of the right ids, but from another place on: "after levodopa", "levodopa and aspirin".
+    none_found = make_example(nlp, gold, [(6, 20, "C", "C"), (12, 32, "C", "A")])
+    assert make_link_scorer_v1()([none_found])["bioel_link_acc"] == 0.0
+    one_found = make_example(nlp, gold, [(6, 20, "C", "C"), (25, 32, "C", "A")])
+    assert make_link_scorer_v1()([one_found])["bioel_link_acc"] == 1.0  # 1 of 1
+
+
+def test_no_gold_mention_with_an_id(nlp: Language) -> None:
+    found = [(0, 5, "D", "A")]
+    scores = make_link_scorer_v1()([make_example(nlp, [(0, 5, "D", "")], found)])
+    assert scores["bioel_link_acc"] is None
 
 
 def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None:

@@ -13,7 +13,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
 from spacy_bioel.tuning.development import Development, pool
-from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss
+from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss, string_folds
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
@@ -90,7 +90,12 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     rows = [np.arange(0, 3), np.arange(3, 5), np.arange(0), np.arange(5, 8)]
     right = np.array([0, 1, 0, 0, 0, 1, 0, 1], dtype=bool)
     z = generator.standard_normal((8, 3))
-    loss = _Loss(z, Development(z, rows, [right[r] for r in rows]), l2=0.01, n_hidden=2)
+    loss = _Loss(
+        z,
+        Development(z, rows, [right[r] for r in rows], list("abcd"), [0] * 4),
+        l2=0.01,
+        n_hidden=2,
+    )
     assert loss.n_weights == 3 * 2 + 2 + 2 + 3 + 1
     weights = generator.standard_normal(loss.n_weights)
     _, gradient = loss(weights)
@@ -104,7 +109,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 def test_the_loss_by_hand() -> None:
     # All weights are 0: two candidates and NIL share a third each, one candidate and NIL a half.
     z, rows = np.ones((3, 2)), [np.array([0, 1]), np.array([2])]
-    data = Development(z, rows, [np.array([True, False]), np.array([False])])
+    data = Development(z, rows, [np.array([True, False]), np.array([False])], ["a", "b"], [0, 0])
     loss = _Loss(z, data, l2=1.0, n_hidden=1)
     value, _ = loss(np.zeros(loss.n_weights))
     assert value == pytest.approx((np.log(3) + np.log(2)) / 2)
@@ -122,7 +127,8 @@ def development(n: int, *, seed: int) -> Development:
     is_right[4 * known + generator.integers(0, 4, len(known))] = True
     features[is_right, DENSE] = generator.uniform(0.7, 1.0, len(known))
     rows = list(np.arange(4 * n).reshape(n, 4))
-    return Development(features, rows, [is_right[r] for r in rows])
+    strings = [f"string {i}" for i in range(n)]
+    return Development(features, rows, [is_right[r] for r in rows], strings, list(range(n)))
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +186,9 @@ def test_the_log_loss_by_hand(fitted: Fusion) -> None:
     nothing = replace(fitted, output=0 * fitted.output, direct=0 * fitted.direct, bias=0.0)
     features = np.zeros((3, N), np.float32)
     rows = [np.array([0, 1]), np.array([2])]
-    data = Development(features, rows, [np.array([True, False]), np.array([False])])
+    data = Development(
+        features, rows, [np.array([True, False]), np.array([False])], ["a", "b"], [0, 0]
+    )
     assert log_loss(nothing, data) == pytest.approx(np.log(3) + np.log(2))
     assert log_loss(nothing, data.take([])) == 0.0
 
@@ -195,11 +203,45 @@ def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
     assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
 
 
+def test_equal_strings_are_in_one_fold() -> None:
+    strings = [f"string {i % 7}" for i in range(40)]
+    fold = string_folds(strings, folds=5, seed=0)
+    assert sorted(set(fold.tolist())) == [0, 1, 2, 3, 4]
+    assert all(len(set(fold[i::7].tolist())) == 1 for i in range(7))
+    assert fold.tolist() == string_folds(strings, folds=5, seed=0).tolist()
+
+
+def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = replace(development(30, seed=0), strings=[f"string {i % 6}" for i in range(30)])
+    seen: list[set[str]] = []
+
+    def fit(part: Development, **_: object) -> Fusion:
+        seen.append(set(part.strings))
+        return default_fusion()
+
+    def loss(_: Fusion, part: Development) -> float:
+        assert len(part) and not seen[-1] & set(part.strings)
+        return 0.0
+
+    monkeypatch.setattr("spacy_bioel.tuning.fusion.fit_fusion", fit)
+    monkeypatch.setattr("spacy_bioel.tuning.fusion.log_loss", loss)
+    fit_nearest(data, [default_fusion(), None])
+    assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
+
+
+def test_one_string_leaves_nothing_to_choose_on() -> None:
+    data = replace(development(10, seed=0), strings=["the same"] * 10)
+    assert fit_nearest(data, [None]).to_json() == fit_fusion(data).to_json()
+
+
 def test_mentions_of_several_corpora_are_pooled() -> None:
     first, second = development(3, seed=0), development(2, seed=1)
     both = pool([first, second])
     assert both.features.shape == (20, N) and len(both) == 5
     assert both.rows[3].tolist() == [12, 13, 14, 15]
+    assert list(both.documents) == [0, 1, 2, 3, 4]
+    assert both.strings[3] == "string 0"
+    assert both.of_documents([1, 3]).rows[1].tolist() == [12, 13, 14, 15]
     assert both.right[3].tolist() == second.right[0].tolist()
     assert both.features[both.rows[4]].tolist() == second.features[4:8].tolist()
 
@@ -216,7 +258,7 @@ def test_json_round_trip(fitted: Fusion) -> None:
 @pytest.mark.parametrize("found", [list(FEATURES[:-1]), list(reversed(FEATURES)), None])
 def test_weights_for_other_features(fitted: Fusion, found: list[str] | None) -> None:
     data = fitted.to_json() | {"features": found}
-    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*tune\.py"):
+    with pytest.raises(BioelError, match=r"\[B062\].*'trained'.*bioel tune MODEL DEV OUT"):
         Fusion.from_json(data)
 
 

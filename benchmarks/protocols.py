@@ -1,0 +1,71 @@
+"""Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py:
+python -m benchmarks.protocols.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from benchmarks.markdown import table
+from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Protocol, Rules
+
+PAGE = Path(__file__).parents[1] / "docs" / "protocols.md"
+_INTRODUCTION = """\
+# Protocols
+
+Written by `python -m benchmarks.protocols` from `spacy_bioel/scoring/protocols.py`, from which
+`bioel evaluate` takes them too.
+
+Gold mentions and predictions are compared by character offsets. Ids of both sides are first
+replaced by their current ids; wherever ids are compared, a composite is its set of ids. The
+denominator of recall is that of the corpus: a gold mention that no tokens can represent, or whose
+ids the knowledge base does not know, counts as wrong (`missing_from_kb` in the details says how
+many those are). Where exact duplicates collapse, "different" says so. A row of one label restricts
+gold and predictions to that label. Intervals are 95 %, by bootstrap over documents.
+"""
+_GIVEN = """\
+The linker is given the places and labels of the gold mentions, never their ids. A mention that
+begins or ends inside a token is found in the link that was widened to whole tokens. The label only
+tells mentions of equal offsets apart. Ranks are counted within the candidates that the linker
+keeps, its `max_candidates`; every row states them (`candidates`), and there is no recall at a k
+beyond them.
+"""
+
+
+def page() -> str:
+    """All of docs/protocols.md."""
+    texts = {name: one for name, one in PROTOCOLS.items() if not one.given_mentions}
+    given = {name: one for name, one in PROTOCOLS.items() if one.given_mentions}
+    parts = [
+        _INTRODUCTION,
+        "## From bare text\n",
+        _rules_table(texts),
+        _metrics_table(texts),
+        "## Gold mentions given\n",
+        _GIVEN,
+        _rules_table(given),
+        _metrics_table(given),
+    ]
+    return "\n".join(parts)
+
+
+def _rules_table(protocols: dict[str, Protocol]) -> str:
+    names = [field.name for field in fields(Rules)]
+    lines = []
+    for name, protocol in protocols.items():
+        also = [f"also `{alias}`" for alias, proper in ALIASES.items() if proper == name]
+        rules = protocol.rules.as_dict()
+        lines.append([", ".join([f"`{name}`", *also]), *(rules[key] or "–" for key in names)])
+    return table(["protocol", *names], lines) + "\n"
+
+
+def _metrics_table(protocols: dict[str, Protocol]) -> str:
+    metrics = {name: one for p in protocols.values() for name, one in p.metrics.items()}
+    return table(["metric", ""], [[f"`{name}`", one.meaning] for name, one in metrics.items()]) + (
+        "\n"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf8")

@@ -1,0 +1,130 @@
+"""`bioel tune`: choose on development documents what training does not learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from spacy_bioel import __version__
+from spacy_bioel.cli.console import (
+    JsonOption,
+    PrefixOption,
+    progress_bar,
+    show_note,
+    show_table,
+    write_json,
+)
+from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.storage.atomic import replacing_folder
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from spacy_bioel.tuning.run import Report
+
+_COLUMNS = ("pipe", "chosen", "measured", "fitted", "cross-fitted")
+
+
+def tune(
+    model: Annotated[str, typer.Argument(help="Trained pipeline, by folder or package name.")],
+    dev: Annotated[
+        Path,
+        typer.Argument(
+            help="Development documents with gold mentions, in any format of `bioel evaluate`."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Argument(help="Folder of the tuned pipeline; a pipeline there is replaced.")
+    ],
+    kb: Annotated[
+        Path | None,
+        typer.Option(help="Link against this knowledge base, and save it with the pipeline."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Format of DEV; recognised from content if not given.")
+    ] = None,
+    prefix: PrefixOption = "",
+    json_file: JsonOption = None,
+) -> None:
+    """Tune a pipeline on development documents and save it with its knowledge base.
+
+    Fits the weights of the linker's evidence, then the detector's threshold, consistency and
+    overlap by mention F1, then the NIL threshold by end-to-end F1. What is maximised is what
+    `bioel evaluate` reports. Of every figure there are two: fitted, on the documents that it was
+    chosen on, and cross-fitted, each document measured with what the other folds chose. Both are
+    written to `meta.json` of OUT too. OUT must be another folder than MODEL.
+    """
+    from spacy_bioel.pipeline.measuring import check_gold
+    from spacy_bioel.tuning.run import tune as run
+
+    check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
+    nlp, texts = load_with_gold(model, dev, format=format, prefix=prefix)
+    if kb is not None:
+        require_linker(nlp, model).set_kb(kb)
+    check_gold(texts, find_linker(nlp), dev)
+    report = run(nlp, texts, progress=progress_bar)
+    require_transformers(nlp)
+    with replacing_folder(out) as folder:
+        nlp.to_disk(folder)
+    if json_file is not None:
+        write_json(json_file, report.to_json())
+    if str(json_file) != "-":
+        _show(report, out)
+
+
+def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
+    """Refuse to replace what is read, or what is no pipeline.
+
+    inputs (dict[str, Path | None]): What is read, by what to call it; None: nothing.
+    RAISES BioelError: [B230], [B231].
+    """
+    target = out.resolve()
+    for what, path in inputs.items():
+        if path is None or not path.exists():
+            continue
+        source = path.resolve()
+        if target == source or target in source.parents or source in target.parents:
+            raise BioelError(Errors.B230.format(out=out, what=what, path=path))
+    is_pipeline = all((out / name).is_file() for name in ("config.cfg", "meta.json"))
+    is_empty = out.is_dir() and not any(out.iterdir())
+    if out.exists() and not is_pipeline and not is_empty:
+        raise BioelError(Errors.B231.format(out=out))
+
+
+def require_transformers(nlp: Language) -> None:
+    """Let the package of a pipeline with a transformer ask for the extra that it needs."""
+    from spacy.util import get_minor_version_range
+
+    from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
+
+    # Names of models that the package transformers is needed for.
+    names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer"}
+    if not names.isdisjoint(_model_names(nlp)):
+        # `spacy package` writes it into the wheel.
+        versions = get_minor_version_range(__version__)
+        nlp.meta["requirements"] = [f"spacy-bioel[transformers]{versions}"]
+
+
+def _model_names(nlp: Language) -> Iterator[str]:
+    for _, pipe in nlp.pipeline:
+        model: Any = getattr(pipe, "model", None)
+        if hasattr(model, "walk"):  # a model of thinc; some pipes have none
+            yield from (node.name for node in model.walk())
+
+
+def _show(report: Report, out: Path) -> None:
+    table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
+    for one in report.tuned:
+        chosen = ", ".join(f"{name} {value}" for name, value in one.chosen.items())
+        cross_fitted = "–" if one.cross_fitted is None else f"{one.cross_fitted:.2f}"
+        measured = f"{one.protocol} {one.metric}"
+        table.add_row(one.what, chosen, measured, f"{one.fitted:.2f}", cross_fitted)
+    show_table(table)
+    for note in report.notes:
+        show_note(note)
+    show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")

@@ -1,0 +1,137 @@
+"""A pipeline run on gold documents: on their bare text, or on their gold mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from spacy.language import Language
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, with_gold_mentions
+from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.scoring import protocols
+from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.scoring.measure import Measurement
+from spacy_bioel.types import AnnotatedText, Link
+
+_BATCH = 32
+
+
+class ProgressBar(Protocol):
+    """Makes a context that yields a function, which is told how many items more are done."""
+
+    def __call__(
+        self, description: str, *, total: int | None = None
+    ) -> AbstractContextManager[Callable[[int], None]]: ...
+
+
+@contextmanager
+def silent(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A `ProgressBar` that shows nothing."""
+    yield lambda n: None
+
+
+def gold_key(nlp: Language) -> str:
+    """The span group in which the trainable pipes expect gold mentions."""
+    for _, pipe in nlp.pipeline:
+        cfg = getattr(pipe, "cfg", None)
+        if isinstance(cfg, Mapping) and "gold_key" in cfg:
+            return str(cfg["gold_key"])
+    return GOLD_KEY
+
+
+def check_gold(texts: Sequence[AnnotatedText], linker: Any, path: Path) -> None:
+    """Refuse gold documents that nothing can be measured on.
+
+    linker (Linker | None): Ids are not checked without one.
+    RAISES BioelError: [B076] without a gold mention, [B077] when the knowledge base knows not a
+        single gold id.
+    """
+    if not any(text.mentions for text in texts):
+        raise BioelError(Errors.B076.format(path=path, n=len(texts)))
+    ids = [id_ for text in texts for mention in text.mentions for id_ in mention.ids]
+    if linker is None or not ids:
+        return
+    coverage = linker.kb.coverage(ids)
+    if coverage.missing == coverage.n:
+        first = ", ".join(coverage.first_missing)
+        raise BioelError(Errors.B077.format(n=coverage.n, path=path, first=first))
+
+
+def measure_pipeline(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    chosen: Mapping[str, protocols.Protocol],
+    *,
+    seed: int = 0,
+    progress: ProgressBar = silent,
+) -> list[Measurement]:
+    """Run a pipeline once a kind of protocol, and score it.
+
+    chosen (Mapping[str, Protocol]): By proper name.
+    seed (int): Of the bootstrap.
+    RETURNS (list[Measurement]): In the order of the protocols.
+    """
+    linker = find_linker(nlp)
+    found: list[Measurement] = []
+    for given in (False, True):
+        names = [name for name, one in chosen.items() if one.given_mentions == given]
+        if not names:
+            continue
+        link = link_given if given else link_open
+        found += evaluate(
+            texts,
+            list(link(nlp, linker, texts, progress=progress)),
+            protocols=names,
+            canonical=linker.kb.canonical if linker is not None else str,
+            max_candidates=linker.cfg["max_candidates"] if linker is not None else 1,
+            in_kb=(lambda id_: linker.kb.find(id_) >= 0) if linker is not None else None,
+            seed=seed,
+        )
+    order = list(chosen)
+    return sorted(found, key=lambda row: order.index(row.protocol))
+
+
+def link_open(
+    nlp: Language,
+    linker: Any,
+    texts: Iterable[AnnotatedText],
+    *,
+    progress: ProgressBar = silent,
+) -> Iterator[list[Link]]:
+    """Links of the whole pipeline, which is shown nothing but the text.
+
+    linker (Linker | None): The one of the pipeline; None: the mentions of a detector, unlinked.
+    """
+    key = linker.cfg["spans_key"] if linker is not None else SPANS_KEY
+    bare = [text.text for text in texts]
+    with progress("Running the pipeline", total=len(bare)) as advance:
+        for doc in nlp.pipe(bare, batch_size=_BATCH):
+            yield get_links(doc, spans_key=key)
+            advance(1)
+
+
+def link_given(
+    nlp: Language,
+    linker: Any,
+    texts: Sequence[AnnotatedText],
+    *,
+    progress: ProgressBar = silent,
+) -> Iterator[list[Link]]:
+    """Links of the linker alone, which is shown the places and labels of the gold mentions."""
+    key = linker.cfg["spans_key"]
+    docs = (with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts)
+    own_choice = linker.cfg["mentions"]
+    linker.cfg["mentions"] = "spans"  # and not entities, or names of the knowledge base
+    try:
+        with progress("Linking gold mentions", total=len(texts)) as advance:
+            for doc in linker.pipe(with_token_vectors(nlp, docs), batch_size=_BATCH):
+                yield get_links(doc, spans_key=key)
+                advance(1)
+    finally:
+        linker.cfg["mentions"] = own_choice

@@ -1,0 +1,141 @@
+"""`evaluate`: gold documents and predicted links in, numbers by named protocols out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.measure import Measurement, measure
+from spacy_bioel.scoring.protocols import Protocol, get_protocol
+from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+
+
+def evaluate(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    protocols: Iterable[str],
+    canonical: Callable[[str], str] = str,
+    in_kb: Callable[[str], bool] | None = None,
+    max_candidates: int = 1,
+    per_label: bool = True,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[Measurement]:
+    """Score the predicted links of documents against their gold mentions.
+
+    gold (Sequence[AnnotatedText]): The documents.
+    predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
+        and "gold_any" they must be predictions on the gold mentions.
+    protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
+    canonical (Callable[[str], str]): Current id of a concept; applied to both sides.
+    in_kb (Callable[[str], bool] | None): Whether a canonical id can be predicted at all. Gold
+        mentions with other ids count as wrong; with `in_kb` the details say how many those are:
+        `missing_from_kb` (none of the ids is known) and `partly_missing_from_kb`.
+    max_candidates (int): How many candidates of a mention the linker kept. There is no recall
+        at a greater k: it would be the recall at this one by another name.
+    per_label (bool): Also measure each label alone: its gold mentions against its predictions.
+    n_resamples, seed (int): Of the bootstrap over documents.
+    RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric.
+    RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
+    """
+    chosen = [get_protocol(name) for name in protocols]
+    if len(gold) != len(predicted):
+        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    # Of all candidates of all mentions: the same few thousand again and again.
+    canonical = cache(canonical)
+    golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
+    links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
+    labels = [""] + (_labels(golds, links) if per_label else [])
+    found = []
+    for name, protocol in chosen:
+        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
+        for label in labels:
+            rows = _count_documents(golds, links, protocol=protocol, label=label, in_kb=in_kb)
+            found += measure(
+                rows,
+                metrics,
+                protocol=name,
+                label=label,
+                candidates=max_candidates if protocol.given_mentions else 0,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+    return found
+
+
+def count_documents(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    protocol: str,
+    canonical: Callable[[str], str] = str,
+) -> list[Counts]:
+    """Counts of each document under one protocol, as `evaluate` sums them.
+
+    RAISES BioelError: As `evaluate`.
+    """
+    _, chosen = get_protocol(protocol)
+    if len(gold) != len(predicted):
+        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    canonical = cache(canonical)
+    return [
+        chosen.count(
+            [_canonical_mention(m, canonical) for m in text.mentions],
+            [canonical_link(link, canonical) for link in links],
+        )
+        for text, links in zip(gold, predicted, strict=True)
+    ]
+
+
+def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:
+    """Bring the ids of a link into the form that `counts` compares.
+
+    RETURNS (Link): Canonical ids, sorted and unique; one candidate a concept, the best one.
+    """
+    best: dict[str, Candidate] = {}
+    for candidate in link.candidates:
+        id_ = canonical(candidate.id)
+        best.setdefault(id_, replace(candidate, id=id_))
+    ids = tuple(sorted({canonical(id_) for id_ in link.ids}))
+    return replace(link, ids=ids, candidates=tuple(best.values()))
+
+
+def _canonical_mention(mention: Mention, canonical: Callable[[str], str]) -> Mention:
+    return replace(mention, ids=tuple(sorted({canonical(id_) for id_ in mention.ids})))
+
+
+def _labels(golds: list[list[Mention]], links: list[list[Link]]) -> list[str]:
+    of_gold = {m.label for mentions in golds for m in mentions}
+    of_links = {x.label for doc_links in links for x in doc_links}
+    return sorted((of_gold | of_links) - {""})
+
+
+def _count_documents(
+    golds: list[list[Mention]],
+    links: list[list[Link]],
+    *,
+    protocol: Protocol,
+    label: str,
+    in_kb: Callable[[str], bool] | None,
+) -> list[Counts]:
+    rows = []
+    for mentions, doc_links in zip(golds, links, strict=True):
+        if label:
+            mentions = [m for m in mentions if m.label == label]
+            doc_links = [x for x in doc_links if x.label == label]
+        row = protocol.count(mentions, doc_links)
+        rows.append(row | (_count_missing(mentions, in_kb) if in_kb else {}))
+    return rows
+
+
+def _count_missing(mentions: Iterable[Mention], in_kb: Callable[[str], bool]) -> Counts:
+    missing: Counts = {"missing_from_kb": 0, "partly_missing_from_kb": 0}
+    for mention in mentions:
+        known = [in_kb(id_) for id_ in mention.ids]
+        missing["missing_from_kb"] += bool(known) and not any(known)
+        missing["partly_missing_from_kb"] += any(known) and not all(known)
+    return missing

@@ -1,0 +1,127 @@
+"""Settings chosen by what `spacy_bioel.scoring` reports, fitted and cross-fitted by document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.measure import percent
+from spacy_bioel.scoring.protocols import Metric, get_protocol
+
+Setting = TypeVar("Setting")
+Value = float | bool | str
+IntArray = NDArray[np.int64]
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Numbers of the documents that something is fitted on, and of those that it is measured on."""
+
+    fitting: IntArray
+    held_out: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What was chosen on development documents, and how good it is there.
+
+    what (str): The part of the pipeline.
+    chosen (dict): Its settings, by name.
+    protocol, metric (str): What was measured, as `bioel evaluate` does.
+    fitted (float): Percentage on the documents that it was chosen on: optimistic.
+    cross_fitted (float | None): The same, each document measured with what was chosen on the
+        documents of other folds; what was chosen before stays as it is. None: one document.
+    """
+
+    what: str
+    chosen: dict[str, Value]
+    protocol: str
+    metric: str
+    fitted: float
+    cross_fitted: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        rounded = {"fitted": round(self.fitted, 2)}
+        if self.cross_fitted is not None:
+            rounded["cross_fitted"] = round(self.cross_fitted, 2)
+        return asdict(self) | rounded
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[Setting]):
+    """The best of several settings, with its figures as in `Tuned`."""
+
+    setting: Setting
+    fitted: float
+    cross_fitted: float | None
+
+
+def document_folds(n_documents: int, *, n_folds: int = FOLDS, seed: int = 0) -> list[Fold]:
+    """Folds of documents, the same each time; none when there is only one document."""
+    if n_documents < 2:
+        return []
+    n_folds = min(n_folds, n_documents)
+    fold = np.random.default_rng(seed).permutation(n_documents) % n_folds
+    return [
+        Fold(np.flatnonzero(fold != number), np.flatnonzero(fold == number))
+        for number in range(n_folds)
+    ]
+
+
+def choose(
+    settings: Sequence[Setting],
+    counts: Sequence[Sequence[Counts]],
+    metric: Metric,
+    *,
+    folds: Sequence[Fold],
+) -> Choice[Setting]:
+    """The setting under which a metric is highest; of equal ones, the first.
+
+    settings (Sequence): At least one, in the order of preference.
+    counts (Sequence): For each setting, the counts of each document.
+    folds (Sequence[Fold]): Of the documents; none: nothing is cross-fitted.
+    """
+    names = sorted({name for ratio in metric.ratios for name in ratio})
+    counts_sdc = np.array([[[row[n] for n in names] for row in rows] for rows in counts], float)
+
+    def percents(sums_sc: NDArray[np.float64]) -> NDArray[np.float64]:
+        return percent(metric, dict(zip(names, sums_sc.T, strict=True)))
+
+    on_all = percents(counts_sdc.sum(axis=1))
+    best = int(np.argmax(on_all))
+    cross_fitted = None
+    if folds:
+        total_c = np.zeros(len(names))
+        for fold in folds:
+            chosen = int(np.argmax(percents(counts_sdc[:, fold.fitting].sum(axis=1))))
+            total_c += counts_sdc[chosen, fold.held_out].sum(axis=0)
+        cross_fitted = float(percents(total_c[None])[0])
+    return Choice(settings[best], float(on_all[best]), cross_fitted)
+
+
+def percent_of(counts: Sequence[Counts], metric: Metric) -> float:
+    """A metric of the sum of the counts of documents."""
+    return choose([None], [counts], metric, folds=[]).fitted
+
+
+def metric_of(protocol: str, metric: str) -> Metric:
+    """From the table of protocols."""
+    return get_protocol(protocol)[1].metrics[metric]
+
+
+@contextmanager
+def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    """Settings of a pipe that are other ones for a while."""
+    own = {name: cfg[name] for name in values}
+    cfg.update(values)
+    try:
+        yield
+    finally:
+        cfg.update(own)

@@ -1,0 +1,70 @@
+"""The linker's NIL threshold, by the strict end-to-end F1 that is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from spacy.language import Language
+
+from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.measuring import ProgressBar, link_open, silent
+from spacy_bioel.scoring.evaluation import count_documents
+from spacy_bioel.tuning.choosing import Fold, Tuned, changed, choose, metric_of
+from spacy_bioel.types import AnnotatedText, Link
+
+PROTOCOL, METRIC = "end_to_end", "f1"
+_DEFAULT = 0.25
+# The nearest to the default first: it is taken where others are no better.
+THRESHOLDS = sorted(
+    np.round(np.arange(0.0, 0.81, 0.05), 2).tolist(), key=lambda t: abs(t - _DEFAULT)
+)
+
+
+def tune_nil(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Give the pipeline's linker the threshold with the best end-to-end F1.
+
+    texts (Sequence[AnnotatedText]): Gold documents, at least one.
+    folds (Sequence[Fold]): Of the documents.
+    RETURNS (Tuned | None): None when the pipeline finds no mention in the bare text.
+    """
+    linker: Any = find_linker(nlp)
+    with changed(linker.cfg, {"nil_threshold": 0.0}):
+        links = list(link_open(nlp, linker, texts, progress=progress))
+    if not any(links):
+        return None
+    counts = [
+        count_documents(
+            texts,
+            [[with_threshold(link, threshold) for link in of_text] for of_text in links],
+            protocol=PROTOCOL,
+            canonical=linker.kb.canonical,
+        )
+        for threshold in THRESHOLDS
+    ]
+    choice = choose(THRESHOLDS, counts, metric_of(PROTOCOL, METRIC), folds=folds)
+    linker.cfg["nil_threshold"] = choice.setting
+    chosen = {"nil_threshold": choice.setting}
+    return Tuned(linker.name, chosen, PROTOCOL, METRIC, choice.fitted, choice.cross_fitted)
+
+
+def with_threshold(link: Link, threshold: float) -> Link:
+    """The decision of `pipeline.linker.decision.decide` at a threshold.
+
+    link (Link): The decision at threshold 0.
+    """
+    scores = [candidate.score for candidate in link.candidates[: len(link.ids)]]
+    if not scores:
+        return link
+    # The parts of a composite come first; together they are this likely.
+    likelihood = min(scores) ** len(scores)
+    is_linked = likelihood >= threshold if len(scores) == 1 else likelihood > threshold
+    return link if is_linked else replace(link, ids=())

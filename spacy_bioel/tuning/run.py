@@ -1,0 +1,86 @@
+"""All that development documents choose, in order: weights, detector, NIL threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spacy.language import Language
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.loading import find_detector, find_linker
+from spacy_bioel.pipeline.measuring import ProgressBar, silent
+from spacy_bioel.tuning.choosing import Tuned, document_folds
+from spacy_bioel.tuning.detector import tune_detector
+from spacy_bioel.tuning.nil import tune_nil
+from spacy_bioel.tuning.weights import tune_reading, tune_weights
+from spacy_bioel.types import AnnotatedText
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `tune` did.
+
+    documents, mentions (int): Gold documents and mentions.
+    folds (int): Of documents; 0: too few documents to cross-fit.
+    tuned (tuple[Tuned, ...]): In the order in which it was chosen.
+    notes (tuple[str, ...]): What stays as it was, and why.
+    """
+
+    documents: int
+    mentions: int
+    folds: int
+    tuned: tuple[Tuned, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "documents": self.documents,
+            "mentions": self.mentions,
+            "folds": self.folds,
+            "tuned": [one.to_json() for one in self.tuned],
+            "notes": list(self.notes),
+        }
+
+
+def tune(
+    nlp: Language, texts: Sequence[AnnotatedText], *, progress: ProgressBar = silent
+) -> Report:
+    """Tune a pipeline in place, and write what was chosen to nlp.meta["bioel"]["tuning"].
+
+    nlp (Language): With a detector, a linker, or both.
+    texts (Sequence[AnnotatedText]): Gold documents, other ones than it was trained on.
+    RAISES BioelError: [B232] with neither pipe.
+    """
+    linker, detector = find_linker(nlp), find_detector(nlp)
+    if linker is None and detector is None:
+        raise BioelError(Errors.B232.format(pipes=", ".join(nlp.pipe_names) or "none"))
+    folds = document_folds(len(texts))
+    found: list[Tuned | None] = []
+    notes: list[str] = [] if folds else ["there is one document: nothing is cross-fitted"]
+    has_ids = any(mention.ids for text in texts for mention in text.mentions)
+    if linker is not None and has_ids:
+        weights = tune_weights(nlp, texts, folds=folds, progress=progress)
+        if weights is None:
+            notes.append("the weights stay as they are: there is no evidence of strings")
+        found.append(weights)
+        if linker.reads:
+            found.append(tune_reading(nlp, texts, folds=folds, progress=progress))
+    if detector is not None:
+        mentions = tune_detector(nlp, texts, folds=folds, progress=progress)
+        if not mentions.fitted:
+            notes.append("the detector finds no gold mention: train it for longer")
+        found.append(mentions)
+    if linker is not None and has_ids:
+        nil = tune_nil(nlp, texts, folds=folds, progress=progress)
+        if nil is None:
+            notes.append("the NIL threshold stays as it is: no mention is found in bare text")
+        found.append(nil)
+    if linker is not None and not has_ids:
+        notes.append("the linker stays as it is: no gold mention has an id")
+    tuned = tuple(one for one in found if one is not None)
+    n_mentions = sum(len(text.mentions) for text in texts)
+    report = Report(len(texts), n_mentions, len(folds), tuned, tuple(notes))
+    nlp.meta["bioel"] = {**nlp.meta.get("bioel", {}), "tuning": report.to_json()}
+    return report

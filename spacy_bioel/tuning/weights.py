@@ -1,0 +1,119 @@
+"""The weights of the linker's evidence: fitted by likelihood, measured by what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spacy.language import Language
+
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
+from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.measuring import ProgressBar, link_given, silent
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.evaluation import count_documents
+from spacy_bioel.tuning.choosing import Fold, Tuned, metric_of, percent_of
+from spacy_bioel.tuning.development import (
+    Development,
+    gather_development,
+    gather_reading,
+    gold_docs,
+)
+from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
+from spacy_bioel.types import AnnotatedText
+
+# NIL ignored: its threshold is chosen afterwards. Composites that fall below that one are linked
+# here, so that `bioel evaluate` of the tuned pipeline may differ by these.
+PROTOCOL, METRIC = "gold", "accuracy@1_nil_ignored"
+
+
+def tune_weights(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Give the linker weights under which a candidate's score is the probability that it is right.
+
+    texts (Sequence[AnnotatedText]): Gold documents, at least one.
+    folds (Sequence[Fold]): Of the documents.
+    RETURNS (Tuned | None): None without evidence of strings, which may be switched off.
+    """
+    linker: Any = find_linker(nlp)
+    development = gather_development(linker, gold_docs(nlp, texts))
+    if not len(development.features):
+        return None
+
+    def fit(part: Development) -> Fusion:
+        return fit_nearest(part, [default_fusion(), None])
+
+    return _tune(nlp, texts, "fusion", development, fit, folds=folds, progress=progress)
+
+
+def tune_reading(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Give a linker that reads the weights of what it read, beside those of strings.
+
+    Arguments and what is returned are those of `tune_weights`.
+    """
+    development = gather_reading(nlp, gold_docs(nlp, texts))
+    if not len(development.features):
+        return None
+
+    def fit(part: Development) -> Fusion:
+        # Five numbers need no hidden layer.
+        return fit_fusion(part, n_hidden=0, l2=0.001)
+
+    return _tune(nlp, texts, "reading", development, fit, folds=folds, progress=progress)
+
+
+def _tune(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    name: str,
+    development: Development,
+    fit: Callable[[Development], Fusion],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar,
+) -> Tuned:
+    """Fit and assign the attribute `name` of the linker.
+
+    development (Development): Of all documents.
+    """
+    linker: Any = find_linker(nlp)
+    metric = metric_of(PROTOCOL, METRIC)
+    own = getattr(linker, name)
+    held_out: list[Counts] = []
+    with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
+        for fold in folds:
+            part = development.of_documents(fold.fitting.tolist())
+            setattr(linker, name, _as_saved(fit(part)) if len(part) else own)
+            held_out += _counts(nlp, linker, [texts[i] for i in fold.held_out.tolist()])
+            advance(1)
+        setattr(linker, name, _as_saved(fit(development)))
+        advance(1)
+    return Tuned(
+        linker.name,
+        {"weights": name, "mentions": len(development)},
+        PROTOCOL,
+        METRIC,
+        percent_of(_counts(nlp, linker, texts), metric),
+        percent_of(held_out, metric) if held_out else None,
+    )
+
+
+def _as_saved(fusion: Fusion) -> Fusion:
+    """The weights as rounded as a saved pipeline has them: they are what is measured."""
+    return Fusion.from_json(fusion.to_json())
+
+
+def _counts(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[Counts]:
+    links = list(link_given(nlp, linker, texts))
+    return count_documents(texts, links, protocol=PROTOCOL, canonical=linker.kb.canonical)

@@ -1,0 +1,77 @@
+"""What is chosen, and its two figures, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.tuning.choosing import (
+    Tuned,
+    changed,
+    choose,
+    document_folds,
+    metric_of,
+    percent_of,
+)
+
+F1 = metric_of("mention", "f1")
+
+
+def counted(right: int, predicted: int, gold: int) -> Counts:
+    return {"right_predicted": right, "right_gold": right, "predicted": predicted, "gold": gold}
+
+
+def test_folds_are_of_documents_and_the_same_each_time() -> None:
+    folds = document_folds(12)
+    assert len(folds) == 5
+    assert sorted(i for fold in folds for i in fold.held_out.tolist()) == list(range(12))
+    for fold, again in zip(folds, document_folds(12), strict=True):
+        assert sorted([*fold.fitting.tolist(), *fold.held_out.tolist()]) == list(range(12))
+        assert fold.held_out.tolist() == again.held_out.tolist()
+    assert [len(fold.held_out) for fold in document_folds(3)] == [1, 1, 1]
+    assert document_folds(1) == document_folds(0) == []
+
+
+def test_the_best_setting_with_both_figures() -> None:
+    # Of three documents each of two settings gets some right:
+    first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
+    second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
+    choice = choose(["first", "second"], [first, second], F1, folds=document_folds(3))
+    # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
+    assert (choice.setting, choice.fitted) == ("second", pytest.approx(50.0))
+    # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
+    # Without the second: 2 right of 3 predicted and 4 gold (57) against 1 of 4 and 4 (25): 0, 1, 2.
+    # Without the third: 2 of 3 and 4 (57) against 2 of 4 and 4 (50): 0, 1, 2. In sum none right.
+    assert choice.cross_fitted == 0.0
+
+
+def test_of_equal_settings_the_first() -> None:
+    same = [counted(1, 2, 2)]
+    choice = choose(["a", "b"], [same, same], F1, folds=[])
+    assert (choice.setting, choice.fitted, choice.cross_fitted) == ("a", pytest.approx(50.0), None)
+
+
+def test_percent_of_a_sum() -> None:
+    # 3 of 4 right, 3 of 6 found: 2 * 0.75 * 0.5 / 1.25
+    assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], F1) == pytest.approx(60.0)
+    assert percent_of([counted(0, 0, 0)], F1) == 0.0
+
+
+def test_json_of_what_was_tuned() -> None:
+    tuned = Tuned("bioel_linker", {"nil_threshold": 0.35}, "end_to_end", "f1", 81.8888, None)
+    assert tuned.to_json() == {
+        "what": "bioel_linker",
+        "chosen": {"nil_threshold": 0.35},
+        "protocol": "end_to_end",
+        "metric": "f1",
+        "fitted": 81.89,
+        "cross_fitted": None,
+    }
+
+
+def test_settings_come_back_after_an_error() -> None:
+    cfg = {"threshold": 0.5, "other": 1}
+    with pytest.raises(RuntimeError), changed(cfg, {"threshold": 0.05}):
+        assert cfg == {"threshold": 0.05, "other": 1}
+        raise RuntimeError
+    assert cfg == {"threshold": 0.5, "other": 1}
