@@ -303,6 +303,19 @@ class Errors(metaclass=_Coded):
     B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
     B184 = "The approximate index in {path} cannot be read ({error}). Run bioel kb encode again."
 
+    B250 = (
+        "{path} is XML in an encoding that cannot be read ({error}). Convert it to UTF-8, and "
+        "correct the encoding in its first line."
+    )
+    B251 = (
+        "{where}: a passage at offset {offset}, and {n} characters of text before it: expected at "
+        "most {most} that are missing. Offsets count characters from the start of the document."
+    )
+    B252 = (
+        "{path}: column {column} is given for {key!r}, and columns are numbered from 1. Correct "
+        "the number."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import split_ids
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import iter_xml, open_text
 from spacy_bioel.types import AnnotatedText, Mention
@@ -27,7 +27,9 @@ _ID_INFONS = {
     "concept_id": "",
 }
 # What `bioc` raises on documents that lack a key, or hold the wrong type under it.
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+# Characters that may be missing from the text of a document, before its passages and between them.
+_MAX_GAPS = 1_000_000
 
 
 def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
@@ -39,7 +41,7 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
 
     prefix (str): Vocabulary of ids that name none, unless their infon does ("MESH", "OMIM").
     YIELDS (AnnotatedText): One document.
-    RAISES BioelError: [B105], [B106], [B111]-[B115]; those of `open_binary`.
+    RAISES BioelError: [B105], [B106], [B111]-[B115], [B250], [B251]; those of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):
@@ -59,8 +61,8 @@ def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterato
     """
     with open_text(path) as file:
         try:
-            content = json.load(file)
-        except json.JSONDecodeError as error:
+            content = parse_json(file.read())
+        except ValueError as error:
             raise BioelError(Errors.B115.format(path=path, error=error)) from error
     for collection in content if isinstance(content, list) else [content]:
         for raw in _documents(path, collection):
@@ -103,7 +105,7 @@ def _read_document(
 ) -> AnnotatedText:
     """Join the passages, then place the annotations of document, passages and sentences."""
     where = f"{path}, document {document.id}"
-    text = ""
+    text, n_given = "", 0
     annotations = list(document.annotations)
     for passage in document.passages:
         annotations += passage.annotations
@@ -115,6 +117,11 @@ def _read_document(
         for offset, piece in pieces:
             if offset < len(text):
                 raise BioelError(Errors.B113.format(where=where, offset=offset, length=len(text)))
+            if offset - n_given > _MAX_GAPS:
+                raise BioelError(
+                    Errors.B251.format(where=where, offset=offset, n=n_given, most=_MAX_GAPS)
+                )
+            n_given += len(piece)
             text = text.ljust(offset) + piece
     mentions = [
         _read_mention(where, annotation, text, prefix)

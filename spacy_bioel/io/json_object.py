@@ -82,6 +82,8 @@ class _Reader:
                 if not self._read_on():
                     raise
                 continue
+            except (RecursionError, ValueError):
+                raise self.error("a value that is not so deep or long") from None
             # A number that ends with the text may go on.
             if end < len(self._text) or not self._read_on():
                 self._at = end

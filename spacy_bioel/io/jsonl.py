@@ -10,6 +10,7 @@ from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines, replacing
 from spacy_bioel.types import AnnotatedText, Concept, Mention
@@ -86,7 +87,8 @@ def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, st
     YIELDS (tuple): The text, None where there is none, and the id, as `read_texts_jsonl` has it.
     RAISES BioelError: [B131] no JSON object; those of `numbered_lines`.
     """
-    for number, (_, record) in enumerate(_records(path), start=1):
+    # One text that no tokenizer takes is no reason to stop at the others.
+    for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
@@ -141,15 +143,17 @@ def _fragments(where: str, mention: _Record, text: str) -> tuple[tuple[int, int]
     return tuple(fragments)
 
 
-def _records(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Record]]:
+def _records(
+    path: str | os.PathLike[str], *, lone_surrogates: bool = False
+) -> Iterator[tuple[str, _Record]]:
     """The JSON objects of a file with where they stand; blank lines are skipped."""
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = parse_json(line, lone_surrogates=lone_surrogates)
+        except ValueError as error:
             raise BioelError(Errors.B131.format(where=where, found=error)) from error
         if not isinstance(record, dict):
             raise BioelError(Errors.B131.format(where=where, found=line[:60]))

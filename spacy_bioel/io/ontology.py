@@ -38,7 +38,9 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
         try:
             # Without an encoding pronto guesses one from the first bytes, and can be wrong.
             ontology = pronto.Ontology(os.fspath(path), import_depth=0, encoding="utf-8")
-        except Exception as error:  # each of its parsers raises errors of its own
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # each of its parsers has its own; the one in Rust panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)
