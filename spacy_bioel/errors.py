@@ -316,12 +316,24 @@ class Errors(metaclass=_Coded):
         "the number."
     )
 
+    B253 = (
+        "{path} is BRAT standoff without {missing}: expected the text in NAME.txt and the "
+        "annotations in NAME.ann, side by side. Put both there."
+    )
+    B254 = (
+        "{where}: {row!r} is no line of BRAT: expected 'T1<tab>Disease 0 5<tab>words', "
+        "'N1<tab>Reference T1 MESH:D003920<tab>name', or an annotation that begins with one of "
+        "R, E, M, A, * and #. Correct the line."
+    )
+    B255 = "{where}: an id for the mention {key}, which the file does not have. Correct the line."
+
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
     W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode."
     W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode."
     W064 = "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
+    W250 = "{where}: bioel link failed on this document ({error}), so it has no mentions to read, and is left out."
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "
         "concept id, that id is wrong; compare the file with its source, or end it with a newline."

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
+from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.mesh import read_mesh_xml
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
@@ -39,6 +40,7 @@ CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
     "bioc-xml": read_bioc_xml,
     "bioc-json": read_bioc_json,
     "jsonl": read_texts_jsonl,
+    "brat": read_brat,
     "biosyn": read_concept_file,
     "phrases": read_phrase_table,
 }
@@ -63,6 +65,7 @@ _CORPUS_SIGNS = {
     "jsonl": r'\{.*"text"\s*:',
     "pubtator": r"[^|\t\n]+\|[ta]\|",
     "biosyn": r"[^|\t\n]*\|\|\d+\|\d+\|\|",
+    "brat": r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]",
     "phrases": r"[^\t\n]+\t[^\n]+|(?=([^\n]*,)?Term,)([^\n]*,)?General SNOMED ID\b",
 }
 _ONTOLOGY_SIGNS = {
@@ -81,10 +84,12 @@ _ONTOLOGY_SIGNS = {
 
 
 def detect_corpus_format(path: str | os.PathLike[str]) -> str:
-    """Recognise a corpus: a key of CORPUS_FORMATS.
+    """Recognise a corpus: a key of CORPUS_FORMATS. BRAT's is known by its names, too.
 
     RAISES BioelError: [B133] nothing fits; those of `open_text`.
     """
+    if is_brat(path):
+        return "brat"
     return _detect(path, _CORPUS_SIGNS)
 
 

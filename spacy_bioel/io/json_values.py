@@ -49,9 +49,8 @@ def _too_deep() -> str:
 def _is_deep(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        inner = [
-            v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)
-        ]
+        nested = [v for v in level if isinstance(v, dict | list)]
+        inner = (v.values() if isinstance(v, dict) else v for v in nested)
         level = [value for values in inner for value in values]
         if not level:
             return False

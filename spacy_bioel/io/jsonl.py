@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.ids import curie, split_ids
 from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines, replacing
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
+_TEXT_KEYS = {"text": str, "mentions": list, "links": list}
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str,
@@ -24,6 +26,7 @@ _MENTION_KEYS = {
 }  # fmt: skip
 
 _Record = dict[str, Any]
+_LOGGER = logging.getLogger(__name__)
 
 
 def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
@@ -65,6 +68,8 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
     A mention is {"start", "end", "label", "ids"} (with "fragments", and "text" to check the
     offsets against, if there) or, as in MedMentions, [start, end, words, ids]. Without "id" or
     "pmid" the number of the record is the id; "mentions" may be left out, other keys are ignored.
+    Output of `bioel link` has "links" in its place; a document that failed there is left out, with
+    a warning [W250].
 
     prefix (str): Vocabulary of ids that name none.
     YIELDS (AnnotatedText): One a line.
@@ -72,11 +77,15 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
         of another type; those of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
-        _check_keys(where, record, {"text": str, "mentions": list}, required=("text",), rest=True)
+        if record.get("error") is not None and not record.get("links"):
+            _LOGGER.warning(Warnings.W250.format(where=where, error=f"{record['error']!r:.200}"))
+            continue
+        _check_keys(where, record, _TEXT_KEYS, required=("text",), rest=True)
         text = record["text"]
+        found: list[object] = record.get("mentions" if "mentions" in record else "links", [])
         mentions = tuple(
             _read_mention(f"{where}, mention {i}", mention, text, prefix)
-            for i, mention in enumerate(record.get("mentions", []), start=1)
+            for i, mention in enumerate(found, start=1)
         )
         yield AnnotatedText(_id_of(record, number), text, mentions)
 

@@ -12,6 +12,7 @@ from typing import Any
 import spacy
 import zstandard
 from test_bioc import XML, collection
+from test_brat import ANNOTATIONS, TEXT
 from test_mesh import DESCRIPTORS, SUPPLEMENT
 from test_ontology import OBO
 from test_rrf import CONSO, CUI, DEF, STY
@@ -88,7 +89,8 @@ LINKED = {
 }
 CTD = (
     "# DiseaseName,DiseaseID,AltDiseaseIDs,Definition,ParentIDs,TreeNumbers,Synonyms\n#\n"
-    '"Flu, acute",MESH:D1,OMIM:100000|DO:DOID:5,"A ""cold"".",MESH:D2,C01.2|C19.3/D1,influenza|grippe\n'
+    '"Flu, acute",MESH:D1,OMIM:100000|DO:DOID:5,"A ""cold"".",MESH:D2,'
+    "C01.2|C19.3/D1,influenza|grippe\n"
 )
 
 
@@ -150,6 +152,7 @@ SAMPLES: dict[str, Sample] = {
         {"x.jsonl": _lines({"id": "1", "text": "Flu and", "mentions": MENTIONS}, LINKED)},
         _corpus("jsonl"),
     ),
+    "brat": Sample({"7.txt": TEXT.encode(), "7.ann": ANNOTATIONS.encode()}, _corpus("brat")),
     "concept": Sample({"x.concept": b"1||0|3||Disease||flu||D1|100000\n" * 2}, _corpus("biosyn")),
     "phrases": Sample({"x.tsv": "D1\tInfluenza\tthe flü\n".encode() * 2}, _corpus("phrases")),
     "cometa": Sample({"x.csv": b'Term,General SNOMED ID\n"the ""flu""",12\n'}, _corpus("phrases")),

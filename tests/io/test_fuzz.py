@@ -18,9 +18,10 @@ from spacy_bioel.types import AnnotatedText, Concept
 Draw = random.Random
 _TOKENS = (
     b"\xed\xa0\x80", b"\\ud800", b"\\udc00", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xc2\x85", b"\r",
-    b"\n", b"\n\n", b"\t", b"|", b"||", b'"', b"'", b",", b"{", b"}", b"[", b"]", b"<", b">", b"&#0;",
-    b"&x;", b"&#xD800;", b"null", b"true", b"-1", b"NaN", b"1e999", b"[]", b"{}", b'""', b"#", b":", b"/",
-    b".", b" ", "²".encode(), "\u2028".encode(), "İ".encode(), b"10000000000", b"9" * 19, b"9" * 5000,
+    b"\n", b"\n\n", b"\t", b"|", b"||", b'"', b"'", b",", b"{", b"}", b"[", b"]", b"<", b">", b"#",
+    b"&#0;", b"&x;", b"&#xD800;", b"null", b"true", b"-1", b"NaN", b"1e999", b"[]", b"{}", b'""',
+    b":", b"/", b".", b" ", "²".encode(), "\u2028".encode(), "İ".encode(), b"10000000000",
+    b"9" * 19, b"9" * 5000,
 )  # fmt: skip
 _DEEP = ((b"[", b"]"), (b'{"a":', b"}"), (b"<a>", b"</a>"), (b"(", b")"))
 _ENCODINGS = ("utf-16", "utf-8-sig", "latin-1", "cp037")
