@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from xml.etree.ElementTree import tostring
+from xml.etree.ElementTree import Element, tostring
 
 import bioc
 from bioc import biocjson, biocxml
@@ -26,8 +26,8 @@ _ID_INFONS = {
     "identifier": "",
     "concept_id": "",
 }
-# What `bioc` raises on documents that lack a key, or hold the wrong type under it.
-_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+# What `bioc` raises on documents that lack a key, hold the wrong type under it, or are too deep.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
 # Characters that may be missing from the text of a document, before its passages and between them.
 _MAX_GAPS = 1_000_000
 
@@ -46,8 +46,7 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
     found = False
     for element in iter_xml(path, "document"):
         found = True
-        xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
-        parse = partial(_first_document, xml)
+        parse = partial(_first_document, element)
         yield _convert(path, element.findtext("id"), parse, prefix)
     if not found:
         raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
@@ -80,7 +79,8 @@ def _documents(path: str | os.PathLike[str], collection: object) -> list[object]
     raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
 
 
-def _first_document(xml: str) -> bioc.BioCDocument:
+def _first_document(element: Element) -> bioc.BioCDocument:
+    xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
     return biocxml.loads(xml).documents[0]
 
 
