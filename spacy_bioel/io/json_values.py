@@ -26,15 +26,22 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
         raise ValueError(_too_deep()) from None
     except ValueError:  # Python reads integers of up to 4,300 digits
         raise ValueError("a number of thousands of digits") from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
-        raise ValueError(_too_deep())
-    if not lone_surrogates and _HALF_A_PAIR.search(text):
-        check_surrogates(json.dumps(value, ensure_ascii=False))
+    check_value(value, text, lone_surrogates=lone_surrogates)
     return value
 
 
-def check_surrogates(text: str) -> None:
-    """Refuse half of a surrogate pair. RAISES ValueError: There is one."""
+def check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
+    """Refuse what `parse_json` refuses in a value that was parsed. `text` is what it was made of.
+
+    RAISES ValueError: As there.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+        raise ValueError(_too_deep())
+    if not lone_surrogates and _HALF_A_PAIR.search(text):
+        _check_surrogates(json.dumps(value, ensure_ascii=False))
+
+
+def _check_surrogates(text: str) -> None:
     try:
         text.encode("utf8")
     except UnicodeEncodeError as error:
@@ -50,8 +57,8 @@ def _is_deep(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         nested = [v for v in level if isinstance(v, dict | list)]
+        if not nested:
+            return False
         inner = (v.values() if isinstance(v, dict) else v for v in nested)
         level = [value for values in inner for value in values]
-        if not level:
-            return False
     return True

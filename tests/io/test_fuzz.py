@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from zlib import crc32
 
@@ -91,7 +93,7 @@ CHANGES: tuple[Callable[[Draw, bytes], bytes], ...] = (
 def check(record: object) -> None:
     """Records hold text that can be written, and mentions lie within it."""
     assert isinstance(record, AnnotatedText | Concept)
-    repr(record).encode("utf8")
+    json.dumps(asdict(record), ensure_ascii=False).encode("utf8")
     if isinstance(record, AnnotatedText):
         assert all(0 <= m.start <= m.end <= len(record.text) for m in record.mentions)
 
