@@ -38,7 +38,7 @@ _LONG = 5.0  # seconds; what takes as long is not repeated
 
 
 def abbreviations(nlp: Language, folder: Path, n: int) -> Callable[[], object]:
-    text = " ".join(f"Alpha beta gamma (A{i}BG)." for i in range(n))
+    text = " ".join(f"Alpha{i} beta gamma (A{i}BG)." for i in range(n))
     return lambda: nlp(text)
 
 
