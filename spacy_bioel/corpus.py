@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spacy.language import Language
@@ -70,17 +72,40 @@ def read_texts(
     RAISES BioelError: [B060] on a .spacy file that is not one; those of the format's reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
-        return (doc_to_text(doc, gold_key=gold_key) for doc in read_docs(path, Vocab()))
+        return (text for _, text in _docs_and_texts(path, Vocab(), gold_key))
     return read_corpus(path, format=format, prefix=prefix)
 
 
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
-    """Docs of a .spacy file. RAISES BioelError: [B060] when it is missing or something else."""
+    """Docs of a .spacy file. RAISES BioelError: [B060] when it is missing, damaged or no such."""
+    return (doc for doc, _ in _docs_and_texts(path, vocab, GOLD_KEY))
+
+
+def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
+    """Docs and what they say: where a file is damaged, either may fail in ways of its own."""
+    with _spacy_errors(path):
+        docs = DocBin().from_disk(path).get_docs(vocab)
+    while True:
+        with _spacy_errors(path):
+            doc = next(docs, None)
+            text = None if doc is None else doc_to_text(doc, gold_key=gold_key)
+        if doc is None or text is None:
+            return
+        yield doc, text
+
+
+@contextmanager
+def _spacy_errors(path: Path) -> Iterator[None]:
+    """[B060] for errors of spaCy, zlib, msgpack, numpy and the system."""
+    collects = gc.isenabled()
     try:
-        docs = DocBin().from_disk(path)
-    except Exception as error:  # DocBin lets zlib, msgpack and OS errors through
-        raise BioelError(Errors.B060.format(path=path, error=error)) from error
-    return docs.get_docs(vocab)
+        yield
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
+    finally:
+        if collects:  # srsly leaves it off where it fails
+            gc.enable()
 
 
 def text_to_doc(

@@ -326,6 +326,30 @@ class Errors(metaclass=_Coded):
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
     B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."
 
+    B260 = (
+        "{path} is XML in an encoding that cannot be read ({error}). Convert it to UTF-8, and "
+        "correct the encoding in its first line."
+    )
+    B261 = (
+        "{where}: a passage at offset {offset}, and {n} characters of text before it: expected at "
+        "most {most} that are missing. Offsets count characters from the start of the document."
+    )
+    B262 = (
+        "{path}: column {column} is given for {key!r}, and columns are numbered from 1. Correct "
+        "the number."
+    )
+
+    B263 = (
+        "{path} is BRAT standoff without {missing}: expected the text in NAME.txt and the "
+        "annotations in NAME.ann, side by side. Put both there."
+    )
+    B264 = (
+        "{where}: {row!r} is no line of BRAT: expected 'T1<tab>Disease 0 5<tab>words', "
+        "'N1<tab>Reference T1 MESH:D003920<tab>name', or an annotation that begins with one of "
+        "R, E, M, A, * and #. Correct the line."
+    )
+    B265 = "{where}: an id for the mention {key}, which the file does not have. Correct the line."
+
 
 class Warnings(metaclass=_Coded):
     W212 = "The knowledge base in {path} is being changed by {holder}: waiting until that is done."
@@ -337,6 +361,7 @@ class Warnings(metaclass=_Coded):
     W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode KB MODEL."
     W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode {path} MODEL."
     W064 = "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
+    W260 = "{where}: bioel link failed on this document ({error}), so it has no mentions to read, and is left out."
     W140 = (
         "{path}: the last line is a mention and has no line end. If the file was cut inside its "
         "concept id, that id is wrong; compare the file with its source, or end it with a newline."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import zlib
 from pathlib import Path
 
 import pytest
 import spacy
 from spacy.language import Language
+from srsly import msgpack_dumps, msgpack_loads
 
 from spacy_bioel.corpus import (
     create_corpus_v1,
@@ -105,3 +108,16 @@ def test_a_file_that_is_no_docbin(tmp_path: Path, nlp: Language, content: bytes 
         list(read_docs(path, nlp.vocab))
     with pytest.raises(BioelError, match=r"\[B060\]"):
         list(create_corpus_v1(str(path))(nlp))
+
+
+def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path: Path) -> None:
+    """Some damage shows when the file is opened, some when a doc is made, some when it is read."""
+    doc, _ = text_to_doc(spacy.blank("en"), AnnotatedText("1", "Flu", (Mention(0, 3, "D"),)))
+    whole = msgpack_loads(zlib.decompress(docs_to_bin([doc]).to_bytes()))
+    path = tmp_path / "x.spacy"
+    damage = {"strings": [], "lengths": b"1", "span_groups": [b"x"], "tokens": b"1"}
+    for key, value in damage.items():
+        path.write_bytes(zlib.compress(msgpack_dumps({**whole, key: value})))
+        with pytest.raises(BioelError, match=r"\[B060\].*x.spacy"):
+            list(read_texts(path))
+    assert gc.isenabled()

@@ -31,7 +31,8 @@ _N_EXAMPLES = 5
 
 def convert(
     corpus: Annotated[
-        Path, typer.Argument(help="PubTator, BioC XML or JSON, JSONL, .concept, phrase table.")
+        Path,
+        typer.Argument(help="PubTator, BioC XML or JSON, BRAT, JSONL, .concept, phrases."),
     ],
     out: Annotated[Path, typer.Argument(help="OUT.spacy or OUT.jsonl.")],
     format: Annotated[

@@ -26,7 +26,7 @@ SOME_FAILED = 1  # exit status
 _PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
 _OUTPUTS = (".jsonl", ".ndjson", ".json", _PARQUET, "")
 # What a .txt file may be besides plain text; a line with a tab in it is still text.
-_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn")
+_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
 
 
 class Engine(StrEnum):
@@ -217,18 +217,20 @@ def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     """Annotations are not read where they can be left out: wrong ones are no reason to stop."""
     from spacy_bioel.corpus import read_texts
+    from spacy_bioel.io.brat import read_brat
     from spacy_bioel.io.formats import detect_corpus_format
     from spacy_bioel.io.jsonl import read_documents_jsonl
     from spacy_bioel.io.pubtator import read_pubtator
 
+    readers = {"pubtator": read_pubtator, "brat": read_brat}
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
     if format == "jsonl":
         return read_documents_jsonl(path)
-    is_pubtator = format == "pubtator"
-    texts = (
-        read_pubtator(path, annotations=False) if is_pubtator else read_texts(path, format=format)
-    )
+    if format in readers:
+        texts = readers[format](path, annotations=False)
+    else:
+        texts = read_texts(path, format=format)
     return ((text.text, text.id) for text in texts)
 
 

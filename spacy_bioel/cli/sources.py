@@ -39,6 +39,8 @@ ReleaseOption = Annotated[
 LicenceOption = Annotated[
     str, typer.Option(help="Licence of the source, for the record; else as an OBO header says.")
 ]
+# A longer number is a name in the header, if anything.
+_MAX_DIGITS = 9
 Columns = dict[str, str | int | tuple[str, ...]]
 
 
@@ -103,7 +105,8 @@ def parse_columns(text: str) -> Columns:
         key, _, column = (piece.strip() for piece in part.partition("="))
         if not key or not column:
             raise BioelError(Errors.B070.format(part=part))
-        columns[key] = int(column) if column.isdigit() else column
+        is_number = column.isdecimal() and len(column) <= _MAX_DIGITS
+        columns[key] = int(column) if is_number else column
     return columns
 
 

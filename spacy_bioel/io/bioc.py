@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from xml.etree.ElementTree import tostring
+from xml.etree.ElementTree import Element, tostring
 
 import bioc
 from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import split_ids
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import iter_xml, open_text
 from spacy_bioel.types import AnnotatedText, Mention
@@ -26,8 +26,10 @@ _ID_INFONS = {
     "identifier": "",
     "concept_id": "",
 }
-# What `bioc` raises on documents that lack a key, or hold the wrong type under it.
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+# What `bioc` raises on documents that lack a key, hold the wrong type under it, or are too deep.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
+# Characters that may be missing from the text of a document, before its passages and between them.
+_MAX_GAPS = 1_000_000
 
 
 def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
@@ -39,13 +41,12 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
 
     prefix (str): Vocabulary of ids that name none, unless their infon does ("MESH", "OMIM").
     YIELDS (AnnotatedText): One document.
-    RAISES BioelError: [B105], [B106], [B111]-[B115]; those of `open_binary`.
+    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; those of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):
         found = True
-        xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
-        parse = partial(_first_document, xml)
+        parse = partial(_first_document, element)
         yield _convert(path, element.findtext("id"), parse, prefix)
     if not found:
         raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
@@ -59,8 +60,8 @@ def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterato
     """
     with open_text(path) as file:
         try:
-            content = json.load(file)
-        except json.JSONDecodeError as error:
+            content = parse_json(file.read())
+        except ValueError as error:
             raise BioelError(Errors.B115.format(path=path, error=error)) from error
     for collection in content if isinstance(content, list) else [content]:
         for raw in _documents(path, collection):
@@ -78,7 +79,8 @@ def _documents(path: str | os.PathLike[str], collection: object) -> list[object]
     raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
 
 
-def _first_document(xml: str) -> bioc.BioCDocument:
+def _first_document(element: Element) -> bioc.BioCDocument:
+    xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
     return biocxml.loads(xml).documents[0]
 
 
@@ -103,7 +105,7 @@ def _read_document(
 ) -> AnnotatedText:
     """Join the passages, then place the annotations of document, passages and sentences."""
     where = f"{path}, document {document.id}"
-    text = ""
+    text, n_given = "", 0
     annotations = list(document.annotations)
     for passage in document.passages:
         annotations += passage.annotations
@@ -115,6 +117,11 @@ def _read_document(
         for offset, piece in pieces:
             if offset < len(text):
                 raise BioelError(Errors.B113.format(where=where, offset=offset, length=len(text)))
+            if offset - n_given > _MAX_GAPS:
+                raise BioelError(
+                    Errors.B261.format(where=where, offset=offset, n=n_given, most=_MAX_GAPS)
+                )
+            n_given += len(piece)
             text = text.ljust(offset) + piece
     mentions = [
         _read_mention(where, annotation, text, prefix)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
+from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.mesh import read_mesh_xml
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
@@ -39,6 +40,7 @@ CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
     "bioc-xml": read_bioc_xml,
     "bioc-json": read_bioc_json,
     "jsonl": read_texts_jsonl,
+    "brat": read_brat,
     "biosyn": read_concept_file,
     "phrases": read_phrase_table,
 }
@@ -55,35 +57,39 @@ ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
     "table": read_header_table,
 }
 
-# Format -> pattern that the beginning of such a file matches; the first match decides.
+# Format -> pattern that the beginning of such a file matches, after white space; the first match
+# decides. Each takes time in proportion to the beginning.
 _CORPUS_SIGNS = {
-    "bioc-xml": r"\s*(?=<)(?s:.*)<collection\b",
-    "bioc-json": r'\s*[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\[',
-    "jsonl": r'\s*\{.*"text"\s*:',
-    "pubtator": r"\s*[^|\t\n]+\|[ta]\|",
-    "biosyn": r"\s*[^|\t\n]*\|\|\d+\|\d+\|\|",
-    "phrases": r"\s*[^\t\n]+\t[^\n]+|([^\n]*,)?Term,([^\n]*,)?General SNOMED ID\b",
+    "bioc-xml": r"(?=<)(?s:.*)<collection\b",
+    "bioc-json": r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\[',
+    "jsonl": r'\{.*"text"\s*:',
+    "pubtator": r"[^|\t\n]+\|[ta]\|",
+    "biosyn": r"[^|\t\n]*\|\|\d+\|\d+\|\|",
+    "brat": r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]",
+    "phrases": r"[^\t\n]+\t[^\n]+|(?=([^\n]*,)?Term,)([^\n]*,)?General SNOMED ID\b",
 }
 _ONTOLOGY_SIGNS = {
     "obo": (
-        r"\s*(format-version:|\[Term\])|\s*(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
-        r'|\s*\{(?s:.*)"graphs"\s*:'
+        r"(format-version:|\[Term\])|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
+        r'|\{(?s:.*)"graphs"\s*:'
     ),
-    "mesh": r"\s*(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
-    "cellxgene": r'\s*\{\s*"[^":]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
-    "name-lists": r'\s*\{\s*"[^"]+"\s*:\s*\[\s*\[',
-    "jsonl": r'\s*\{.*"(names|replaced_by)"\s*:',
+    "mesh": r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
+    "cellxgene": r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
+    "name-lists": r'\{\s*"[^"]+"\s*:\s*\[\s*\[',
+    "jsonl": r'\{.*"(names|replaced_by)"\s*:',
     "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",
-    "biosyn": r"\s*[^\t\n]+\|\|[^\n]+",
+    "biosyn": r"[^\t\n]+\|\|[^\n]+",
     "table": r"(#[^\n]*\n)*[^\n]+[\t,;]",
 }
 
 
 def detect_corpus_format(path: str | os.PathLike[str]) -> str:
-    """Recognise a corpus: a key of CORPUS_FORMATS.
+    """Recognise a corpus: a key of CORPUS_FORMATS. BRAT's is known by its names, too.
 
     RAISES BioelError: [B133] nothing fits; those of `open_text`.
     """
+    if is_brat(path):
+        return "brat"
     return _detect(path, _CORPUS_SIGNS)
 
 
@@ -138,6 +144,10 @@ def read_ontology(
 def _detect(path: str | os.PathLike[str], signs: Mapping[str, str]) -> str:
     with open_text(path) as file:
         head = file.read(_HEAD)
+        # Patterns that begin with white space would read a long run of it again and again.
+        while head and not (head := head.lstrip()):
+            head = file.read(_HEAD)
+        head += file.read(_HEAD - len(head))
     for name, pattern in signs.items():
         if re.match(pattern, head):
             return name

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.json_values import check_value
 from spacy_bioel.io.open import open_text
 
 _CHUNK = 1 << 20
@@ -27,8 +28,9 @@ def iter_json_object(path: str | os.PathLike[str], *, problem: str) -> Iterator[
         try:
             for key, value in _entries(_Reader(file)):
                 yield key, value
-        except json.JSONDecodeError as error:
-            found = f"{error.msg}, after {key!r}" if key else error.msg
+        except ValueError as error:
+            message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            found = f"{message}, after {key!r}" if key else message
             raise BioelError(problem.format(path=path, found=found)) from error
 
 
@@ -82,8 +84,11 @@ class _Reader:
                 if not self._read_on():
                     raise
                 continue
+            except (RecursionError, ValueError):
+                raise self.error("a value that is not so deep or long") from None
             # A number that ends with the text may go on.
             if end < len(self._text) or not self._read_on():
+                check_value(value, self._text[self._at : end])
                 self._at = end
                 return value
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.ids import curie, split_ids
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines, replacing
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
+_TEXT_KEYS = {"text": str, "mentions": list, "links": list}
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str,
@@ -23,6 +26,7 @@ _MENTION_KEYS = {
 }  # fmt: skip
 
 _Record = dict[str, Any]
+_LOGGER = logging.getLogger(__name__)
 
 
 def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
@@ -64,6 +68,8 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
     A mention is {"start", "end", "label", "ids"} (with "fragments", and "text" to check the
     offsets against, if there) or, as in MedMentions, [start, end, words, ids]. Without "id" or
     "pmid" the number of the record is the id; "mentions" may be left out, other keys are ignored.
+    Output of `bioel link` has "links" in its place; a document that failed there is left out, with
+    a warning [W260].
 
     prefix (str): Vocabulary of ids that name none.
     YIELDS (AnnotatedText): One a line.
@@ -71,11 +77,15 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
         of another type; those of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
-        _check_keys(where, record, {"text": str, "mentions": list}, required=("text",), rest=True)
+        if record.get("error") is not None and not record.get("links"):
+            _LOGGER.warning(Warnings.W260.format(where=where, error=f"{record['error']!r:.200}"))
+            continue
+        _check_keys(where, record, _TEXT_KEYS, required=("text",), rest=True)
         text = record["text"]
+        found: list[object] = record.get("mentions" if "mentions" in record else "links", [])
         mentions = tuple(
             _read_mention(f"{where}, mention {i}", mention, text, prefix)
-            for i, mention in enumerate(record.get("mentions", []), start=1)
+            for i, mention in enumerate(found, start=1)
         )
         yield AnnotatedText(_id_of(record, number), text, mentions)
 
@@ -86,7 +96,8 @@ def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, st
     YIELDS (tuple): The text, None where there is none, and the id, as `read_texts_jsonl` has it.
     RAISES BioelError: [B131] no JSON object; those of `numbered_lines`.
     """
-    for number, (_, record) in enumerate(_records(path), start=1):
+    # One text that no tokenizer takes is no reason to stop at the others.
+    for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
@@ -141,15 +152,17 @@ def _fragments(where: str, mention: _Record, text: str) -> tuple[tuple[int, int]
     return tuple(fragments)
 
 
-def _records(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Record]]:
+def _records(
+    path: str | os.PathLike[str], *, lone_surrogates: bool = False
+) -> Iterator[tuple[str, _Record]]:
     """The JSON objects of a file with where they stand; blank lines are skipped."""
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = parse_json(line, lone_surrogates=lone_surrogates)
+        except ValueError as error:
             raise BioelError(Errors.B131.format(where=where, found=error)) from error
         if not isinstance(record, dict):
             raise BioelError(Errors.B131.format(where=where, found=line[:60]))

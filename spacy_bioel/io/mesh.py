@@ -22,8 +22,8 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
     RETURNS (tuple[str, ...]): E.g. ("C18", "C19", "C").
     """
     # CTD hangs supplementary records on the tree with a slash: "C19.246/C535484".
-    codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees if tree.strip()))
-    return tuple(dict.fromkeys(codes + [code[0] for code in codes]))
+    codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees))
+    return tuple(dict.fromkeys(filter(None, codes + [code[:1] for code in codes])))
 
 
 def read_mesh_xml(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 
 import pronto
@@ -12,11 +13,13 @@ import pronto
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.json_object import iter_json_object
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.open import open_binary, open_text
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
+_HEAD = 4096
 _SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 # The fields of a cellxgene term, and the type of each where it is not left out or null.
 _FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
@@ -33,12 +36,17 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
     RAISES BioelError: [B119] the file cannot be parsed; those of `open_binary`.
     """
     # The check comes first because pronto takes a path that does not exist for a web address.
-    with open_binary(path), warnings.catch_warnings():
+    with open_binary(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            # The parser of obographs, in Rust, does not come back from lists that are too deep.
+            if file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
+                parse_json(file.read().decode("utf-8-sig"))
             # Without an encoding pronto guesses one from the first bytes, and can be wrong.
             ontology = pronto.Ontology(os.fspath(path), import_depth=0, encoding="utf-8")
-        except Exception as error:  # each of its parsers raises errors of its own
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # each of its parsers has its own; the one in Rust panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)

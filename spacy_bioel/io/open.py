@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import zlib
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.storage.atomic import replacing_file
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -144,8 +144,8 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
     """
     with open_text(path) as file:
         try:
-            found = json.load(file)
-        except json.JSONDecodeError as error:
+            found = parse_json(file.read())
+        except ValueError as error:
             raise BioelError(problem.format(path=path, found=error)) from error
     if not isinstance(found, dict):
         raise BioelError(problem.format(path=path, found=f"a {type(found).__name__}"))
@@ -155,7 +155,8 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
 def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
     """Stream the complete elements of one tag; each is freed when the next one is asked for.
 
-    RAISES BioelError: as `open_binary`; [B111] the file is not well-formed XML.
+    RAISES BioelError: as `open_binary`; [B111] the file is not well-formed XML, [B260] its encoding
+        is unknown.
     """
     with open_binary(path) as file:
         try:
@@ -168,6 +169,8 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
         except ParseError as error:
             line = error.position[0]
             raise BioelError(Errors.B111.format(path=path, line=line, error=error)) from error
+        except (LookupError, ValueError) as error:  # an encoding that expat leaves to Python
+            raise BioelError(Errors.B260.format(path=path, error=error)) from error
 
 
 @contextmanager

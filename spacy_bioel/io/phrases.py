@@ -81,11 +81,11 @@ def read_phrase_table(
 
 
 def _column_index(path: str | os.PathLike[str], header: list[str], column: str | int) -> int:
-    if isinstance(column, int):
+    if isinstance(column, int) and column > 0:
         return column - 1
     if column not in header:
         raise BioelError(Errors.B117.format(path=path, column=column, header=header))
-    return header.index(column)
+    return header.index(str(column))
 
 
 def _phrase(

@@ -62,7 +62,8 @@ def read_table(
     multi (str): Between the values of one cell.
     encoding (str): Of the file; AskAPatient is published in "latin-1".
     YIELDS (Concept): One a row, and one without names for each alternate id.
-    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B129] row without
+    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] one
+        before the first, [B129] row without
         id or name; those of `read_rows`.
     """
     unknown = [key for key in columns if key not in COLUMN_KEYS]
@@ -164,6 +165,8 @@ def _indices(
     indices: dict[str, list[int]] = {}
     for key, column in columns.items():
         if isinstance(column, int):
+            if column < 1:
+                raise BioelError(Errors.B262.format(path=path, key=key, column=column))
             indices[key] = [column - 1]
         else:
             names = (column,) if isinstance(column, str) else column

@@ -12,11 +12,14 @@ from collections.abc import Callable
 
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
-from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
+from spacy.util import compile_infix_regex, compile_prefix_regex
 
 # Combining accents stay with their letter. The group matters: spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
-_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:\W|$))"
+# spaCy leaves an infix at the beginning of a string where it is, unless another one follows. A
+# prefix is needed there and nowhere else: taking all separators off one by one is quadratic.
+_LONE_SEPARATOR = rf"{_SEPARATOR}(?!{_SEPARATOR})"
+_NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:[\W_]|$))"
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
@@ -28,8 +31,7 @@ def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
     def create_tokenizer(nlp: Language) -> Tokenizer:
         return Tokenizer(
             nlp.vocab,
-            prefix_search=compile_prefix_regex([_SEPARATOR]).search,
-            suffix_search=compile_suffix_regex([_SEPARATOR]).search,
+            prefix_search=compile_prefix_regex([_LONE_SEPARATOR]).search,
             infix_finditer=compile_infix_regex([_SEPARATOR, _NUMBER_BEFORE_UNIT]).finditer,
         )
 

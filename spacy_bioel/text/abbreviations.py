@@ -8,11 +8,13 @@ reverse order "AKI (acute kidney injury)" accepted too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
+_WORD_START = re.compile(r"(?<!\w)\S")
+_IN_WORD = re.compile(r"\w")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" define nothing.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Two characters before the full stop: "E. coli" and "St. John" go on.
@@ -61,6 +63,28 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
     # bracket, whose long form is there already.
     mention = _BRACKETED.sub(lambda m: "" if m.group(1) in long_forms else m.group(), mention)
     return " ".join(long_forms.get(word, word) for word in mention.split())
+
+
+def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+    """Where short forms stand as words of their own. Reads the text once, however many they are.
+
+    text (str): A document.
+    short_forms (Collection[str]): As written.
+    RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each, left to right, without
+        overlaps; in the order of `short_forms`.
+    """
+    places: dict[str, list[tuple[int, int]]] = {short: [] for short in short_forms}
+    lengths = sorted({len(short) for short in short_forms if short})
+    for match in _WORD_START.finditer(text) if lengths else ():
+        start = match.start()
+        for length in lengths:
+            end = start + length
+            of_form = places.get(text[start:end])
+            if of_form is None or end > len(text) or _IN_WORD.match(text, end):
+                continue
+            if not of_form or of_form[-1][1] <= start:
+                of_form.append((start, end))
+    return places
 
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:

@@ -44,7 +44,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         likeliest first; empty when nothing coordinates. ["breast cancer", "ovarian cancer"] is
         the first reading of the first example, ["breast", "ovarian cancer"] the second.
     """
-    segments = _segments(mention)
+    # Patterns that look for a word after white space read a long run of it again and again.
+    segments = _segments(" ".join(mention.split()))
     if len(segments) < 2:
         return []
     first, last = segments[0], segments[-1]

@@ -143,3 +143,18 @@ def test_no_json(tmp_path):
     path.write_text('{"documents": [')
     with pytest.raises(BioelError, match="B115"):
         list(read_bioc_json(path))
+
+
+def test_a_passage_far_behind_the_text_is_refused(tmp_path):
+    """Its offset would be filled with as many spaces."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(collection(offset=10**10)))
+    with pytest.raises(BioelError, match=r"\[B261\].*10000000000"):
+        list(read_bioc_json(path))
+
+
+def test_an_encoding_that_nobody_knows_is_named(tmp_path):
+    path = tmp_path / "x.xml"
+    path.write_text(XML.replace("UTF-8", "klingon"))
+    with pytest.raises(BioelError, match=r"\[B260\].*klingon"):
+        list(read_bioc_xml(path))

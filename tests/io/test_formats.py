@@ -21,6 +21,7 @@ CORPORA = {
     "bioc-json": '{"source": "", "infons": {},\n "documents": [{"id": "1"}]}',
     "jsonl": '{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n',
     "biosyn": "1||0|3||Disease||flu||D1\n",
+    "brat": "T1\tDisease 0 3;5 7\tFlu it\n",
     "phrases": "D1\tInfluenza\tthe flu\n",
 }
 ONTOLOGIES = {
@@ -107,7 +108,16 @@ def test_unknown_formats(tmp_path):
         read_corpus(path)
     with pytest.raises(BioelError, match="B133.*obo"):
         read_ontology(path)
-    with pytest.raises(BioelError, match="B134.*'brat'.*pubtator"):
-        read_corpus(path, format="brat")
-    with pytest.raises(BioelError, match="B134.*'brat'.*cellxgene"):
-        read_ontology(path, format="brat")
+    with pytest.raises(BioelError, match="B134.*'conll'.*pubtator"):
+        read_corpus(path, format="conll")
+    with pytest.raises(BioelError, match="B134.*'conll'.*cellxgene"):
+        read_ontology(path, format="conll")
+
+
+def test_white_space_before_the_content_is_no_content(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text(" " * 70_000 + CORPORA["pubtator"])
+    assert detect_corpus_format(path) == "pubtator"
+    path.write_text(" " * 70_000)
+    with pytest.raises(BioelError, match="B133"):
+        detect_corpus_format(path)

@@ -40,6 +40,8 @@ def test_entries(tmp_path, chunk, content, expected):
         ('{"a": 1, "b": {"c"', "Expecting ':' delimiter, after 'a'"),
         ('{"a": 1, 2: 3}', "'2' where a key in quotes was expected, after 'a'"),
         ('{"a" 1}', "'1' where : was expected"),
+        ('{"a": 1, "b": "\\ud800"}', r"\\ud800, which is half of a character, after 'a'"),
+        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects more than 100 deep"),
         ('{"a": 1,}', "'}' where a key in quotes was expected, after 'a'"),
     ],
 )

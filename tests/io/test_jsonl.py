@@ -7,6 +7,7 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import (
     read_concepts_jsonl,
+    read_documents_jsonl,
     read_texts_jsonl,
     write_concepts_jsonl,
     write_texts_jsonl,
@@ -117,3 +118,50 @@ def test_malformed_mentions(tmp_path, mention, message):
 def test_text_without_text(tmp_path):
     with pytest.raises(BioelError, match="B132.*line 1: key 'text' is missing"):
         list(read_texts_jsonl(lines(tmp_path, {"id": "1"})))
+
+
+def test_what_bioel_link_wrote_is_read(tmp_path, caplog):
+    candidates = [{"id": "MESH:D1", "score": 0.9, "name": "flu", "evidence": "exact"}]
+    link = {"start": 4, "end": 7, "text": "flu", "label": "", "candidates": candidates}
+    rows = [
+        {"id": "1", "text": "The flu", "error": None, "links": [
+            {**link, "id": "MESH:D1", "ids": ["MESH:D1", "MESH:D2"]},
+            {**link, "id": None, "ids": []},
+        ]},
+        {"id": "2", "text": None, "links": [], "error": {"code": "B190", "message": "no text"}},
+        {"id": "3", "text": "Nothing", "links": [], "error": None},
+    ]  # fmt: skip
+    path = tmp_path / "links.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert list(read_texts_jsonl(path)) == [
+        AnnotatedText(
+            "1", "The flu", (Mention(4, 7, "", ("MESH:D1", "MESH:D2")), Mention(4, 7, ""))
+        ),
+        AnnotatedText("3", "Nothing"),
+    ]
+    assert "[W260]" in caplog.text and "line 2" in caplog.text and "B190" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "more than 100 deep"),
+        ("[" * 101 + "]" * 101, "more than 100 deep"),
+        ("9" * 5000, "thousands of digits"),
+        ('"\\ud800"', r"\\ud800, which is half"),
+    ],
+)
+def test_json_that_no_record_needs(tmp_path, value, found):
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{{"id": "1", "names": [], "x": {value}}}\n')
+    with pytest.raises(BioelError, match=rf"\[B131\] .*line 1: .*{found}"):
+        list(read_concepts_jsonl(path))
+
+
+def test_brackets_and_halves_of_characters_in_a_text_are_text(tmp_path):
+    path = tmp_path / "x.jsonl"
+    text = "[" * 200 + "\\ud800"
+    path.write_text(json.dumps({"text": text + "🙂"}) + "\n")
+    assert [t.text for t in read_texts_jsonl(path)] == [text + "🙂"]
+    path.write_text('{"text": "\\ud800"}\n')
+    assert list(read_documents_jsonl(path)) == [("\ud800", "1")]  # its row will have the error

@@ -164,3 +164,10 @@ def test_rows_of_mrconso(write):
         Concept("SNOMED:10", ('So-called "fit"',)),
         Concept("SNOMED:10", ("Fit",)),
     ]
+
+
+def test_there_is_no_column_before_the_first(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("D1\tflu\n")
+    with pytest.raises(BioelError, match=r"\[B262\].*column 0.*'id'"):
+        list(read_table(path, columns={"id": 0, "name": 2}))

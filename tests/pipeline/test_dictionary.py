@@ -3,10 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spacy.tokens import Doc
 from tiny import blank, links
 
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions import dictionary
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.types import Concept
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,59 @@ from spacy_bioel.pipeline.mentions.dictionary import longest_names
 )
 def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
     assert [span.text for span in longest_names(blank().make_doc(text), kb)] == expected
+
+
+LONG = "N-(1-methyl-4-phenyl-1,2,3,6-tetrahydro-pyridin-2-yl)-3-oxo-butan-amide"
+NAMES = ("IL-2h", "drug 10mg", "drug", LONG, "N", "mg", "5 days", "don't", "β10mg", "été 5mg")
+
+
+@pytest.fixture(scope="module")
+def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    """Names that the tokenizer cuts within a word, and one of 16 words in 32 tokens."""
+    folder = tmp_path_factory.mktemp("odd") / "kb"
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(NAMES)], folder)
+    return KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("of IL-2h and il 2h", ["IL-2h", "il 2h"]),
+        ("IL-2 h", []),
+        ("drug 10mg, drug 10 mg", ["drug 10mg", "drug"]),
+        ("a drug10mg", []),
+        (f"the {LONG}.", [LONG]),
+        (f"the {LONG.replace('-', ' ')}, drug", [LONG.replace("-", " "), "drug"]),
+        (f"the {LONG[:-6]}", []),
+        ("for 5days, 5 days", ["5days", "5 days"]),  # as found token by token
+        ("don't β10mg", ["don't", "β10mg"]),
+        ("e\u0301te\u0301 5mg", ["e\u0301te\u0301 5mg"]),
+    ],
+)
+def test_names_that_are_other_words_than_tokens(
+    odd_kb: KnowledgeBase, text: str, expected: list[str]
+) -> None:
+    assert [span.text for span in longest_names(blank().make_doc(text), odd_kb)] == expected
+
+
+def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb: KnowledgeBase) -> None:
+    words = ["do", "n't", "IL-2h", "drug-free", "5", "days"]
+    doc = Doc(blank().vocab, words, spaces=[False, True, True, True, True, False])
+    assert [span.text for span in longest_names(doc, odd_kb)] == ["don't", "IL-2h", "5 days"]
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_long_names_are_looked_for_block_by_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(dictionary, "_BLOCK", block)
+    letters = [" ".join("abcdefghijklmnop"[:n]) for n in (12, 13, 16, 2)]
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(letters)], tmp_path / "kb")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    for name in letters:
+        assert [span.text for span in longest_names(blank().make_doc(name), kb)] == [name]
+    text = letters[2] + " " + letters[1]
+    assert len(longest_names(blank().make_doc(text), kb)) == 2
 
 
 def test_a_pipeline_with_nothing_but_a_knowledge_base(kb_folder: Path) -> None:

@@ -22,6 +22,10 @@ from spacy_bioel.pipeline.gold import Alignment
         ("TNF-α_x", ["TNF", "-", "α", "_", "x"]),
         ("Parkinson's", ["Parkinson", "'", "s"]),
         ("don't", ["don", "'", "t"]),
+        ("5mg_x", ["5", "mg", "_", "x"]),
+        ("-a", ["-", "a"]),
+        ("--a--", ["-", "-", "a", "-", "-"]),
+        ("-.5mg.", ["-", ".", "5", "mg", "."]),
         ("(cancer).", ["(", "cancer", ")", "."]),
         ("cafe\u0301ine", ["cafe\u0301ine"]),
         ("🙂x", ["🙂", "x"]),
@@ -31,6 +35,16 @@ from spacy_bioel.pipeline.gold import Alignment
 )
 def test_tokens(text: str, tokens: list[str]) -> None:
     assert [token.text for token in blank().make_doc(text)] == tokens
+
+
+def test_separators_without_a_space_are_cut_in_one_go() -> None:
+    """Taking them off one by one searches, copies and hashes the rest of the text each time."""
+    tokenizer = blank().tokenizer
+    search, searched = tokenizer.prefix_search, []
+    tokenizer.prefix_search = lambda text: searched.append(text) or search(text)
+    assert [token.text for token in tokenizer("-" * 1000)] == ["-"] * 1000
+    assert len(searched) == 1
+    assert tokenizer.suffix_search is None
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from spacy_bioel.text.abbreviations import Abbreviation, expand_abbreviations, find_abbreviations
+from spacy_bioel.text.abbreviations import (
+    Abbreviation,
+    expand_abbreviations,
+    find_abbreviations,
+    find_short_forms,
+)
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -111,3 +118,35 @@ def test_the_first_definition_wins() -> None:
 )
 def test_expand_abbreviations(mention: str, expected: str) -> None:
     assert expand_abbreviations(mention, {"AKI": "acute kidney injury"}) == expected
+
+
+def test_short_forms_are_found_as_words_of_their_own() -> None:
+    text = "AKI, AKIs, xAKI, (AKI) T1 T1 T1-AKI_ T1"
+    assert find_short_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
+        "T1 T1": [(23, 28)],
+        "AKI": [(0, 3), (18, 21)],
+        "T1": [(23, 25), (26, 28), (29, 31), (37, 39)],
+        "ZZ": [],
+        "": [],
+    }
+    assert find_short_forms(text, []) == {}
+
+
+def test_a_short_form_may_begin_with_a_sign() -> None:
+    """Another package's detector finds such."""
+    assert find_short_forms("a +AB +ABC", ["+AB"]) == {"+AB": [(2, 5)]}
+
+
+def test_short_forms_are_found_in_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    short_forms = [f"A{number}" for number in range(500)]
+    searches = []
+
+    class Counted:
+        def finditer(self, text: str):
+            searches.append(text)
+            return re.finditer(r"(?<!\w)\S", text)
+
+    monkeypatch.setattr("spacy_bioel.text.abbreviations._WORD_START", Counted())
+    found = find_short_forms(" ".join(short_forms), short_forms)
+    assert sum(map(len, found.values())) == 500
+    assert len(searches) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
 
@@ -41,6 +42,30 @@ def test_it_is_idempotent() -> None:
     once = normalize_name("N‑méthyl‑D‑aspartate (NMDA), γ-form™")
     assert once == "n methyl d aspartate nmda gamma form"
     assert normalize_name(once) == once
+
+
+# Blocks of letters, marks, symbols, presentation forms and planes beyond the first.
+_RANGES = (
+    (0x00, 0x24F), (0x250, 0x3FF), (0x400, 0x5FF), (0x600, 0x6FF), (0x900, 0xDFF), (0x1100, 0x11FF),
+    (0x1D00, 0x1FFF), (0x2000, 0x2BFF), (0x3000, 0x33FF), (0xAC00, 0xACFF), (0xD800, 0xDFFF),
+    (0xF900, 0xFFFD), (0x10400, 0x1044F), (0x1D400, 0x1D7FF), (0x1F000, 0x1F6FF),
+    (0xE0000, 0xE01EF),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("low, high", _RANGES)
+def test_normalising_twice_changes_nothing(low: int, high: int) -> None:
+    draw = random.Random(low)
+    for _ in range(2_000):
+        strange, plain = (chr(draw.randint(low, high)) for _ in range(2)), "__ -.\taZ5ßΣİ\u0301"
+        name = "".join(draw.sample([*strange, *draw.choices(plain, k=4)], 6))
+        once = normalize_name(name)
+        assert normalize_name(once) == once == " ".join(once.split()), ascii(name)
+
+
+def test_an_underscore_beside_another_separator_is_one_space() -> None:
+    assert normalize_name("ß_ a") == "ss a"
+    assert normalize_name("é_-_b") == "e b"
 
 
 @pytest.mark.parametrize(

@@ -160,17 +160,16 @@ def _check_id(id: str, *, field: str, number: int) -> None:
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
     """Let each retired id lead to the last id of its chain. RAISES BioelError: [B027] a circle."""
-    return {id: _follow(retired, id) for id in retired}
-
-
-def _follow(retired: dict[str, str], id: str) -> str:
-    chain = [id]
-    while chain[-1] in retired:
-        following = retired[chain[-1]]
-        if following in chain:
-            raise BioelError(Errors.B027.format(cycle=" -> ".join([*chain, following])))
-        chain.append(following)
-    return chain[-1]
+    last: dict[str, str] = {}
+    for id in retired:
+        chain: dict[str, None] = {}
+        while id in retired and id not in last:
+            if id in chain:
+                raise BioelError(Errors.B027.format(cycle=" -> ".join([*chain, id])))
+            chain[id] = None
+            id = retired[id]
+        last.update(dict.fromkeys(chain, last.get(id, id)))
+    return {id: last[id] for id in retired}
 
 
 def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) -> None:

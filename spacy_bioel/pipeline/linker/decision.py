@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from math import exp
+from operator import itemgetter
 
 from spacy.tokens import Span
 
@@ -66,12 +68,13 @@ def agree_in_document(
     for string, label in pairs:
         for c in ranked[string, label]:
             support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
+    # Of all strings but one, the best is the first or the second of all.
+    best = {id: nlargest(2, of.items(), key=itemgetter(1)) for id, of in support.items()}
     agreed = {}
     for string, label in pairs:
         candidates = ranked[string, label]
         others = [
-            max((s for other, s in support[c.id].items() if other != string), default=0.0)
-            for c in candidates
+            next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
         ]
         odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
         total = 1 - sum(c.score for c in candidates) + sum(odds)  # with NIL and all that is left

@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -30,6 +29,7 @@ from spacy_bioel.pipeline.storage import (
     arrays_to_bytes,
 )
 from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import normalize_name
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
@@ -192,12 +192,12 @@ class MentionDetector(StoredPipe):
 
         found = []
         long_of = long_forms(doc)
-        text = doc.text if long_of else ""
+        places = find_short_forms(doc.text, long_of) if long_of else {}
         for short, long in long_of.items():
             key = name_keys([normalize_name(long)])
             bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
-            for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
-                span = doc.char_span(*match.span())
+            for start_char, end_char in places[short]:
+                span = doc.char_span(start_char, end_char)
                 if span is not None and len(span) <= self.model.attrs["max_width"]:
                     found += [(span.start, len(span) - 1, bit) for bit in bits]
         start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
 import numpy as np
+from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.kb.columns.keys import span_keys
+from spacy_bioel.kb.columns.files import read_array
+from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 
-MAX_WIDTH = 12
+# Spans of so many words are looked up at all places, longer ones where such a name begins.
+MAX_WORDS = 12
 _MIN_CHARS = 3
+_BLOCK = 1 << 16  # names that are looked through at once
+_IN_WORD = np.array([chr(code).isalnum() and code < 128 for code in range(256)])
+_LONG_NAMES: WeakKeyDictionary[KnowledgeBase, dict[int, int]] = WeakKeyDictionary()
+
+
+class _Word(NamedTuple):
+    """A normalised word, and the token that it begins and that it ends; -1 inside a token."""
+
+    text: str
+    first: int
+    last: int
 
 
 def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
@@ -18,21 +38,88 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
 
     Very short names ("p", "at") are mostly something else in running text and are left out.
     """
-    tokens = [normalize_name(token.text) for token in doc]
-    rows = kb.lookup(span_keys(tokens, MAX_WIDTH))
+    tokens = [token.text for token in doc]
+    ends = _longest_ends(_words(tokens, range(len(doc) + 1)), kb)
+    # "10mg" is two tokens and, in a name, one word.
+    borders = _word_borders(doc, tokens)
+    if len(borders) <= len(doc):
+        for first, last in _longest_ends(_words(tokens, borders), kb).items():
+            ends[first] = max(last, ends.get(first, last))
     spans: list[Span] = []
-    start = 0
-    while start < len(doc):
-        # A first or last token without a word would stretch the span over punctuation.
-        widths = [
-            width + 1
-            for width in np.flatnonzero(rows[start] >= 0).tolist()
-            if tokens[start] and tokens[start + width]
-        ]
-        span = doc[start : start + max(widths)] if widths else None
-        if span is not None and len(span.text) >= _MIN_CHARS:
+    for start in sorted(ends):
+        span = doc[start : ends[start] + 1]
+        if (not spans or start >= spans[-1].end) and len(span.text) >= _MIN_CHARS:
             spans.append(span)
-            start = span.end
-        else:
-            start += 1
     return spans
+
+
+def _word_borders(doc: Doc, tokens: Sequence[str]) -> list[int]:
+    """First tokens of what stands between separators, each of which is by itself; and the end."""
+    ends = [token.whitespace_ != "" or not _in_word(token.text[-1]) for token in doc]
+    begins = [not _in_word(token[0]) for token in tokens]
+    inner = [i for i in range(1, len(doc)) if ends[i - 1] or begins[i]]
+    return [0, *inner, len(doc)]
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or unicodedata.combining(char) > 0
+
+
+def _words(tokens: Sequence[str], borders: Sequence[int]) -> list[_Word]:
+    """Words of the stretches of tokens between borders, each normalised as a whole."""
+    words = []
+    for first, end in pairwise(borders):
+        texts = normalize_name("".join(tokens[first:end])).split()
+        for number, text in enumerate(texts, start=1):
+            begins, ends = number == 1, number == len(texts)
+            words.append(_Word(text, first if begins else -1, end - 1 if ends else -1))
+    return words
+
+
+def _longest_ends(words: list[_Word], kb: KnowledgeBase) -> dict[int, int]:
+    """Last token of the longest name that begins at a token, for each token where one begins."""
+    texts = [word.text for word in words]
+    keys = span_keys(texts, MAX_WORDS)
+    rows = kb.lookup(keys)
+    ends: dict[int, int] = {}
+    for start, width in zip(*(found.tolist() for found in np.nonzero(rows >= 0)), strict=True):
+        _add(ends, words, start, start + width)
+    longest = _long_names(kb)
+    for start, key in enumerate(keys[:, MAX_WORDS - 1].tolist()) if longest else ():
+        if key in longest:
+            found = kb.lookup(span_keys(texts[start : start + longest[key]], longest[key])[0])
+            for width in np.flatnonzero(found >= 0).tolist():
+                _add(ends, words, start, start + width)
+    return ends
+
+
+def _add(ends: dict[int, int], words: list[_Word], start: int, end: int) -> None:
+    """Add a name of whole tokens; longer names come later."""
+    if words[start].first >= 0 and words[end].last >= 0:
+        ends[words[start].first] = words[end].last
+
+
+def _long_names(kb: KnowledgeBase) -> dict[int, int]:
+    """Names of more than MAX_WORDS words: the key of these, to the words of the longest name."""
+    if kb not in _LONG_NAMES:
+        longest: dict[int, int] = {}
+        names = (name.split() for name in normalize_names(kb.names.take(_broken_often(kb))))
+        long = [words for words in names if len(words) > MAX_WORDS]
+        keys = name_keys(" ".join(words[:MAX_WORDS]) for words in long)
+        for key, words in zip(keys.tolist(), long, strict=True):
+            longest[key] = max(len(words), longest.get(key, 0))
+        _LONG_NAMES[kb] = longest
+    return _LONG_NAMES[kb]
+
+
+def _broken_often(kb: KnowledgeBase) -> NDArray[np.int64]:
+    """Rows of names with MAX_WORDS bytes or more that may separate words: few, and soon found."""
+    files = kb.files()
+    raw, offsets = files["names.txt"], read_array(files["names.offsets.npy"])
+    found = [np.zeros(0, dtype=np.int64)]
+    for first in range(0, kb.n_names, _BLOCK):
+        borders = offsets[first : first + _BLOCK + 1].astype(np.int64)
+        may_separate = ~_IN_WORD[raw[borders[0] : borders[-1]]]
+        counts = np.add.reduceat(may_separate, borders[:-1] - borders[0], dtype=np.int64)
+        found.append(first + np.flatnonzero(counts > MAX_WORDS))  # a line end is one of them
+    return np.concatenate(found)

@@ -1,0 +1,124 @@
+"""BRAT standoff: NAME.txt has the text, NAME.ann the mentions, one document a pair of files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import split_ids
+from spacy_bioel.io.offsets import check_offsets, check_surface
+from spacy_bioel.io.open import numbered_lines, open_text
+from spacy_bioel.types import AnnotatedText, Mention
+
+_TEXT, _ANNOTATIONS = ".txt", ".ann"
+# Entities and normalisations are read; relations, events, attributes and notes are not.
+_LINE = re.compile(r"(?:[TNREMA]\w+|\*|#\w*)\t")
+_OFFSETS = re.compile(r"[0-9]{1,15} [0-9]{1,15}(?:;[0-9]{1,15} [0-9]{1,15})*")
+_Fragments = tuple[tuple[int, int], ...]
+
+
+def read_brat(
+    path: str | os.PathLike[str], *, prefix: str = "", annotations: bool = True
+) -> Iterator[AnnotatedText]:
+    """Stream BRAT documents: of one pair of files, or of all pairs in a folder.
+
+    Lines "T1<tab>Disease 0 5;16 23<tab>words" are mentions, with fragments where there are several;
+    lines "N1<tab>Reference T1 MESH:D003920<tab>name" give them ids, in the order of the file. Other
+    annotations are skipped.
+
+    path (str | PathLike): The .ann file, the .txt file beside it, or a folder of both.
+    prefix (str): Vocabulary of ids that name none.
+    annotations (bool): False leaves the mentions out, and whatever may be wrong with them.
+    YIELDS (AnnotatedText): Its id is the file's name without extension.
+    RAISES BioelError: [B105], [B106] wrong offsets, [B263] one file of a pair is missing, [B264]
+        malformed line, [B265] an id of a mention that is not there; those of `open_text`.
+    """
+    for text_path, annotation_path in _pairs(Path(path)):
+        with open_text(text_path) as file:
+            text = file.read()
+        mentions = _read_mentions(annotation_path, text, prefix) if annotations else ()
+        yield AnnotatedText(text_path.stem, text, tuple(mentions))
+
+
+def is_brat(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is an .ann file, a .txt file with one beside it, or a folder with one."""
+    path = Path(path)
+    if path.is_dir():
+        return any(path.glob(f"*{_ANNOTATIONS}"))
+    is_text = path.suffix == _TEXT and path.with_suffix(_ANNOTATIONS).is_file()
+    return is_text or path.suffix == _ANNOTATIONS
+
+
+def _pairs(path: Path) -> Iterator[tuple[Path, Path]]:
+    """The text and the annotations of each document."""
+    if path.is_dir():
+        names = {file.with_suffix("") for file in path.iterdir() if file.suffix == _ANNOTATIONS}
+    else:
+        names = {path.with_suffix("")}
+    if not names:
+        raise BioelError(Errors.B263.format(path=path, missing=f"*{_ANNOTATIONS}"))
+    for name in sorted(names):
+        text_path = name.with_name(name.name + _TEXT)
+        annotation_path = name.with_name(name.name + _ANNOTATIONS)
+        for file in (text_path, annotation_path):
+            if not file.is_file():
+                raise BioelError(Errors.B263.format(path=path, missing=file))
+        yield text_path, annotation_path
+
+
+def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
+    mentions: dict[str, Mention] = {}
+    ids: list[tuple[str, str, str]] = []
+    if path.stat().st_size == 0:  # BRAT's own way to say that a text has no mention
+        return []
+    for number, line in numbered_lines(path):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        if not _LINE.match(line):
+            raise BioelError(Errors.B264.format(where=where, row=line[:60]))
+        if line[0] == "T":
+            key, mention = _read_mention(where, line, text)
+            mentions[key] = mention
+        elif line[0] == "N":
+            ids.append((where, *_read_reference(where, line)))
+    for where, key, raw in ids:
+        if key not in mentions:
+            raise BioelError(Errors.B265.format(where=where, key=key))
+        merged = dict.fromkeys([*mentions[key].ids, *split_ids(raw, prefix)])
+        mentions[key] = replace(mentions[key], ids=tuple(merged))
+    return list(mentions.values())
+
+
+def _read_mention(where: str, line: str, text: str) -> tuple[str, Mention]:
+    """Key and mention of a line T."""
+    key, _, rest = line.partition("\t")
+    place, _, words = rest.partition("\t")
+    label, _, offsets = place.partition(" ")
+    if not label or not words or not _OFFSETS.fullmatch(offsets):
+        raise BioelError(Errors.B264.format(where=where, row=line[:60]))
+    fragments = _fragments(offsets)
+    for start, end in fragments:
+        check_offsets(text, start, end, where=where)
+    start, end = fragments[0][0], max(end for _, end in fragments)
+    found = " ".join(text[a:b] for a, b in fragments)
+    check_surface(found, words, start=start, end=end, where=where)
+    return key, Mention(start, end, label, fragments=fragments if len(fragments) > 1 else ())
+
+
+def _fragments(offsets: str) -> _Fragments:
+    pairs = (tuple(map(int, pair.split(" "))) for pair in offsets.split(";"))
+    return tuple(sorted((start, end) for start, end in pairs))
+
+
+def _read_reference(where: str, line: str) -> tuple[str, str]:
+    """Key of the mention and id of a line N."""
+    fields = line.split("\t")
+    words = fields[1].split() if len(fields) > 1 else []
+    if len(words) != 3 or words[0] != "Reference":
+        raise BioelError(Errors.B264.format(where=where, row=line[:60]))
+    return words[1], words[2]

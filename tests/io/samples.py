@@ -1,0 +1,182 @@
+"""One good file of each format that the package reads, and how it is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import spacy
+import zstandard
+from test_bioc import XML, collection
+from test_brat import ANNOTATIONS, TEXT
+from test_mesh import DESCRIPTORS, SUPPLEMENT
+from test_ontology import OBO
+from test_rrf import CONSO, CUI, DEF, STY
+
+from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
+from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.io.table import read_table
+from spacy_bioel.types import AnnotatedText, Mention
+
+OWL = """<?xml version="1.0"?>
+<rdf:RDF xmlns="http://example.invalid/x#" xml:base="http://example.invalid/x"
+ xmlns:owl="http://www.w3.org/2002/07/owl#" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#"
+ xmlns:oboInOwl="http://www.geneontology.org/formats/oboInOwl#">
+<owl:Ontology rdf:about="http://example.invalid/x"/>
+<owl:Class rdf:about="http://purl.obolibrary.org/obo/X_1"><rdfs:label>disease</rdfs:label>
+</owl:Class>
+<owl:Class rdf:about="http://purl.obolibrary.org/obo/X_2"><rdfs:label>flu</rdfs:label>
+<rdfs:subClassOf rdf:resource="http://purl.obolibrary.org/obo/X_1"/>
+<oboInOwl:hasExactSynonym>influenza</oboInOwl:hasExactSynonym></owl:Class>
+</rdf:RDF>
+"""
+_OBO = "http://purl.obolibrary.org/obo"
+GRAPHS = {
+    "graphs": [
+        {
+            "id": f"{_OBO}/x.owl",
+            "nodes": [
+                {"id": f"{_OBO}/X_1", "type": "CLASS", "lbl": "disease", "meta": {}},
+                {
+                    "id": f"{_OBO}/X_2",
+                    "type": "CLASS",
+                    "lbl": "flu",
+                    "meta": {"synonyms": [{"pred": "hasExactSynonym", "val": "influenza"}]},
+                },
+            ],
+            "edges": [{"sub": f"{_OBO}/X_2", "pred": "is_a", "obj": f"{_OBO}/X_1"}],
+        }
+    ]
+}
+CELLXGENE = {
+    "CL:0000000": {"label": "cell", "deprecated": False, "ancestors": {}, "description": None},
+    "CL:0000001": {
+        "label": "neuron",
+        "synonyms": ["nerve cell"],
+        "ancestors": {"CL:0000000": 1},
+        "deprecated": True,
+        "replaced_by": "CL:0000000",
+    },
+}
+PUBTATOR = (
+    "1|t|Naïve flu\n1|a|Renal and liver failure\n1\t6\t9\tflu\tDisease\tD1|D2\tflu|flu\n"
+    "1\tCID\tD1\tD2\n\n2|t|None\n2|a|\n2\t0\t4\tNone\tDisease\t-1\n"
+)
+MENTIONS = [
+    {"start": 0, "end": 3, "label": "Disease", "ids": ["D1"], "text": "Flu"},
+    [4, 7, "and", "D2"],
+]
+LINKED = {
+    "id": "7",
+    "text": "Flu",
+    "links": [
+        {
+            "start": 0,
+            "end": 3,
+            "text": "Flu",
+            "label": "Disease",
+            "id": "MESH:D1",
+            "ids": ["MESH:D1"],
+            "candidates": [{"id": "MESH:D1", "score": 0.9, "name": "flu", "evidence": "exact"}],
+        }
+    ],
+    "error": None,
+}
+CTD = (
+    "# DiseaseName,DiseaseID,AltDiseaseIDs,Definition,ParentIDs,TreeNumbers,Synonyms\n#\n"
+    '"Flu, acute",MESH:D1,OMIM:100000|DO:DOID:5,"A ""cold"".",MESH:D2,'
+    "C01.2|C19.3/D1,influenza|grippe\n"
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A file, or a folder of files, that reads without an error.
+
+    files (dict[str, bytes]): Content by name; a reader of a folder gets the folder.
+    read (Callable): Records of a path.
+    """
+
+    files: dict[str, bytes]
+    read: Callable[[Path], Iterable[Any]]
+
+    def write(self, folder: Path, files: dict[str, bytes] | None = None) -> Path:
+        contents = self.files if files is None else files
+        for name, content in contents.items():
+            (folder / name).write_bytes(content)
+        return folder / next(iter(contents)) if len(contents) == 1 else folder
+
+
+def _corpus(format: str | None) -> Callable[[Path], Iterable[Any]]:
+    return lambda path: read_texts(path, format=format, prefix="MESH")
+
+
+def _ontology(format: str | None) -> Callable[[Path], Iterable[Any]]:
+    return lambda path: read_ontology(path, format=format)
+
+
+def _columns(path: Path) -> Iterable[Any]:
+    return read_table(path, columns={"id": 1, "name": 2, "synonyms": 3}, prefix="X")
+
+
+def docbin() -> bytes:
+    text = AnnotatedText("1", "Naïve flu here", (Mention(6, 9, "Disease", ("MESH:D1",)),))
+    nlp = spacy.blank("en")
+    return docs_to_bin(text_to_doc(nlp, text)[0] for _ in range(3)).to_bytes()
+
+
+def _lines(*records: Any) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+_UMLS = {"MRCONSO": CONSO, "MRSTY": STY, "MRDEF": DEF, "MRCUI": CUI}
+_CONCEPTS = _lines(
+    {"id": "X:1", "names": ["Flu", "grippe"], "types": ["T"], "parents": ["X:2"]},
+    {"id": "X:3", "replaced_by": "X:1"},
+)
+
+SAMPLES: dict[str, Sample] = {
+    "pubtator": Sample({"x.txt": PUBTATOR.encode()}, _corpus("pubtator")),
+    "bioc-xml": Sample({"x.xml": XML.encode()}, _corpus("bioc-xml")),
+    "bioc-json": Sample({"x.json": _json(collection())}, _corpus("bioc-json")),
+    "jsonl": Sample(
+        {"x.jsonl": _lines({"id": "1", "text": "Flu and", "mentions": MENTIONS}, LINKED)},
+        _corpus("jsonl"),
+    ),
+    "brat": Sample({"7.txt": TEXT.encode(), "7.ann": ANNOTATIONS.encode()}, _corpus("brat")),
+    "concept": Sample({"x.concept": b"1||0|3||Disease||flu||D1|100000\n" * 2}, _corpus("biosyn")),
+    "phrases": Sample({"x.tsv": "D1\tInfluenza\tthe flü\n".encode() * 2}, _corpus("phrases")),
+    "cometa": Sample({"x.csv": b'Term,General SNOMED ID\n"the ""flu""",12\n'}, _corpus("phrases")),
+    "spacy": Sample({"x.spacy": docbin()}, _corpus(None)),
+    "packed corpus": Sample({"x.gz": gzip.compress(PUBTATOR.encode(), mtime=0)}, _corpus(None)),
+    "obo": Sample({"x.obo": OBO.encode()}, _ontology("obo")),
+    "owl": Sample({"x.owl": OWL.encode()}, _ontology("obo")),
+    "obographs": Sample({"x.json": _json(GRAPHS)}, _ontology("obo")),
+    "cellxgene": Sample({"x.json": _json(CELLXGENE)}, _ontology("cellxgene")),
+    "name lists": Sample(
+        {"x.json": _json({"10": [["primary", "flu"], ["other", "grippe"]]})},
+        _ontology("name-lists"),
+    ),
+    "mesh descriptors": Sample({"x.xml": DESCRIPTORS.encode()}, _ontology("mesh")),
+    "mesh supplement": Sample({"x.xml": SUPPLEMENT.encode()}, _ontology("mesh")),
+    "umls": Sample({f"{k}.RRF": v.encode() for k, v in _UMLS.items()}, _ontology("umls")),
+    "ctd": Sample({"x.csv": CTD.encode()}, _ontology("ctd")),
+    "dictionary": Sample({"x.txt": b"100000|D1||Flu|grippe\nD2||cold\n"}, _ontology("biosyn")),
+    "concepts": Sample({"x.jsonl": _CONCEPTS}, _ontology("jsonl")),
+    "table": Sample(
+        {"x.csv": b'id,name,synonyms,trees\nD1,"Flu, acute",a|b,C01.2\n'}, _ontology("table")
+    ),
+    "columns": Sample({"x.tsv": b"# made by hand\nD1\tflu\ta|b\nD2\tcold\t\n"}, _columns),
+    "packed ontology": Sample(
+        {"x.zst": zstandard.ZstdCompressor().compress(_CONCEPTS)}, _ontology(None)
+    ),
+}

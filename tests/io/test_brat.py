@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.brat import read_brat
+from spacy_bioel.io.formats import detect_corpus_format, read_corpus
+from spacy_bioel.types import AnnotatedText, Mention
+
+TEXT = "Renal and liver failure\nafter naïve lithium.\n"
+ANNOTATIONS = """T1\tDisease 0 5;16 23\tRenal failure
+T2\tDisease 10 23\tliver failure
+T3\tChemical 36 43\tlithium
+R1\tCauses Arg1:T3 Arg2:T2
+*\tEquiv T1 T2
+A1\tNegation T2
+#1\tAnnotatorNotes T3\tsure
+N1\tReference T1 MESH:D051437\tRenal Insufficiency
+N2\tReference T1 OMIM:1
+N3\tReference T3 D008094\tLithium
+"""
+DOCUMENT = AnnotatedText(
+    "7",
+    TEXT,
+    (
+        Mention(0, 23, "Disease", ("MESH:D051437", "OMIM:1"), ((0, 5), (16, 23))),
+        Mention(10, 23, "Disease"),
+        Mention(36, 43, "Chemical", ("MESH:D008094",)),
+    ),
+)
+
+
+def write(folder: Path, annotations: str = ANNOTATIONS, *, name: str = "7") -> Path:
+    (folder / f"{name}.txt").write_text(TEXT, encoding="utf8")
+    (folder / f"{name}.ann").write_text(annotations, encoding="utf8")
+    return folder / f"{name}.ann"
+
+
+@pytest.mark.parametrize("suffix", [".ann", ".txt"])
+def test_a_pair_of_files_is_one_document(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path).with_suffix(suffix)
+    assert detect_corpus_format(path) == "brat"
+    assert list(read_corpus(path, prefix="MESH")) == [DOCUMENT]
+
+
+def test_a_folder_is_all_its_pairs(tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, "", name="10.a")
+    (tmp_path / "annotation.conf").write_text("[entities]\n")
+    assert detect_corpus_format(tmp_path) == "brat"
+    assert list(read_corpus(tmp_path, prefix="MESH")) == [AnnotatedText("10.a", TEXT), DOCUMENT]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("T1\tDisease 0 5", "B264"),
+        ("T1\tDisease 0-5\tRenal", "B264"),
+        ("T1\tDisease 0 5;\tRenal", "B264"),
+        ("T1\tDisease 0 ²\tRenal", "B264"),
+        ("N1\tReference T1", "B264"),
+        ("Renal failure", "B264"),
+        ("T1\tDisease 0 99\tRenal", "B105"),
+        ("T1\tDisease 0 5\tliver", "B106"),
+        ("N1\tReference T9 MESH:D1\tx", "B265"),
+    ],
+)
+def test_broken_lines(tmp_path: Path, line: str, code: str) -> None:
+    path = write(tmp_path, f"\n{line}\n")
+    with pytest.raises(BioelError, match=rf"\[{code}\] .*7.ann, line 2"):
+        list(read_brat(path))
+
+
+@pytest.mark.parametrize("suffix", [".ann", ".txt"])
+def test_one_file_of_a_pair_is_not_enough(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path).with_suffix(suffix)
+    path.with_suffix({".ann": ".txt", ".txt": ".ann"}[suffix]).unlink()
+    with pytest.raises(BioelError, match=r"\[B263\]"):
+        list(read_corpus(path, format="brat"))
+
+
+def test_a_folder_without_annotations_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B263\].*\*\.ann"):
+        list(read_brat(tmp_path))

@@ -1,0 +1,142 @@
+"""Whatever a file holds, reading it ends in records or in a coded error."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from samples import SAMPLES, Sample
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.types import AnnotatedText, Concept
+
+Draw = random.Random
+_TOKENS = (
+    b"\xed\xa0\x80", b"\\ud800", b"\\udc00", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xc2\x85", b"\r",
+    b"\n", b"\n\n", b"\t", b"|", b"||", b'"', b"'", b",", b"{", b"}", b"[", b"]", b"<", b">", b"#",
+    b"&#0;", b"&x;", b"&#xD800;", b"null", b"true", b"-1", b"NaN", b"1e999", b"[]", b"{}", b'""',
+    b":", b"/", b".", b" ", "²".encode(), "\u2028".encode(), "İ".encode(), b"10000000000",
+    b"9" * 19, b"9" * 5000,
+)  # fmt: skip
+_DEEP = ((b"[", b"]"), (b'{"a":', b"}"), (b"<a>", b"</a>"), (b"(", b")"))
+_ENCODINGS = ("utf-16", "utf-8-sig", "latin-1", "cp037")
+
+
+def _place(draw: Draw, content: bytes) -> int:
+    return draw.randint(0, len(content))
+
+
+def flip(draw: Draw, content: bytes) -> bytes:
+    changed = bytearray(content)
+    for _ in range(draw.choice([1, 1, 2, 5, 30])):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def cut(draw: Draw, content: bytes) -> bytes:
+    return content[: _place(draw, content)]
+
+
+def insert(draw: Draw, content: bytes) -> bytes:
+    for _ in range(draw.choice([1, 1, 3])):
+        place = _place(draw, content)
+        content = content[:place] + draw.choice(_TOKENS) + content[place:]
+    return content
+
+
+def move(draw: Draw, content: bytes) -> bytes:
+    start, end, to = sorted(_place(draw, content) for _ in range(3))
+    return content[:start] + content[end:to] + content[start:end] * 2 + content[to:]
+
+
+def replace_value(draw: Draw, content: bytes) -> bytes:
+    """Another value, often of another type, in the place of a number or of a string in quotes."""
+    values = list(re.finditer(rb'\d+|"[^"]*"|\[[^][]*\]|\w+', content))
+    if not values:
+        return content
+    chosen = draw.choice(values)
+    return content[: chosen.start()] + draw.choice(_TOKENS) + content[chosen.end() :]
+
+
+def nest(draw: Draw, content: bytes) -> bytes:
+    """Brackets 100,000 or some 1,000 deep, closed or not, in the place of a value or anywhere."""
+    before, after = draw.choice(_DEEP)
+    depth = draw.choice([90, 950, 1_100, 100_000])
+    deep = before * depth + b"1" + after * draw.choice([0, depth])
+    values = list(re.finditer(rb'\d+|"[^"]*"|\[[^][]*\]', content)) or [re.match(b"", content)]
+    start, end = draw.choice([*[v.span() for v in values if v], (_place(draw, content),) * 2])
+    return content[:start] + deep + content[end:]
+
+
+def encode(draw: Draw, content: bytes) -> bytes:
+    """Another encoding, or the name of one that nobody knows."""
+    if draw.random() < 0.5:
+        name = draw.choice([b"klingon", b"utf-16", b"hex", b"idna", b"x" * 300, b"big5", b""])
+        declared = b'<?xml version="1.0" encoding="' + name + b'"?>'
+        return declared + re.sub(rb"^<\?xml[^>]*>", b"", content)
+    text = content.decode("utf8", "replace")
+    return text.encode(draw.choice(_ENCODINGS), "replace")
+
+
+CHANGES: tuple[Callable[[Draw, bytes], bytes], ...] = (
+    flip, cut, insert, move, replace_value, replace_value, nest, encode,
+)  # fmt: skip
+
+
+def check(record: object) -> None:
+    """Records hold text that can be written, and mentions lie within it."""
+    assert isinstance(record, AnnotatedText | Concept)
+    json.dumps(asdict(record), ensure_ascii=False).encode("utf8")
+    if isinstance(record, AnnotatedText):
+        assert all(0 <= m.start <= m.end <= len(record.text) for m in record.mentions)
+
+
+def read_changed(sample: Sample, folder: Path, draw: Draw, log: list[str]) -> None:
+    changed = draw.choice(list(sample.files))
+    change = draw.choice(CHANGES)
+    content = change(draw, sample.files[changed])
+    path = sample.write(folder, {**sample.files, changed: content})
+    try:
+        for record in sample.read(path):
+            check(record)
+    except BioelError as error:
+        assert re.match(r"\[B\d{3}\] ", str(error))
+        str(error).encode("utf8")
+    except Exception as error:
+        log.append(f"{change.__name__} {content[:2000]!r}: {error!r:.300}")
+
+
+def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
+    draw = Draw(crc32(name.encode()) + seed)
+    log: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(n):
+            read_changed(SAMPLES[name], folder, draw, log)
+    assert not log, "\n".join(log[:5])
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_good_file_is_read(name: str, tmp_path: Path) -> None:
+    records = list(SAMPLES[name].read(SAMPLES[name].write(tmp_path)))
+    assert records
+    for record in records:
+        check(record)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_changed_file_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    fuzz(name, tmp_path, 40, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAMPLES)
+def test_many_changed_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    fuzz(name, tmp_path, 2_000, seed=1)
