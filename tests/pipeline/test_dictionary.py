@@ -95,3 +95,19 @@ def test_a_pipeline_with_nothing_but_a_knowledge_base(kb_folder: Path) -> None:
     ]
     assert doc.ents == ()
     assert links(nlp(doc)) == links(doc)
+
+
+def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
+    """The type of the concept, or the name of the knowledge base: `doc.ents` takes them."""
+    concepts = [Concept("X:1", ("aspirin",), ("Drug", "Thing")), Concept("X:2", ("fever",))]
+    build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")
+    build_kb([Concept("X:2", ("fever",))], tmp_path / "plain")
+    for kb, expected in (("kb", ["Drug", "mine"]), ("plain", ["plain"])):
+        nlp = blank()
+        nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / kb), "mentions": "kb"})
+        doc = nlp("Aspirin for fever.")
+        doc.ents = list(doc.spans["bioel"])
+        assert [ent.label_ for ent in doc.ents] == expected
+        nlp.get_pipe("bioel_linker").cfg["nil_threshold"] = 1.0
+        doc = nlp("Aspirin for fever.")
+        assert [span.label_ for span in doc.spans["bioel"]] == expected

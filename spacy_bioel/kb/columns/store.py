@@ -184,6 +184,12 @@ class KnowledgeBase:
         check_columns(self._files, self.meta, where=self.where)
 
     @property
+    def title(self) -> str:
+        """A short name: the first source without its suffixes, or the folder's, or "KB"."""
+        source = str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip()
+        return source or (self.path.name if self.path else "") or "KB"
+
+    @property
     def where(self) -> str:
         """The folder, or what stands for it in messages."""
         return str(self.path) if self.path else "memory"

@@ -227,6 +227,7 @@ class Linker(StoredLinker):
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
         from spacy_bioel.pipeline.contextual.methods import read_mentions
+        from spacy_bioel.pipeline.linker.labels import with_labels
         from spacy_bioel.pipeline.linker.queries import given_candidates, rank_mentions
 
         generator = self.generator
@@ -238,13 +239,14 @@ class Linker(StoredLinker):
             reading = read_mentions(self.model, generator, mentions, candidates)
             candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
         found = iter(candidates)
-        return [
+        links = [
             [
                 decide(span, query, next(found), of_doc, nil_threshold=settings.nil_threshold)
                 for span, query in zip(spans, queries, strict=True)
             ]
             for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
         ]
+        return with_labels(links, generator.kb) if settings.mentions == "kb" else links
 
     def mentions(self, docs: Iterable[Doc]) -> "Mentions":
         """The mentions that are to be linked."""

@@ -68,7 +68,6 @@ class FrozenEncoder:
         self,
         kb: KnowledgeBase,
         *,
-        wait: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Encoded:
         """Encode all names of a knowledge base into its folder, see `write_vectors`."""
@@ -77,7 +76,6 @@ class FrozenEncoder:
             self.encode,
             fingerprint=self.fingerprint,
             dim=self.dim,
-            wait=wait,
             progress=progress,
         )
 

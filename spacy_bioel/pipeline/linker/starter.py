@@ -72,7 +72,7 @@ def starter_kb() -> KnowledgeBase:
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
     """Encode the knowledge base, if vectors of this encoder are absent."""
     if not is_encoded(kb, fingerprint=encoder.fingerprint):
-        encoder.write(kb, wait=True)
+        encoder.write(kb)
 
 
 def is_starter(kb: KnowledgeBase) -> bool:
