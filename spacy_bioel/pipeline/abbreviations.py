@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.text.abbreviations import find_abbreviations
 
-# What one pipe found, for the other. The text of a document does not change.
+# Shared by both pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 

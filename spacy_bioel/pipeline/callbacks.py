@@ -1,4 +1,4 @@
-"""What is called while a pipeline is trained."""
+"""Callbacks of training."""
 
 from __future__ import annotations
 

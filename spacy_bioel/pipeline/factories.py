@@ -194,8 +194,8 @@ def make_linker(
         `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
     spelling (Callable): Makes the search by spelling from the knowledge base.
-    mentions (str): What to link: "spans" (the group `spans_key`), "ents", "auto" (the group if it
-        is there, else the entities), or "kb" (every longest name of the knowledge base in the
+    mentions (str): Mentions to link: "spans" (the group `spans_key`), "ents", "auto" (the group if
+        it is there, else the entities), or "kb" (every longest name of the knowledge base in the
         text, for use without a mention detector).
     label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
         A label that is not listed may link to all.

@@ -31,7 +31,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """What became of gold mentions when they met tokens."""
+    """Counts of gold mentions that were aligned with tokens, widened or lost."""
 
     n: int = 0
     widened: int = 0

@@ -1,4 +1,4 @@
-"""How our pipes are written: named parts as bytes, the same on disk and in memory, no pickle."""
+"""Storage of pipes: named parts as bytes, the same on disk and in memory, no pickle."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CFG = "cfg.json"
 
 
 class StoredPipe(TrainablePipe):
-    """A TrainablePipe stored as named parts: its settings as JSON, and what `parts` gives."""
+    """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`."""
 
     cfg: dict[str, Any]
 
     def parts(self) -> Parts:
-        """What is stored beside the settings, by file name."""
+        """Parts that are stored beside the settings, by file name."""
         raise NotImplementedError
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:

@@ -9,6 +9,7 @@ import spacy
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Link
 
 TEXT = "Breast and ovarian cancer"
@@ -16,6 +17,21 @@ QUERY = Query(
     "breast and ovarian cancer",
     (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer")),
 )
+
+
+CFG = {
+    "evidence": {},
+    "label_types": {},
+    "search_names": 1,
+    "max_candidates": 1,
+    "nil_threshold": 0.0,
+    "coherence": 0.0,
+    "abbreviations": True,
+    "composites": True,
+    "mentions": "auto",
+    "spans_key": "bioel",
+    "gold_key": "bioel_gold",
+}
 
 
 def span(text: str = TEXT) -> Span:
@@ -106,7 +122,8 @@ def test_the_likeliest_reading_is_taken() -> None:
 
 def queries(doc: Doc, *, abbreviations: bool = True, composites: bool = True) -> list[Query]:
     spans = [Span(doc, ent.start, ent.end, label="Disease") for ent in doc.ents]
-    return mention_queries(spans, abbreviations=abbreviations, composites=composites)
+    settings = LinkerSettings.of(CFG | {"abbreviations": abbreviations, "composites": composites})
+    return mention_queries(spans, settings)
 
 
 def doc_with(*mentions: str) -> Doc:
@@ -140,4 +157,4 @@ def test_abbreviations_and_composites_can_be_left_alone() -> None:
 
 
 def test_no_mentions() -> None:
-    assert mention_queries([], abbreviations=True, composites=True) == []
+    assert mention_queries([], LinkerSettings.of(CFG)) == []

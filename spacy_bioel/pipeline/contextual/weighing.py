@@ -1,4 +1,4 @@
-"""The stage that reads: from the candidates of a string to those of a mention in its document.
+"""Contextual scores: from the candidates of a string to those of a mention in its document.
 
 Strings are ranked once, however often they occur (`linker.candidates`). What each mention then
 says in its document, by `contextual.bi_encoder` or `contextual.cross_encoder`, and what its string
@@ -92,7 +92,7 @@ def weigh(
     mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
     score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
         of shape (n,), to shape (n,).
-    temperature (float): What scores are divided by to become log-odds.
+    temperature (float): Divisor of scores to become log-odds.
     """
     owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
     of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])

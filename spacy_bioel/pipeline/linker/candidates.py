@@ -89,11 +89,12 @@ class DenseSearch:
 class CandidateGenerator:
     """Ranks the concepts of a knowledge base for strings; may be shared by threads.
 
-    It never changes but for what it keeps of its own work: a new state takes a new generator.
+    It keeps the candidates of recent strings and never changes otherwise: a new state takes a new
+    generator.
 
-    state (LinkerState): What decides.
-    before (CandidateGenerator | None): One of an earlier state, whose vectors are taken over if
-        they are those of this state.
+    state (LinkerState): Everything that the candidates depend on.
+    before (CandidateGenerator | None): Of an earlier state; its vectors are reused if they are
+        those of this state.
     pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
     """
 
@@ -162,7 +163,7 @@ class CandidateGenerator:
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
         with self._lock:
-            # What is asked for again goes to the end; what was not for longest goes first.
+            # Least recently used strings come first.
             ranked = {pair: self._kept.pop(pair) for pair in wanted if pair in self._kept}
             self._kept |= ranked
         new = [pair for pair in wanted if pair not in ranked]

@@ -12,6 +12,7 @@ from operator import itemgetter
 from spacy.tokens import Span
 
 from spacy_bioel.pipeline.abbreviations import long_forms
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_name
@@ -23,7 +24,7 @@ Ranked = Mapping[tuple[str, str], tuple[Candidate, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look up for a mention, as normalised strings.
+    """Strings to look up for a mention, normalised.
 
     whole (str): The mention, its abbreviations written out.
     readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
@@ -36,18 +37,18 @@ class Query:
         return {self.whole}.union(*self.readings)
 
 
-def mention_queries(spans: Sequence[Span], *, abbreviations: bool, composites: bool) -> list[Query]:
+def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
     """Queries of the mentions of one document."""
     if not spans:
         return []
-    forms = long_forms(spans[0].doc) if abbreviations else {}
+    forms = long_forms(spans[0].doc) if settings.abbreviations else {}
     written_out = [expand_abbreviations(span.text, forms) for span in spans]
     return [
         Query(
             normalize_name(text),
             tuple(
                 tuple(normalize_name(part) for part in reading)
-                for reading in (split_composite(text) if composites else ())
+                for reading in (split_composite(text) if settings.composites else ())
             ),
         )
         for text in written_out

@@ -43,7 +43,7 @@ FEATURES = (
     "recalled", "recalled_dense", "dense_vote", "sparse_vote", "recalled_vote",
     "recalled_dense_vote", "words", "covered", "prior", "encoded", "trained",
 )  # fmt: skip
-# What can be switched off, to see what it is worth. "prior" proposes no candidates of its own.
+# Sources that can be switched off. "prior" proposes no candidates of its own.
 EVIDENCE = ("exact", "memory", "sparse", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _OF_A_NAME = ("dense", "nearest", "sparse", "alike", "words", "covered")
@@ -83,7 +83,7 @@ class Candidates:
 
 @dataclass
 class _Proposals:
-    """What one source says: a value for one feature of (query, concept), by way of a name."""
+    """Values of features of (query, concept) from one source, by way of a name."""
 
     query: IntArray
     concept: IntArray

@@ -29,7 +29,7 @@ _DEFAULT = Path(__file__).parents[2] / "assets" / "fusion.json"
 class Fusion:
     """Weights of the evidence.
 
-    mean, scale (FloatArray): What features are shifted and divided by. Shape (n_features,).
+    mean, scale (FloatArray): Shift and divisor of the features. Shape (n_features,).
     hidden (FloatArray), hidden_bias (FloatArray): Shapes (n_features, n_hidden), (n_hidden,).
     output (FloatArray), direct (FloatArray): Of the hidden layer and of the features themselves.
         Shapes (n_hidden,), (n_features,).

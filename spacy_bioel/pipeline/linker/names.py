@@ -37,7 +37,7 @@ class FrozenEncoder:
     """An encoder of names for inference: a fused copy of the network, which never learns.
 
     model (NameEncoder): With its word pieces.
-    network (Any): What `fast_network` made of the network of the model.
+    network (Any): Made by `fast_network` from the network of the model.
     """
 
     model: NameEncoder

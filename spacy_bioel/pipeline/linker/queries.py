@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.pipeline.linker.decision import Query, Ranked, agree_in_document
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.gold import mention_spans
+from spacy_bioel.pipeline.linker.decision import (
+    Query,
+    Ranked,
+    agree_in_document,
+    mention_queries,
+)
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
+from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.types import Candidate
 
 
@@ -21,7 +30,7 @@ class Mentions:
 
     docs (Sequence[Doc]): The documents.
     spans (Sequence): Those of each document.
-    queries (Sequence): What to look up for each of them.
+    queries (Sequence): Strings to look up for each of them.
     """
 
     docs: Sequence[Doc]
@@ -49,6 +58,17 @@ class Mentions:
             for span in of_doc
         ]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def find_mentions(docs: Iterable[Doc], kb: KnowledgeBase, settings: LinkerSettings) -> Mentions:
+    """The mentions to link in a batch of documents, by the setting `mentions`."""
+    docs = list(docs)
+    if settings.mentions == "kb":
+        spans = [longest_names(doc, kb) for doc in docs]
+    else:
+        key = settings.spans_key
+        spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
+    return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
 
 
 class Ranks(Protocol):

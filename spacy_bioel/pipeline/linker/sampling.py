@@ -1,4 +1,4 @@
-"""What is drawn for training: synonyms from the knowledge base, and mined negatives."""
+"""Sampling for training: synonyms from the knowledge base, and mined negatives."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class LinkerSettings:
-    """What the candidates of a string, and the links of a document, depend on; `make_linker` says
-    what each means.
+    """Settings of candidate generation and of the decision; `make_linker` says what each means.
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
@@ -76,7 +75,7 @@ class LinkerSettings:
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """What training depends on; `make_linker` says what each means."""
+    """Settings of training; `make_linker` says what each means."""
 
     synonyms: int
     negatives: int

@@ -1,5 +1,5 @@
-"""What comes with the package: an encoder of biomedical names, and a knowledge base of the MeSH
-descriptors of diseases and chemicals. A linker without its own uses them, offline.
+"""The bundled starter: an encoder of biomedical names, and a knowledge base of the MeSH descriptors
+of diseases and chemicals. Unset components of a linker default to it, offline.
 
 The knowledge base is built and encoded at first use, in the user's cache folder: once, however many
 threads and processes come first.

@@ -1,4 +1,4 @@
-"""The state of a linker: all that decides which candidates a string gets, as one frozen value."""
+"""The state of a linker as one frozen value: everything that candidate generation depends on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LinkerState:
 
     kb (KnowledgeBase): Concepts and names.
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    statistics (MentionStatistics): What strings meant in the training corpus.
+    statistics (MentionStatistics): Of the training corpus.
     fusion (Fusion | None): Weights of the evidence; None: those of the package.
     reading (Fusion | None): Weights of what a contextual model reads; None: the default ones.
     settings (LinkerSettings): Of the pipe.

@@ -1,4 +1,4 @@
-"""Mention statistics (an alias table): how often strings meant concepts in the training corpus."""
+"""Mention statistics (an alias table): counts of the concepts of strings in the training corpus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ConceptsOfStrings:
 
 
 class MentionStatistics:
-    """How often each string was linked to each concept in the training corpus; never changes.
+    """Counts of the concepts that each string was linked to in the training corpus; never change.
 
     counts (Mapping): Normalised string -> concept id -> count.
     """

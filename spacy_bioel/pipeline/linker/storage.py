@@ -1,4 +1,4 @@
-"""How a linker is stored: encoder, mention statistics and weights as parts, the KB as a folder.
+"""Storage of a linker: encoder, mention statistics and weights as parts, the KB as a folder.
 
 The parts are the same before and after the first use: a component that was not set is the
 package's own, and is saved as such.

@@ -37,13 +37,7 @@ def gold_mentions(
     ]
     spans = [[doc[g.start : g.end] for g in found] for doc, found in zip(docs, gold, strict=True)]
     ids = [g.ids[0] for found in gold for g in found]
-    queries = [
-        mention_queries(
-            of_doc, abbreviations=settings.abbreviations, composites=settings.composites
-        )
-        for of_doc in spans
-    ]
-    return Mentions(docs, spans, queries), ids
+    return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans]), ids
 
 
 def training_strings(

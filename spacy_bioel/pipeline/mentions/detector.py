@@ -173,7 +173,7 @@ class MentionDetector(StoredPipe):
             raise BioelError(Errors.B053.format(name=self.name))
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
-        """What the lexicon says of the documents."""
+        """Features of the tokens by the lexicon."""
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
         tokens = _normalized_tokens(docs)
         matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"], lengths=lengths)
