@@ -322,7 +322,7 @@ class Errors(metaclass=_Coded):
     B230 = "OUT, {out}, and {what}, {path}, are the same or one inside the other, and OUT is replaced as a whole. Choose another OUT."
     B231 = "{out} exists and is not a pipeline (expected config.cfg and meta.json in it), so it is not replaced. Choose another OUT, or remove it first."
     B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."
-    B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of bioel_linker."
+    B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of {pipe}."
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
     B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."
 

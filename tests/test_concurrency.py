@@ -1,5 +1,5 @@
-"""Writers and readers of a knowledge base at the same time, writers that are killed, and one pipeline
-in many threads."""
+"""Writers and readers of a knowledge base at the same time, writers that are killed, and one
+pipeline in many threads."""
 
 from __future__ import annotations
 

@@ -153,3 +153,9 @@ def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
     config = {"components.bioel_mentions.model.hidden": 16}
     with pytest.raises(BioelError, match=re.escape("[B041]")):
         spacy.load(trained_folder, config=config)
+
+
+@pytest.mark.parametrize("name", ["threshold", "consistency"])
+def test_settings_out_of_range(name: str) -> None:
+    with pytest.raises(BioelError, match=rf"\[B270\] {name} = 2.*from 0 to 1.*bioel_mentions"):
+        blank().add_pipe("bioel_mentions", config=DETECTOR | {name: 2})

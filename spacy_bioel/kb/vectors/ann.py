@@ -15,7 +15,7 @@ import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.checks import RawFile, checksum
-from spacy_bioel.kb.columns.files import StringColumn
+from spacy_bioel.kb.columns.files import StringColumn, give_back
 from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
 from spacy_bioel.text.normalize import normalize_name
@@ -95,6 +95,7 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     try:
         faiss: Any = import_module("faiss")
         index = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
+        give_back(vectors.ann)  # faiss has a copy of its own
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
     steps = vectors.ann_steps if n_probe is None else [[min(n_probe, index.nlist), _NONE]]

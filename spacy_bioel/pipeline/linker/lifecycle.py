@@ -58,7 +58,8 @@ class LiveLinker(StoredLinker):
         self.reading = None
         self._index = index
         self._spelling = spelling
-        self._base = Path.cwd()  # of a relative path to the knowledge base
+        # A relative path is one from the folder of now, whatever it is at first use.
+        self._base = Path.cwd() if settings.get("kb") else Path()
         self._kb: KnowledgeBase | None = None
         self._is_equipped = False
         self._frozen: tuple[Model[Any, Any], FrozenEncoder] | None = None

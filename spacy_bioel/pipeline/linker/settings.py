@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context")
 MENTIONS = ("auto", "spans", "ents", "kb")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
+_PIPE = "bioel_linker"
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ class LinkerSettings:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
             raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(SWITCHES)))
-        _check_number(cfg, "search_names", 1, _MOST, kind=int)
-        _check_number(cfg, "max_candidates", 1, _MOST, kind=int)
-        _check_number(cfg, "nil_threshold", 0, 1, kind=float)
+        check_number(cfg, "search_names", 1, _MOST, kind=int, pipe=_PIPE)
+        check_number(cfg, "max_candidates", 1, _MOST, kind=int, pipe=_PIPE)
+        check_number(cfg, "nil_threshold", 0, 1, kind=float, pipe=_PIPE)
         coherence = cfg["coherence"]
-        if not (_is_number(coherence, float) and 0 <= coherence < float("inf")):
+        if not (is_number(coherence, float) and 0 <= coherence < float("inf")):
             raise BioelError(Errors.B065.format(coherence=coherence))
         return cls(
             evidence=frozenset(name for name, used in cfg["evidence"].items() if used),
@@ -93,21 +95,7 @@ class TrainingSettings:
         if training["loss"] not in LOSSES:
             raise BioelError(Errors.B048.format(loss=training["loss"]))
         for name in ("refresh_every", "pool_names", "candidates", "mentions"):
-            _check_number(training, name, 1, None, kind=int)
+            check_number(training, name, 1, None, kind=int, pipe=_PIPE)
         for name in ("synonyms", "negatives", "seed"):
-            _check_number(training, name, 0, None, kind=int)
+            check_number(training, name, 0, None, kind=int, pipe=_PIPE)
         return cls(**{name: training[name] for name in cls.__dataclass_fields__})
-
-
-def _check_number(
-    cfg: Mapping[str, Any], name: str, least: float, most: float | None, *, kind: type
-) -> None:
-    value = cfg[name]
-    if not (_is_number(value, kind) and value >= least and (most is None or value <= most)):
-        expected = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected))
-
-
-def _is_number(value: object, kind: type) -> bool:
-    kinds = (int,) if kind is int else (int, float)
-    return isinstance(value, kinds) and not isinstance(value, bool)

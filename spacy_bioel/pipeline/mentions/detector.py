@@ -22,6 +22,7 @@ from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
     Parts,
     StoredPipe,
@@ -72,6 +73,11 @@ class MentionDetector(StoredPipe):
             "spans_key": spans_key,
             "gold_key": gold_key,
         }
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        for name in ("threshold", "consistency"):
+            check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -276,6 +282,7 @@ class MentionDetector(StoredPipe):
         from spacy_bioel.models.detector import add_scorer
         from spacy_bioel.models.weights import weights_from_bytes
 
+        self._check_settings()
         width = self.cfg.pop("width")
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
         if self.labels:

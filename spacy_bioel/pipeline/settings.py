@@ -1,0 +1,34 @@
+"""Checks of settings that both pipes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+
+
+def check_number(
+    cfg: Mapping[str, Any],
+    name: str,
+    least: float,
+    most: float | None,
+    *,
+    kind: type[int] | type[float],
+    pipe: str,
+) -> None:
+    """Refuse a setting that is no number of this kind, or out of its range.
+
+    most (float | None): None: there is no limit.
+    RAISES BioelError: [B270].
+    """
+    value = cfg[name]
+    if not (is_number(value, kind) and value >= least and (most is None or value <= most)):
+        expected = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
+
+
+def is_number(value: object, kind: type[int] | type[float]) -> bool:
+    """Whether this is an integer, or any number for `float`; True and False are none."""
+    kinds = (int,) if kind is int else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool)
