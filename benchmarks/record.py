@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.scoring.measure import Measurement
+from spacy_bioel.storage.atomic import replacing_file
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -51,9 +52,8 @@ def save(name: str, rows: Iterable[dict[str, Any]]) -> Path:
     """Write benchmarks/results/NAME.json, by way of a temporary name."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(list(rows), indent=1) + "\n", encoding="utf8")
-    os.replace(temporary, path)
+    with replacing_file(path) as temporary:
+        temporary.write_text(json.dumps(list(rows), indent=1) + "\n", encoding="utf8")
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.text.normalize import normalize_name
 
 _BRANCHES = ("C", "F03", "D")  # MeSH trees: diseases, mental disorders, chemicals
@@ -140,9 +140,8 @@ def main(
         above = entry.headings or [trees.get(_parent(tree), "") for tree in entry.trees]
         parents[mesh_id] = sorted(chosen.intersection(above))
     lines = [concept(mesh_id, records, parents) for mesh_id in sorted(chosen)]
-    temporary = output.with_name(output.name + ".tmp")
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf8")
-    os.replace(temporary, output)
+    with replacing_file(output) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf8")
 
 
 if __name__ == "__main__":

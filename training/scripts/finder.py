@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable
 from http.client import HTTPException
@@ -14,6 +13,7 @@ import srsly
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError
+from spacy_bioel.storage.atomic import replacing_file
 
 Spec = dict[str, Any]
 
@@ -105,15 +105,14 @@ def archive_of(file: Spec) -> str:
 def download(url: str, path: Path) -> Path:
     """Download to a temporary name, and rename when all of it is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        request = Request(url, headers={"User-Agent": "spacy-bioel"})
-        with urlopen(request, timeout=60) as response, temporary.open("wb") as file:
-            shutil.copyfileobj(response, file)
-            expected, found = response.headers.get("Content-Length"), file.tell()
-            if expected is not None and int(expected) != found:
-                raise OSError(f"{found} of {expected} bytes arrived")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    request = Request(url, headers={"User-Agent": "spacy-bioel"})
+    with (
+        replacing_file(path) as temporary,
+        urlopen(request, timeout=60) as response,
+        temporary.open("wb") as file,
+    ):
+        shutil.copyfileobj(response, file)
+        expected, found = response.headers.get("Content-Length"), file.tell()
+        if expected is not None and int(expected) != found:
+            raise OSError(f"{found} of {expected} bytes arrived")
     return path
