@@ -34,7 +34,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
 ASSETS = PACKAGE / "assets"
 SOURCES = "spacy_bioel/assets/SOURCES.md"
-PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/scale.md", SOURCES]
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/scale.md",
+    "docs/concurrency.md",
+    SOURCES,
+]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")
 DETECTOR = RESCNN["components"]["bioel_mentions"]["model"]
 LINKER = RESCNN["components"]["bioel_linker"]
