@@ -78,7 +78,7 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         if record.get("error") is not None and not record.get("links"):
-            _LOGGER.warning(Warnings.W260.format(where=where, error=f"{record['error']!r:.200}"))
+            _LOGGER.warning(Warnings.W260.format(where=where, error=_said(record["error"])))
             continue
         _check_keys(where, record, _TEXT_KEYS, required=("text",), rest=True)
         text = record["text"]
@@ -204,3 +204,10 @@ def _write(path: str | os.PathLike[str], records: Iterable[_Record]) -> int:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             n += 1
     return n
+
+
+def _said(error: object) -> str:
+    """Code and message of a row of `bioel link`, at most 200 characters."""
+    if isinstance(error, dict):
+        return f"{error.get('code', 'error')}: {error.get('message', '')}"[:200]
+    return f"{error!r:.200}"

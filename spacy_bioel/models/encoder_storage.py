@@ -78,6 +78,13 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
 
 
+def drop_encoder(model: NameEncoder) -> None:
+    """Take word pieces and network away, as if `read_encoder` had not been called."""
+    model.attrs["tokenizer"] = None
+    model.layers.clear()
+    model.set_ref("network", None)
+
+
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
     """What two encoders must have in common for one to take the weights of the other."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 from kb_files import vectors_of
@@ -17,7 +18,7 @@ from spacy_bioel.kb.build import build
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import has_vectors
+from spacy_bioel.kb.vectors.writing import has_vectors, write_vectors
 from spacy_bioel.models.encoder_storage import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline.factories import LINKER_MODEL
@@ -230,3 +231,13 @@ def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_pa
     other = linking_nlp(large)
     doc = other(with_entity(other, "asa", "asa"))
     assert [c.evidence for c in doc.ents[0]._.candidates] == ["exact+dense"]
+
+
+def test_a_large_knowledge_base_with_vectors_of_another_encoder_only(large: Path) -> None:
+    """It is linked without the package's encoder, and says so."""
+    kb = KnowledgeBase.open(large)
+    write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="other", dim=2)
+    nlp = linking_nlp(large)
+    with pytest.warns(UserWarning, match=r"\[W064\].*large"):
+        assert ents(nlp(with_entity(nlp, "asa", "asa"))) == [("asa", "X:1")]
+    assert not nlp.get_pipe("bioel_linker").has_encoder

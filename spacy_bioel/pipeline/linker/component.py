@@ -33,6 +33,7 @@ class Linker(LiveLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
+        from spacy_bioel.models.reading import reads
         from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.labels import with_labels
         from spacy_bioel.pipeline.linker.queries import (
@@ -46,7 +47,7 @@ class Linker(LiveLinker):
         mentions = find_mentions(docs, generator.kb, settings)
         ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
         candidates = given_candidates(mentions, ranked)
-        if self.reads and candidates:
+        if candidates and "context" in settings.evidence and reads(self.model):
             reading = read_mentions(self.model, generator, mentions, candidates)
             candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
         found = iter(candidates)

@@ -21,8 +21,8 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build.build import build_once
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import are_outdated, has_vectors, is_encoded
-from spacy_bioel.models.encoder_storage import encoder_settings, read_encoder
+from spacy_bioel.kb.vectors.writing import is_encoded
+from spacy_bioel.models.encoder_storage import drop_encoder, encoder_settings, read_encoder
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
@@ -99,13 +99,14 @@ def _concepts() -> Iterator[Concept]:
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     """Give the package's encoder to a model of its architecture and size; leave others alone.
 
-    A large knowledge base without vectors, or with those of names that it had before, is linked
-    without an encoder, and a warning says so.
+    A large knowledge base without current vectors of this encoder is linked without it, with a
+    warning [W064].
     """
-    has_current = has_vectors(kb) and not are_outdated(kb)
-    if has_current or needs_no_folder(kb) or is_starter(kb):
-        read_starter_encoder(model)
-    elif _is_fit(model):
+    read_starter_encoder(model)
+    if model.attrs["tokenizer"] is None or needs_no_folder(kb) or is_starter(kb):
+        return
+    if not is_encoded(kb, fingerprint=FrozenEncoder.of(model).fingerprint):
+        drop_encoder(model)
         warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
 
 
