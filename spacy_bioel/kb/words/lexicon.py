@@ -138,7 +138,10 @@ class Lexicon:
         return starts[spans], widths[spans], bits
 
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Find all tokens that are words of names. RETURNS (tuple): token and bit, (n_bits,) each."""
+        """Find all tokens that are words of names.
+
+        RETURNS (tuple): token and bit. Shape (n_bits,) each.
+        """
         return unpack_bits(self.words.find(span_keys(tokens, 1).reshape(-1)))
 
 
