@@ -39,7 +39,7 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
     with open_binary(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # pronto's parser of OBO JSON, in Rust, crashes on lists that are nested too deep.
+            # pronto's parser of OBO JSON, in Rust, does not return if lists are nested too deep.
             if file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
                 parse_json(file.read().decode("utf-8-sig"))
             # Without an encoding pronto guesses one from the first bytes, sometimes wrongly.

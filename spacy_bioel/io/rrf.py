@@ -88,7 +88,7 @@ def _rank(row: _Row) -> tuple[bool, bool, bool]:
 
 
 def _definition(rows: list[_Row], atoms: set[str]) -> str:
-    """First definition of one of the atoms that is not suppressed."""
+    """First definition of one of the atoms that is in force; "" for none."""
     for row in rows:
         if row[1] in atoms and row[6] == "N":
             return row[5].strip()

@@ -100,7 +100,7 @@ def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
 
 
 def _rest_of_word(word: str) -> str:
-    """End of a word that words before it may share: "-cell" of "T-cell", "hepatic" of "extrahepatic"."""
+    """End of a word that earlier words may share: "-cell" in "T-cell", "hepatic" in "prehepatic"."""
     _, hyphen, rest = word.partition("-")
     if rest:
         return hyphen + rest
@@ -146,13 +146,13 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        # One shared noun after parts of any length: "craniofacial and central nervous system defects".
+        # One shared noun, whatever the lengths: "craniofacial and central nervous system defects".
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7
     starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
     if suffix and starts and len(last) - suffix != starts[0]:
-        cost += 2.0  # a cut at the preposition is likelier: "aplasia and hypoplasia | of the thymus"
+        cost += 2.0  # likelier at the preposition: "aplasia and hypoplasia | of the thymus"
     return cost
 
 
