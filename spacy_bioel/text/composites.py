@@ -100,7 +100,7 @@ def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
 
 
 def _rest_of_word(word: str) -> str:
-    """End of a word that earlier words may share: "-cell" in "T-cell", "hepatic" in "prehepatic"."""
+    """Shareable end of a word: "-cell" of "T-cell", "hepatic" of "extrahepatic"."""
     _, hyphen, rest = word.partition("-")
     if rest:
         return hyphen + rest
