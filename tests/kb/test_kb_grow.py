@@ -180,7 +180,7 @@ def test_chains_are_followed_whatever_their_order(folder):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ({"X:7": "X:1"}, r"\[B200\].*no concept 'X:7'; its first is X:1"),
+        ({"X:7": "X:1"}, r"\[B200\].*no concept 'X:7'; its first id is X:1"),
         ({"X:1": "X:7"}, r"\[B200\].*no concept 'X:7'"),
         ({"X:1": "X:2", "X:2": ""}, r"\[B200\].*no concept 'X:2'"),
         ({"X:8": "X:1"}, r"\[B201\] 'X:8' is already retired.*replaced by X:3"),
