@@ -41,7 +41,7 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
 
     prefix (str): Vocabulary of ids without a prefix, unless their infon implies it ("MESH").
     YIELDS (AnnotatedText): One document.
-    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; those of `open_binary`.
+    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; errors of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):

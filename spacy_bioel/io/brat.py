@@ -35,7 +35,7 @@ def read_brat(
     annotations (bool): Whether to read the mentions; False also skips their checks.
     YIELDS (AnnotatedText): The id is the name of the file without extension.
     RAISES BioelError: [B105], [B106] wrong offsets, [B263] missing file of a pair, [B264] malformed
-        line, [B265] id of an unknown mention; those of `open_text`.
+        line, [B265] id of an unknown mention; errors of `open_text`.
     """
     for text_path, annotation_path in _pairs(Path(path)):
         with open_text(text_path) as file:

@@ -87,7 +87,7 @@ def detect_corpus_format(path: str | os.PathLike[str]) -> str:
     """Detect the format of a corpus, from its contents, or for BRAT from file names.
 
     RETURNS (str): A key of CORPUS_FORMATS.
-    RAISES BioelError: [B133] not recognised; those of `open_text`.
+    RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
     if is_brat(path):
         return "brat"
@@ -98,7 +98,7 @@ def detect_ontology_format(path: str | os.PathLike[str]) -> str:
     """Detect the format of a source of concepts, a file or a UMLS folder.
 
     RETURNS (str): A key of ONTOLOGY_FORMATS.
-    RAISES BioelError: [B133] not recognised; those of `open_text`.
+    RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
         return "umls"
@@ -112,7 +112,7 @@ def read_corpus(
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; those of the reader.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)
@@ -132,7 +132,7 @@ def read_ontology(
     columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table, see
         `read_table`; None: not a table, or one whose header has these keys.
     RAISES BioelError: [B133] not recognised, [B134] unknown format, [B135] columns for another
-        format; those of the reader.
+        format; errors of the reader.
     """
     if columns is not None:
         if format not in (None, "table"):

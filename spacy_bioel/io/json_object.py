@@ -21,7 +21,7 @@ def iter_json_object(path: str | os.PathLike[str], *, problem: str) -> Iterator[
 
     problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
     YIELDS (tuple[str, Any]): Key and value.
-    RAISES BioelError: Those of `open_text`; the one of `problem`.
+    RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     key = ""
     with open_text(path) as file:

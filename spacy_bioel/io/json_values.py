@@ -35,7 +35,7 @@ def check_value(value: object, text: str, *, lone_surrogates: bool = False) -> N
 
     text (str): JSON text of the value.
     lone_surrogates (bool): As in `parse_json`.
-    RAISES ValueError: Those of `parse_json` for depth and surrogates.
+    RAISES ValueError: Excessive depth, or half of a surrogate pair.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
         raise ValueError(_too_deep())

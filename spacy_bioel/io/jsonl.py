@@ -38,7 +38,7 @@ def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> It
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): One per line.
     RAISES BioelError: [B131] no JSON object, [B132] missing or unknown key, or value of another
-        type; those of `numbered_lines`.
+        type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
         _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
@@ -74,7 +74,7 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (AnnotatedText): One per line.
     RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] missing key, or
-        value of another type; those of `numbered_lines`.
+        value of another type; errors of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         if record.get("error") is not None and not record.get("links"):
@@ -94,7 +94,7 @@ def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, st
     """Stream the text and the id of each line, unchecked; other keys are ignored.
 
     YIELDS (tuple): Text, None if it is missing, and id, as in `read_texts_jsonl`.
-    RAISES BioelError: [B131] no JSON object; those of `numbered_lines`.
+    RAISES BioelError: [B131] no JSON object; errors of `numbered_lines`.
     """
     # Lone surrogates pass, since one bad text must not stop the others.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):

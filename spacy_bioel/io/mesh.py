@@ -36,7 +36,7 @@ def read_mesh_xml(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iter
     prefix (str): Vocabulary of the ids, which the file does not have.
     YIELDS (Concept): Names are the heading, the preferred concept's terms, then all others.
     RAISES BioelError: [B111] not well-formed, [B121] not MeSH XML, [B122] record without id or
-        name; those of `open_binary`.
+        name; errors of `open_binary`.
     """
     with open_text(path) as file:
         head = file.read(4096)

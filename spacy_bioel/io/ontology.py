@@ -33,7 +33,7 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
-    RAISES BioelError: [B119] the file cannot be parsed; those of `open_binary`.
+    RAISES BioelError: [B119] the file cannot be parsed; errors of `open_binary`.
     """
     # Opened first, since pronto takes a missing path for a web address.
     with open_binary(path) as file, warnings.catch_warnings():
@@ -57,7 +57,7 @@ def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
 
     RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
         header does not have them, and for .owl and OBO JSON.
-    RAISES BioelError: Those of `open_text`.
+    RAISES BioelError: Errors of `open_text`.
     """
     release = licence = ""
     with open_text(path) as file:
@@ -106,7 +106,7 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): One term.
-    RAISES BioelError: [B120] another layout; those of `open_text`.
+    RAISES BioelError: [B120] another layout; errors of `open_text`.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         if problem := _layout_problem(term):

@@ -96,7 +96,7 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf8") -> Iterat
     path (str | PathLike): File, compressed or not.
     encoding (str): Encoding of the file.
     YIELDS (TextIO): Text of the file.
-    RAISES BioelError: Those of `open_binary`; [B103] bytes that do not decode, with their line.
+    RAISES BioelError: Errors of `open_binary`; [B103] bytes that do not decode, with their line.
     """
     codec = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     with open_binary(path) as reader:
@@ -129,7 +129,7 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """Stream the lines of a text file with their numbers, from 1, without line ends.
 
-    RAISES BioelError: Those of `open_text`.
+    RAISES BioelError: Errors of `open_text`.
     """
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
@@ -140,7 +140,7 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
     """Read a file that is one JSON object.
 
     problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
-    RAISES BioelError: Those of `open_text`; the one of `problem`.
+    RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     with open_text(path) as file:
         try:
@@ -155,7 +155,7 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
 def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
     """Stream the complete elements of one tag; each is freed when the next one is read.
 
-    RAISES BioelError: Those of `open_binary`; [B111] not well-formed XML, [B260] unknown encoding.
+    RAISES BioelError: Errors of `open_binary`; [B111] not well-formed XML, [B260] unknown encoding.
     """
     with open_binary(path) as file:
         try:

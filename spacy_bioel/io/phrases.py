@@ -28,7 +28,7 @@ def read_concept_file(path: str | os.PathLike[str], *, prefix: str = "") -> Iter
 
     prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
     YIELDS (AnnotatedText): Its id is "pmid:start-end", with the offsets in the source document.
-    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -63,7 +63,7 @@ def read_phrase_table(
     encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
     YIELDS (AnnotatedText): The id is "file name:line", the one mention covers the phrase.
     RAISES BioelError: [B117] no such column, [B118] row too short or without a phrase, [B126]
-        broken quoting; those of `open_text`.
+        broken quoting; errors of `open_text`.
     """
     _, line = next(numbered_lines(path, encoding=encoding))
     separator = "\t" if "\t" in line else ","
@@ -113,7 +113,7 @@ def read_biosyn_dictionary(path: str | os.PathLike[str], *, prefix: str = "") ->
 
     prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
     YIELDS (Concept): Concepts with their names; alternate ids without names, with `replaced_by`.
-    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     leading, partners = set(), {}
     for ids, _ in _dictionary_rows(path, prefix):
@@ -158,7 +158,7 @@ def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterat
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names of the kind "primary" come first.
-    RAISES BioelError: [B143] another layout; those of `open_text`.
+    RAISES BioelError: [B143] another layout; errors of `open_text`.
     """
     for raw_id, pairs in read_json_object(path, problem=Errors.B143).items():
         if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):

@@ -32,7 +32,7 @@ def read_pubtator(
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH".
     annotations (bool): Whether to read the mentions; False also skips their checks.
     YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
-    RAISES BioelError: [B105]-[B110], [B140], with file and line; those of `open_text`.
+    RAISES BioelError: [B105]-[B110], [B140], with file and line; errors of `open_text`.
     """
     for block in _blocks(path, warn=annotations):
         text, rows = _read_text(path, block)

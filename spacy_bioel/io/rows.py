@@ -19,7 +19,7 @@ def read_rows(
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes are part of the names, and a single one would swallow the rows after it.
     YIELDS (tuple[int, list[str]]): Line number from 1, and cells.
-    RAISES BioelError: [B126] broken quoting; those of `open_text`.
+    RAISES BioelError: [B126] broken quoting; errors of `open_text`.
     """
     lines = numbered_lines(path, encoding=encoding)
     if not quoted:

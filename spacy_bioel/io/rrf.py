@@ -41,7 +41,7 @@ def read_umls(
     include_suppressed (bool): Whether to keep atoms marked as obsolete or suppressible.
     YIELDS (Concept): The id is the bare CUI, types are TUIs, the UMLS preferred name is first.
     RAISES BioelError: [B123] missing file, [B124] not sorted by CUI, [B125] row too short;
-        those of `numbered_lines`.
+        errors of `numbered_lines`.
     """
     folder = Path(meta_dir)
     types = _InStep(_groups(_file(folder, "MRSTY"), "MRSTY"))

@@ -63,7 +63,7 @@ def read_table(
     encoding (str): Encoding of the file, e.g. "latin-1".
     YIELDS (Concept): One per row, and one without names for each alternate id.
     RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] column number
-        below 1, [B129] row without id or name; those of `read_rows`.
+        below 1, [B129] row without id or name; errors of `read_rows`.
     """
     unknown = [key for key in columns if key not in COLUMN_KEYS]
     if unknown or "id" not in columns:
@@ -90,7 +90,7 @@ def read_table(
 def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:
     """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, recognised by the header.
 
-    RAISES BioelError: [B130] no such header among the comments; those of `read_table`.
+    RAISES BioelError: [B130] no such header among the comments; errors of `read_table`.
     """
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
@@ -106,7 +106,7 @@ def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[
 def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Stream a table whose header has the keys of `read_table`: id, name, synonyms, ...
 
-    RAISES BioelError: [B141] no column "id" in the header; those of `read_table`.
+    RAISES BioelError: [B141] no column "id" in the header; errors of `read_table`.
     """
     _, line = next(numbered_lines(path))
     header = [cell.strip(' #"') for cell in line.split(_separator(path))]

@@ -73,7 +73,7 @@ def build_once(
 
     read (Callable): Returns the records; called only if they are needed.
     about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: Those of `build_kb`.
+    RAISES BioelError: Errors of `build_kb`.
     """
     if is_kb(out):
         return

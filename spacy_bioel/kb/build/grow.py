@@ -67,7 +67,7 @@ def add_concepts(
     source, release, licence (str): Origin of the records, added to those in meta.json.
     RETURNS (Growth): Counts of the additions.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B203] the folder is not
-        writable, [B212] another writer does not finish in time; those of `KnowledgeBase.open` and
+        writable, [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and
         `verify`.
     """
     KnowledgeBase.open(path)  # fails early if there is no knowledge base
@@ -91,7 +91,7 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
     RETURNS (Growth): Counts of the removals.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
         [B200] unknown id, [B201] id that is retired already, [B203] the folder is not writable,
-        [B212] another writer does not finish in time; those of `KnowledgeBase.open` and `verify`.
+        [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
         drafts = _without(kb, replaced_by)
@@ -123,7 +123,7 @@ def forget_retired_ids(path: str | Path) -> Growth:
 
     RETURNS (Growth): Counts of the dropped ids.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; those of `KnowledgeBase.open` and `verify`.
+        time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="forget retired ids") as (transaction, kb):
         drafts = Drafts(drafts_of(kb).current)
@@ -135,7 +135,7 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
 
     RETURNS (tuple[int, int]): Number of sets of vectors and folders removed, and bytes freed.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; those of `KnowledgeBase.open`.
+        time; errors of `KnowledgeBase.open`.
     """
     with _editing(path, to="compact") as (transaction, kb):
         folder = transaction.folder
@@ -158,7 +158,7 @@ def upgrade_kb(path: str | Path) -> bool:
 
     RETURNS (bool): Whether the folder had an earlier layout.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; those of `KnowledgeBase.open` and `verify`.
+        time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="upgrade") as (transaction, kb):
         files = kb.files()
@@ -221,7 +221,7 @@ def _replace(
     report: BuildReport,
     about: Mapping[str, str],
 ) -> Growth:
-    """Replace the columns of `kb` by those of drafts."""
+    """Replace the columns of `kb` by columns of drafts."""
     with transaction.columns() as folder:
         write_columns(folder, drafts, report=report, about=about)
     return Growth(

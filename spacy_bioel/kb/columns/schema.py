@@ -149,7 +149,7 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
 def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
     """Read every column, and meta.json again, and compare checksums.
 
-    RAISES BioelError: [B024] with the first column that differs; those of `checked_meta`.
+    RAISES BioelError: [B024] with the first column that differs; errors of `checked_meta`.
     """
     for name in COLUMN_FILES:
         check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)

@@ -69,7 +69,7 @@ class KnowledgeBase:
     the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
     name_offsets[i + 1]], and name_is_preferred has the same layout.
 
-    RAISES BioelError: Those of `schema.checked_meta`. Methods and whole columns raise [B211] when
+    RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
         they read damage that is not visible at opening.
     """
 
@@ -125,7 +125,7 @@ class KnowledgeBase:
         Later changes of the folder do not affect an open knowledge base or its vectors.
 
         path (str | Path): Folder of the knowledge base.
-        RAISES BioelError: Those of `schema.checked_meta`; [B213] only a backup is left.
+        RAISES BioelError: Errors of `schema.checked_meta`; [B213] only a backup is left.
         """
         folder = Path(path).resolve()
         files = map_columns(folder)

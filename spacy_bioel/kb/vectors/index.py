@@ -1,4 +1,4 @@
-"""Exact dense search: names whose vectors are nearest to those of queries."""
+"""Exact dense search: names whose vectors are nearest to the query vectors."""
 
 from __future__ import annotations
 

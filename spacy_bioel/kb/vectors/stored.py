@@ -139,7 +139,7 @@ class StoredVectors:
     def vectors(self) -> QuantizedVectors:
         """Vectors, with their approximate index if they have one.
 
-        RAISES BioelError: Those of `about` and `columns`, also for the index.
+        RAISES BioelError: Errors of `about` and `columns`, also for the index.
         """
         columns, ann = self.columns, self.about["ann"]
         if not ann:

@@ -62,8 +62,8 @@ def write_vectors(
     Vectors of this encoder for an earlier state of the knowledge base are copied and then removed;
     if they are current and complete, nothing is done. If the process is stopped, the earlier
     vectors stay, and the next process continues where it stopped. Writers of a knowledge base wait
-    for each other. The encoded names are those in the folder after waiting, which may differ from
-    those of `kb`.
+    for each other. The names in the folder after waiting are encoded, which may differ from the
+    names of `kb`.
 
     kb (KnowledgeBase): Gets the vectors, in its folder, or attached if it is in memory.
     encode (Encode): From n normalised names to vectors of shape (n, dim).
@@ -211,7 +211,7 @@ def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
     """Descriptions of the vectors of each encoder, with "current": whether they are.
 
-    RAISES BioelError: Those of `open_vectors`, except for outdated vectors.
+    RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
     """
     return [
         stored.about | {"n": len(stored.vectors), "current": stored.is_current}
@@ -249,7 +249,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 def verify_vectors(kb: KnowledgeBase) -> None:
     """Read the vectors and indexes of all encoders, and compare checksums.
 
-    RAISES BioelError: [B024] when a checksum differs; those of `open_vectors`.
+    RAISES BioelError: [B024] when a checksum differs; errors of `open_vectors`.
     """
     for stored in stored_vectors(kb):
         stored.verify()
