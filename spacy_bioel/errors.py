@@ -123,7 +123,7 @@ class Errors(metaclass=_Coded):
     )
     B045 = "Unknown pooling {pooling!r}. Choose 'max' or 'attention'."
     B046 = (
-        "{folder} does not have an encoder ({reason}). Train one: python "
+        "{folder} does not hold an encoder ({reason}). Train one: python "
         "training/scripts/pretrain.py"
     )
     B047 = (
@@ -389,7 +389,7 @@ class Errors(metaclass=_Coded):
     )
     B240 = "{file} of the saved model is damaged ({error}). Copy the whole model folder again, or train the model again."
     B190 = (
-        "The text of the document has the type {found}, expected a string. Correct the source, or "
+        "The document has a text of the type {found}, expected a string. Correct the source, or "
         "leave the document out."
     )
     B191 = (
