@@ -1,8 +1,8 @@
-"""Time of twice the input: python -m benchmarks.run linear_time --system NAME
+"""Growth of time with the size of the input. python -m benchmarks.run linear_time --system NAME
 
-Inputs that were quadratic or worse, each at a size and at half of it. The seconds are those of the
-whole size, of the processor, the least of three times; the ratio is that to the half, 2 where time
-is linear. NAME tells versions apart: run it on each of them.
+Inputs that once took quadratic time or more, each at a size and at half of it. The seconds are
+processor time at the whole size, the minimum of three runs. The ratio is the time at the whole size
+over the time at half of it: 2 if time is linear. NAME is the version that is measured.
 
 abbreviations   a document that defines so many short forms, through an untrained bioel_mentions
 separators      so many "-" without a space, through the tokenizer

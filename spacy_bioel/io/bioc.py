@@ -17,7 +17,7 @@ from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import iter_xml, open_text
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Infons that hold ids (in lower case) -> the vocabulary they imply; "" is the caller's prefix.
+# From infons with ids (in lower case) to the vocabulary of these; "" is the prefix of the caller.
 _ID_INFONS = {
     "mesh": "MESH",
     "omim": "OMIM",
@@ -26,22 +26,22 @@ _ID_INFONS = {
     "identifier": "",
     "concept_id": "",
 }
-# What `bioc` raises on documents that lack a key, hold the wrong type under it, or are too deep.
+# Exceptions of `bioc` for documents with a missing key, a value of another type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
-# Characters that may be missing from the text of a document, before its passages and between them.
+# Maximum number of characters missing from a document, before and between its passages.
 _MAX_GAPS = 1_000_000
 
 
 def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream the documents of a BioC XML collection.
 
-    Passages stand at their offsets, gaps are filled with spaces. An annotation with several
+    Passages are placed at their offsets, gaps are filled with spaces. An annotation with several
     locations becomes a mention with fragments. The parts of a composite mention
-    (CompositeRole IndividualMention) are dropped: the composite itself has their ids.
+    (CompositeRole IndividualMention) are dropped, since the composite itself has their ids.
 
-    prefix (str): Vocabulary of ids that name none, unless their infon does ("MESH", "OMIM").
+    prefix (str): Vocabulary of ids without a prefix, unless their infon implies it ("MESH").
     YIELDS (AnnotatedText): One document.
-    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; those of `open_binary`.
+    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; errors of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):
@@ -55,8 +55,7 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
 def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Yield the documents of a BioC JSON collection (or of a list of collections).
 
-    Arguments, results and errors as for `read_bioc_xml`. The format allows no streaming: the
-    file is in memory as a whole.
+    Arguments, results and errors are those of `read_bioc_xml`. The whole file is in memory.
     """
     with open_text(path) as file:
         try:
@@ -71,7 +70,7 @@ def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterato
 
 
 def _documents(path: str | os.PathLike[str], collection: object) -> list[object]:
-    # The PubTator 3 service puts its documents under its own name.
+    # The PubTator 3 service has its documents under the key "PubTator3".
     if isinstance(collection, dict):
         for key in ("documents", "PubTator3"):
             if isinstance(collection.get(key), list):
@@ -90,7 +89,7 @@ def _convert(
     parse: Callable[[], bioc.BioCDocument],
     prefix: str,
 ) -> AnnotatedText:
-    """Parse one document with `bioc` and make it a record."""
+    """Parse one document with `bioc`, and convert it to a record."""
     try:
         return _read_document(path, parse(), prefix)
     except BioelError:

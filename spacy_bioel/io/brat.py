@@ -1,4 +1,4 @@
-"""BRAT standoff: NAME.txt has the text, NAME.ann the mentions, one document a pair of files."""
+"""BRAT standoff: a document is a pair of files, NAME.txt with the text, NAME.ann with mentions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _Fragments = tuple[tuple[int, int], ...]
 def read_brat(
     path: str | os.PathLike[str], *, prefix: str = "", annotations: bool = True
 ) -> Iterator[AnnotatedText]:
-    """Stream BRAT documents: of one pair of files, or of all pairs in a folder.
+    """Stream BRAT documents: one pair of files, or all pairs in a folder.
 
-    Lines "T1<tab>Disease 0 5;16 23<tab>words" are mentions, with fragments where there are several;
-    lines "N1<tab>Reference T1 MESH:D003920<tab>name" give them ids, in the order of the file. Other
-    annotations are skipped.
+    Lines "T1<tab>Disease 0 5;16 23<tab>words" are mentions, with fragments if they have several
+    offsets. Lines "N1<tab>Reference T1 MESH:D003920<tab>name" are their ids, in the order of the
+    file. Other annotations are skipped.
 
-    path (str | PathLike): The .ann file, the .txt file beside it, or a folder of both.
-    prefix (str): Vocabulary of ids that name none.
-    annotations (bool): False leaves the mentions out, and whatever may be wrong with them.
-    YIELDS (AnnotatedText): Its id is the file's name without extension.
-    RAISES BioelError: [B105], [B106] wrong offsets, [B263] one file of a pair is missing, [B264]
-        malformed line, [B265] an id of a mention that is not there; those of `open_text`.
+    path (str | PathLike): The .ann file, the .txt file beside it, or a folder with pairs.
+    prefix (str): Vocabulary of ids without a prefix.
+    annotations (bool): Whether to read the mentions; False also skips their checks.
+    YIELDS (AnnotatedText): The id is the name of the file without extension.
+    RAISES BioelError: [B105], [B106] wrong offsets, [B263] missing file of a pair, [B264] malformed
+        line, [B265] id of an unknown mention; errors of `open_text`.
     """
     for text_path, annotation_path in _pairs(Path(path)):
         with open_text(text_path) as file:
@@ -45,7 +45,7 @@ def read_brat(
 
 
 def is_brat(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is an .ann file, a .txt file with one beside it, or a folder with one."""
+    """Whether a path is an .ann file, a .txt file beside one, or a folder with one."""
     path = Path(path)
     if path.is_dir():
         return any(path.glob(f"*{_ANNOTATIONS}"))
@@ -54,7 +54,7 @@ def is_brat(path: str | os.PathLike[str]) -> bool:
 
 
 def _pairs(path: Path) -> Iterator[tuple[Path, Path]]:
-    """The text and the annotations of each document."""
+    """Paths of the text and the annotations of each document."""
     if path.is_dir():
         names = {file.with_suffix("") for file in path.iterdir() if file.suffix == _ANNOTATIONS}
     else:
@@ -73,7 +73,7 @@ def _pairs(path: Path) -> Iterator[tuple[Path, Path]]:
 def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
     mentions: dict[str, Mention] = {}
     ids: list[tuple[str, str, str]] = []
-    if path.stat().st_size == 0:  # BRAT's own way to say that a text has no mention
+    if path.stat().st_size == 0:  # BRAT writes an empty file for a text without mentions
         return []
     for number, line in numbered_lines(path):
         where = f"{path}, line {number}"
@@ -95,7 +95,7 @@ def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:
 
 
 def _read_mention(where: str, line: str, text: str) -> tuple[str, Mention]:
-    """Key and mention of a line T."""
+    """Read a line "T...". RETURNS (tuple): Key, mention."""
     key, _, rest = line.partition("\t")
     place, _, words = rest.partition("\t")
     label, _, offsets = place.partition(" ")
@@ -116,7 +116,7 @@ def _fragments(offsets: str) -> _Fragments:
 
 
 def _read_reference(where: str, line: str) -> tuple[str, str]:
-    """Key of the mention and id of a line N."""
+    """Read a line "N...". RETURNS (tuple): Key of the mention, id."""
     fields = line.split("\t")
     words = fields[1].split() if len(fields) > 1 else []
     if len(words) != 3 or words[0] != "Reference":

@@ -1,4 +1,4 @@
-"""Which reader a file needs, told from its content."""
+"""Registry of readers, and detection of the format of a file from its contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _read_umls(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
-    """UMLS ids are bare CUIs, so there is no prefix to give them."""
+    """Read UMLS; the prefix is ignored, since ids are bare CUIs."""
     return read_umls(path)
 
 
@@ -57,8 +57,8 @@ ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
     "table": read_header_table,
 }
 
-# Format -> pattern that the beginning of such a file matches, after white space; the first match
-# decides. Each takes time in proportion to the beginning.
+# From format to a pattern of the beginning of such files, after white space; the first match wins.
+# Each pattern takes linear time.
 _CORPUS_SIGNS = {
     "bioc-xml": r"(?=<)(?s:.*)<collection\b",
     "bioc-json": r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\[',
@@ -84,9 +84,10 @@ _ONTOLOGY_SIGNS = {
 
 
 def detect_corpus_format(path: str | os.PathLike[str]) -> str:
-    """Recognise a corpus: a key of CORPUS_FORMATS. BRAT's is known by its names, too.
+    """Detect the format of a corpus, from its contents, or for BRAT from file names.
 
-    RAISES BioelError: [B133] nothing fits; those of `open_text`.
+    RETURNS (str): A key of CORPUS_FORMATS.
+    RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
     if is_brat(path):
         return "brat"
@@ -94,9 +95,10 @@ def detect_corpus_format(path: str | os.PathLike[str]) -> str:
 
 
 def detect_ontology_format(path: str | os.PathLike[str]) -> str:
-    """Recognise a source of concepts, a file or a UMLS folder: a key of ONTOLOGY_FORMATS.
+    """Detect the format of a source of concepts, a file or a UMLS folder.
 
-    RAISES BioelError: [B133] nothing fits; those of `open_text`.
+    RETURNS (str): A key of ONTOLOGY_FORMATS.
+    RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
         return "umls"
@@ -108,9 +110,9 @@ def read_corpus(
 ) -> Iterator[AnnotatedText]:
     """Stream the texts of a corpus in any format of CORPUS_FORMATS.
 
-    format (str | None): One of them; None: recognised from the content.
-    prefix (str): Vocabulary of ids that name none.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; those of the reader.
+    format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
+    prefix (str): Vocabulary of ids without a prefix.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)
@@ -125,12 +127,12 @@ def read_ontology(
 ) -> Iterator[Concept]:
     """Stream the concepts of a source in any format of ONTOLOGY_FORMATS.
 
-    format (str | None): One of them; None: recognised from the content.
-    prefix (str): Vocabulary of ids that name none; "" leaves the reader's own default.
-    columns (Mapping[str, str | int | tuple[str, ...]] | None): What a table's columns hold, see
-        `read_table`; with it the file is a table. A table without it must have such a header.
+    format (str | None): A key of ONTOLOGY_FORMATS; None: detected from the contents.
+    prefix (str): Vocabulary of ids without a prefix; "": the default of the reader.
+    columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table, see
+        `read_table`; None: not a table, or one whose header has these keys.
     RAISES BioelError: [B133] not recognised, [B134] unknown format, [B135] columns for another
-        format; those of the reader.
+        format; errors of the reader.
     """
     if columns is not None:
         if format not in (None, "table"):
@@ -144,7 +146,7 @@ def read_ontology(
 def _detect(path: str | os.PathLike[str], signs: Mapping[str, str]) -> str:
     with open_text(path) as file:
         head = file.read(_HEAD)
-        # Patterns that begin with white space would read a long run of it again and again.
+        # White space is skipped here, since patterns over a long run of it take quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD)
         head += file.read(_HEAD - len(head))

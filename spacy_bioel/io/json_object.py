@@ -1,4 +1,4 @@
-"""Large JSON objects, entry by entry: a file of a million terms need not fit into memory."""
+"""Streaming of large JSON objects, entry by entry, so that they need not fit into memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOT_SPACE = re.compile(r"\S")
 
 
 def iter_json_object(path: str | os.PathLike[str], *, problem: str) -> Iterator[tuple[str, Any]]:
-    """Stream the entries of a JSON object that is a whole file, one in memory at a time.
+    """Stream the entries of a file that is one JSON object, with one entry in memory at a time.
 
-    problem (str): Message of `Errors` with {path} and {found}, for a file that is something else.
+    problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
     YIELDS (tuple[str, Any]): Key and value.
-    RAISES BioelError: as `open_text`; that one.
+    RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     key = ""
     with open_text(path) as file:
@@ -49,7 +49,7 @@ def _entries(reader: _Reader) -> Iterator[tuple[str, Any]]:
 
 
 class _Reader:
-    """JSON values and the marks between them, from a file that is read piece by piece."""
+    """Reader of JSON values and the marks between them, from a file that is read in chunks."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class _Reader:
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
-        """The next character that is no white space; "" at the end of the file."""
+        """Next character that is not white space, which stays; "" at the end of the file."""
         while not (found := _NOT_SPACE.search(self._text, self._at)):
             self._at = len(self._text)
             if not self._read_on():
@@ -67,7 +67,7 @@ class _Reader:
         return found[0]
 
     def take(self, marks: str) -> str:
-        """The next character, which has to be one of `marks`."""
+        """Consume the next character, which has to be one of `marks`."""
         mark = self.peek()
         if not mark or mark not in marks:
             raise self.error(" or ".join(marks))
@@ -75,7 +75,7 @@ class _Reader:
         return mark
 
     def value(self) -> Any:
-        """The next value."""
+        """Parse the next value."""
         self.peek()
         while True:
             try:
@@ -86,7 +86,7 @@ class _Reader:
                 continue
             except (RecursionError, ValueError):
                 raise self.error("a value that is not so deep or long") from None
-            # A number that ends with the text may go on.
+            # A number at the end of the chunk may continue in the next one.
             if end < len(self._text) or not self._read_on():
                 check_value(value, self._text[self._at : end])
                 self._at = end
@@ -98,7 +98,7 @@ class _Reader:
         return json.JSONDecodeError(message, self._text, self._at)
 
     def _read_on(self) -> bool:
-        """Read the next piece and forget what was taken; False at the end of the file."""
+        """Read the next chunk and drop the consumed text; False at the end of the file."""
         piece = self._file.read(_CHUNK)
         self._text, self._at = self._text[self._at :] + piece, 0
         return bool(piece)

@@ -1,4 +1,4 @@
-"""JSON from strangers: what the library refuses in ways of its own is one kind of error here."""
+"""Parsing of untrusted JSON, where all errors are ValueErrors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _HALF_A_PAIR = re.compile(r"\\ud[89a-f]", re.I)
 
 
 def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
-    """The value that a text holds.
+    """Parse a JSON text.
 
-    lone_surrogates (bool): Let half of a surrogate pair pass, which no file can hold: it is the
-        caller's to answer for.
-    RAISES ValueError: No JSON, lists and objects more than MAX_DEPTH deep, a number of thousands of
-        digits, or half of a surrogate pair.
+    lone_surrogates (bool): Accept halves of surrogate pairs. UTF-8 cannot encode them, so the
+        caller has to handle them.
+    RAISES ValueError: Invalid JSON, lists and objects nested more than MAX_DEPTH deep, a number of
+        thousands of digits, or half of a surrogate pair.
     """
     try:
         value = json.loads(text)
@@ -31,9 +31,11 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
 
 
 def check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
-    """Refuse what `parse_json` refuses in a value that was parsed. `text` is what it was made of.
+    """Check the depth and the surrogates of a parsed value.
 
-    RAISES ValueError: As there.
+    text (str): JSON text of the value.
+    lone_surrogates (bool): As in `parse_json`.
+    RAISES ValueError: Excessive depth, or half of a surrogate pair.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
         raise ValueError(_too_deep())

@@ -1,4 +1,4 @@
-"""JSON lines: the way in for any source without a reader, and the way out."""
+"""JSON lines of concepts and texts: for output, and for sources without a reader of their own."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _LOGGER = logging.getLogger(__name__)
 def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Stream concepts, one JSON object a line with the fields of `Concept`.
 
-    "id" is required. A record without "names" is a concept that a build counts and leaves out,
-    or, with "replaced_by", a retired id.
+    "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
+    a build counts and drops it.
 
-    prefix (str): Vocabulary of ids that name none.
-    YIELDS (Concept): One a line.
-    RAISES BioelError: [B131] no JSON object, [B132] key missing, unknown or of another type;
-        those of `numbered_lines`.
+    prefix (str): Vocabulary of ids without a prefix.
+    YIELDS (Concept): One per line.
+    RAISES BioelError: [B131] no JSON object, [B132] missing or unknown key, or value of another
+        type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
         _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
@@ -55,9 +55,9 @@ def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> It
 
 
 def write_concepts_jsonl(path: str | os.PathLike[str], concepts: Iterable[Concept]) -> int:
-    """Write concepts as `read_concepts_jsonl` reads them, without the empty fields.
+    """Write concepts in the format of `read_concepts_jsonl`, without empty fields.
 
-    RETURNS (int): How many were written.
+    RETURNS (int): Number of concepts.
     """
     return _write(path, ({k: v for k, v in asdict(concept).items() if v} for concept in concepts))
 
@@ -65,16 +65,16 @@ def write_concepts_jsonl(path: str | os.PathLike[str], concepts: Iterable[Concep
 def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream texts, one JSON object a line: {"id", "text", "mentions"}.
 
-    A mention is {"start", "end", "label", "ids"} (with "fragments", and "text" to check the
-    offsets against, if there) or, as in MedMentions, [start, end, words, ids]. Without "id" or
-    "pmid" the number of the record is the id; "mentions" may be left out, other keys are ignored.
-    Output of `bioel link` has "links" in its place; a document that failed there is left out, with
-    a warning [W260].
+    A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
+    Optional keys are "fragments", and "text", which is compared with the text at the offsets.
+    Without "id" or "pmid" the number of the record is the id. "mentions" is optional, other keys
+    are ignored. Output of `bioel link` has "links" in place of "mentions"; a document that failed
+    there is skipped, with a warning [W260].
 
-    prefix (str): Vocabulary of ids that name none.
-    YIELDS (AnnotatedText): One a line.
-    RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] key missing or
-        of another type; those of `numbered_lines`.
+    prefix (str): Vocabulary of ids without a prefix.
+    YIELDS (AnnotatedText): One per line.
+    RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] missing key, or
+        value of another type; errors of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         if record.get("error") is not None and not record.get("links"):
@@ -91,18 +91,18 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
 
 
 def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, str]]:
-    """Stream the text and the id of each line, as they are; what else a line says is not read.
+    """Stream the text and the id of each line, unchecked; other keys are ignored.
 
-    YIELDS (tuple): The text, None where there is none, and the id, as `read_texts_jsonl` has it.
-    RAISES BioelError: [B131] no JSON object; those of `numbered_lines`.
+    YIELDS (tuple): Text, None if it is missing, and id, as in `read_texts_jsonl`.
+    RAISES BioelError: [B131] no JSON object; errors of `numbered_lines`.
     """
-    # One text that no tokenizer takes is no reason to stop at the others.
+    # Lone surrogates pass, since one bad text must not stop the others.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
 
 
 def write_texts_jsonl(path: str | os.PathLike[str], texts: Iterable[AnnotatedText]) -> int:
-    """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many were written."""
+    """Write texts in the format of `read_texts_jsonl`. RETURNS (int): Number of texts."""
     return _write(path, (_text_record(text) for text in texts))
 
 
@@ -155,7 +155,7 @@ def _fragments(where: str, mention: _Record, text: str) -> tuple[tuple[int, int]
 def _records(
     path: str | os.PathLike[str], *, lone_surrogates: bool = False
 ) -> Iterator[tuple[str, _Record]]:
-    """The JSON objects of a file with where they stand; blank lines are skipped."""
+    """JSON objects of a file, each with file and line for messages; blank lines are skipped."""
     for number, line in numbered_lines(path):
         if not line.strip():
             continue

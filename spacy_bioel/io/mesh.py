@@ -16,33 +16,34 @@ _HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorU
 
 
 def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
-    """Semantic types from MeSH tree numbers: second-level codes, then top letters.
+    """Semantic types of MeSH tree numbers: second-level codes, then top letters.
 
     trees (Iterable[str]): E.g. ["C18.452.394.750", "C19.246"].
     RETURNS (tuple[str, ...]): E.g. ("C18", "C19", "C").
     """
-    # CTD hangs supplementary records on the tree with a slash: "C19.246/C535484".
+    # CTD appends supplementary records to tree numbers with a slash: "C19.246/C535484".
     codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees))
     return tuple(dict.fromkeys(filter(None, codes + [code[:1] for code in codes])))
 
 
 def read_mesh_xml(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream MeSH descriptors or supplementary records; the first lines tell which.
+    """Stream MeSH descriptors or supplementary records, depending on the first lines.
 
-    A descriptor's types and parents follow from its tree numbers: the file is read twice, and
-    only the tree is kept. A supplementary record has its mapped headings as parents, no types.
+    Types and parents of a descriptor follow from its tree numbers: the file is read twice, and
+    only the tree is kept in memory. The parents of a supplementary record are its mapped headings;
+    it has no types.
 
-    prefix (str): Vocabulary of the ids, which the file leaves out.
+    prefix (str): Vocabulary of the ids, which the file does not have.
     YIELDS (Concept): Names are the heading, the preferred concept's terms, then all others.
     RAISES BioelError: [B111] not well-formed, [B121] not MeSH XML, [B122] record without id or
-        name; those of `open_binary`.
+        name; errors of `open_binary`.
     """
     with open_text(path) as file:
         head = file.read(4096)
     if "<SupplementalRecordSet" in head:
         for record in iter_xml(path, "SupplementalRecord"):
             concept_id, names = _id_and_names(path, record, "SupplementalRecord", prefix)
-            # A star marks the headings under which articles are indexed.
+            # A star marks headings that articles are indexed with.
             headings = (e.text or "" for e in record.iterfind(_HEADING))
             parents = dict.fromkeys(curie(ui.lstrip("*"), prefix) for ui in headings)
             yield Concept(concept_id, names, parents=tuple(parents), definition=_note(record))
@@ -68,7 +69,7 @@ def _trees(record: Element) -> list[str]:
 
 
 def _note(record: Element) -> str:
-    """The scope note of the preferred concept, on one line; a supplementary record's own note."""
+    """Scope note of the preferred concept, or note of a supplementary record, on one line."""
     path = "ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"
     return " ".join((record.findtext(path) or record.findtext("Note") or "").split())
 

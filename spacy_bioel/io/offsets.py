@@ -1,4 +1,4 @@
-"""The check that every corpus reader makes: do a mention's offsets point at its words?"""
+"""Checks of the offsets of mentions, for all corpus readers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from spacy_bioel.errors import BioelError, Errors
 
 
 def check_offsets(text: str, start: int, end: int, *, where: str) -> None:
-    """Refuse offsets that leave the text or hold nothing.
+    """Refuse offsets that are empty or outside the text.
 
     where (str): File and line (or annotation) for the message.
     RAISES BioelError: [B105].
@@ -18,8 +18,8 @@ def check_offsets(text: str, start: int, end: int, *, where: str) -> None:
 def check_surface(found: str, expected: str, *, start: int, end: int, where: str) -> None:
     """Refuse a mention whose words differ from the text by more than white space.
 
-    found (str): The text at the offsets.
-    expected (str): The words that the annotation gives.
+    found (str): Text at the offsets.
+    expected (str): Words in the annotation.
     RAISES BioelError: [B106].
     """
     if found != expected and "".join(found.split()) != "".join(expected.split()):

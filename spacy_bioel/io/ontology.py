@@ -17,52 +17,52 @@ from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.open import open_binary, open_text
 from spacy_bioel.types import Concept
 
-# "property_value: terms:license https://..."; the prefix of Dublin Core has many spellings.
+# "property_value: terms:license https://..."; Dublin Core has many prefixes.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _HEAD = 4096
 _SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-# The fields of a cellxgene term, and the type of each where it is not left out or null.
+# Optional fields of a cellxgene term, and their types if they are not null.
 _FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
 
 
 def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, plain or .gz.
 
-    Imports are not followed. Obsolete terms are kept only if they name a replacement, alternate
-    ids become retired concepts without names. The library holds the ontology in memory.
+    Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
+    become retired concepts without names. The whole ontology is in memory.
 
-    prefix (str): Vocabulary of ids that name none.
+    prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
-    RAISES BioelError: [B119] the file cannot be parsed; those of `open_binary`.
+    RAISES BioelError: [B119] the file cannot be parsed; errors of `open_binary`.
     """
-    # The check comes first because pronto takes a path that does not exist for a web address.
+    # Opened first, since pronto takes a missing path for a web address.
     with open_binary(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # The parser of obographs, in Rust, does not come back from lists that are too deep.
+            # pronto's parser of OBO JSON, in Rust, does not return if lists are nested too deep.
             if file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
                 parse_json(file.read().decode("utf-8-sig"))
-            # Without an encoding pronto guesses one from the first bytes, and can be wrong.
+            # Without an encoding pronto guesses one from the first bytes, sometimes wrongly.
             ontology = pronto.Ontology(os.fspath(path), import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # each of its parsers has its own; the one in Rust panics
+        except BaseException as error:  # each parser has its own errors; the one in Rust panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)
 
 
 def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """What the header of an .obo file says about its release and its licence.
+    """Read release and licence from the header of an .obo file.
 
-    RETURNS (tuple[str, str]): The values of "data-version" and of the property "license"; "" for
-        what the header does not say, and for .owl and OBO JSON.
-    RAISES BioelError: those of `open_text`.
+    RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
+        header does not have them, and for .owl and OBO JSON.
+    RAISES BioelError: Errors of `open_text`.
     """
     release = licence = ""
     with open_text(path) as file:
         for line in file:
-            if line.startswith(("[", "<", "{")):  # the first term; or another format
+            if line.startswith(("[", "<", "{")):  # the first term, or another format
                 break
             if line.startswith("data-version:"):
                 release = line.partition(":")[2].strip()
@@ -74,7 +74,7 @@ def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
 def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iterator[Concept]:
     term_id = curie(term.id, prefix)
     if term.obsolete:
-        # Ids, not terms: the replacement may lie in another ontology.
+        # Ids, not terms, since the replacement may be in another ontology.
         replacements = sorted(term.replaced_by.ids)
         if replacements:
             yield Concept(term_id, _names(term), replaced_by=curie(replacements[0], prefix))
@@ -93,7 +93,7 @@ def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iter
 
 
 def _names(term: pronto.Term) -> tuple[str, ...]:
-    """The label and the synonyms, which pronto keeps in a set: sorted, so every run agrees."""
+    """Label and synonyms; pronto has a set of synonyms, which is sorted to be reproducible."""
     synonyms = sorted((_SCOPES.index(s.scope or "RELATED"), s.description) for s in term.synonyms)
     return unique_names([term.name or "", *(name for _, name in synonyms)])
 
@@ -101,12 +101,12 @@ def _names(term: pronto.Term) -> tuple[str, ...]:
 def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms of an ontology file of cellxgene-ontology-guide: {id: {label, ...}}.
 
-    Deprecated terms are kept only if they name a replacement. Parents are the ancestors at
-    distance 1. The terms are read one by one: NCBITaxon has a million, each with all ancestors.
+    Deprecated terms are kept only if they have a replacement. Parents are the ancestors at
+    distance 1. Terms are streamed, since NCBITaxon has a million, each with all ancestors.
 
-    prefix (str): Vocabulary of ids that name none.
+    prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): One term.
-    RAISES BioelError: [B120] another layout; those of `open_text`.
+    RAISES BioelError: [B120] another layout; errors of `open_text`.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         if problem := _layout_problem(term):
@@ -125,7 +125,7 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
 
 
 def _layout_problem(term: object) -> str:
-    """What makes an entry no term of cellxgene-ontology-guide; "" if it is one."""
+    """Problem of an entry that is not a term of cellxgene-ontology-guide; "" for a term."""
     if not isinstance(term, dict) or not isinstance(term.get("label"), str):
         return "without 'label'"
     for key, expected in _FIELDS.items():

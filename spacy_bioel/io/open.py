@@ -1,4 +1,4 @@
-"""Opening text and XML, packed or not, with errors that name the file and the line."""
+"""Opening of text and XML, compressed or not; errors have the file and the line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class _ZstdStream(io.RawIOBase):
-    """A .zst file as raw bytes. Unlike zstandard's own reader it notices a truncated file."""
+    """Raw bytes of a .zst file. Unlike zstandard's own reader, it detects truncated files."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
@@ -50,7 +50,7 @@ class _ZstdStream(io.RawIOBase):
         return n
 
     def _next_chunk(self) -> bytes:
-        """Packed bytes to decompress next, from a new frame if the last one has ended."""
+        """Next compressed bytes, from a new frame if the last one has ended."""
         rest = b""
         if self._frame.eof:
             rest = self._frame.unused_data
@@ -66,9 +66,9 @@ class _ZstdStream(io.RawIOBase):
 def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     """Open a file for reading bytes; .gz and .zst are recognised by their first bytes.
 
-    path (str | PathLike): The file.
-    YIELDS (io.BufferedReader): The unpacked bytes, not empty.
-    RAISES BioelError: [B101] no such file, [B102] the file is empty, [B104] damaged archive.
+    path (str | PathLike): File, compressed or not.
+    YIELDS (io.BufferedReader): Decompressed bytes, not empty.
+    RAISES BioelError: [B101] no such file, [B102] empty file, [B104] damaged archive.
     """
     if not Path(path).is_file():
         raise BioelError(Errors.B101.format(path=path))
@@ -89,14 +89,14 @@ def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf8") -> Iterator[TextIO]:
-    """Open a text file for reading; .gz and .zst are unpacked, a byte order mark is dropped.
+    """Open a text file for reading; .gz and .zst are decompressed, a byte order mark is dropped.
 
-    Lines end at "\\n" only and keep their ends, so offsets into the text stay exact.
+    Lines end at "\\n" only and keep their ends, so that offsets into the text are exact.
 
-    path (str | PathLike): The file.
-    encoding (str): Its encoding.
-    YIELDS (TextIO): The text.
-    RAISES BioelError: as `open_binary`; [B103] bytes that do not decode, with their line.
+    path (str | PathLike): File, compressed or not.
+    encoding (str): Encoding of the file.
+    YIELDS (TextIO): Text of the file.
+    RAISES BioelError: Errors of `open_binary`; [B103] bytes that do not decode, with their line.
     """
     codec = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     with open_binary(path) as reader:
@@ -110,7 +110,7 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf8") -> Iterat
 
 
 def _decoding_error(path: str | os.PathLike[str], encoding: str) -> BioelError | None:
-    """Look for the line that does not decode; the text layer reads ahead and cannot tell."""
+    """Find the line that does not decode; TextIOWrapper reads ahead and does not know it."""
     with open_binary(path) as reader:
         for number, line in enumerate(reader, start=1):
             try:
@@ -127,9 +127,9 @@ def _decoding_error(path: str | os.PathLike[str], encoding: str) -> BioelError |
 def numbered_lines(
     path: str | os.PathLike[str], *, encoding: str = "utf8"
 ) -> Iterator[tuple[int, str]]:
-    """Stream the lines of a text file with their numbers, from 1, without their line ends.
+    """Stream the lines of a text file with their numbers, from 1, without line ends.
 
-    RAISES BioelError: as `open_text`.
+    RAISES BioelError: Errors of `open_text`.
     """
     with open_text(path, encoding=encoding) as file:
         for number, line in enumerate(file, start=1):
@@ -137,10 +137,10 @@ def numbered_lines(
 
 
 def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str, Any]:
-    """A JSON object that is a whole file.
+    """Read a file that is one JSON object.
 
-    problem (str): Message of `Errors` with {path} and {found}, for a file that is something else.
-    RAISES BioelError: as `open_text`; that one.
+    problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
+    RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     with open_text(path) as file:
         try:
@@ -153,10 +153,9 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
 
 
 def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
-    """Stream the complete elements of one tag; each is freed when the next one is asked for.
+    """Stream the complete elements of one tag; each is freed when the next one is read.
 
-    RAISES BioelError: as `open_binary`; [B111] the file is not well-formed XML, [B260] its encoding
-        is unknown.
+    RAISES BioelError: Errors of `open_binary`; [B111] not well-formed XML, [B260] unknown encoding.
     """
     with open_binary(path) as file:
         try:
@@ -169,13 +168,13 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
         except ParseError as error:
             line = error.position[0]
             raise BioelError(Errors.B111.format(path=path, line=line, error=error)) from error
-        except (LookupError, ValueError) as error:  # an encoding that expat leaves to Python
+        except (LookupError, ValueError) as error:  # an encoding that expat does not know
             raise BioelError(Errors.B260.format(path=path, error=error)) from error
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """Write a text file that takes the place of `path` when all went well; see `replacing_file`."""
+    """Write a text file that replaces `path` when the block succeeds; see `replacing_file`."""
     with (
         replacing_file(Path(path)) as target,
         open(target, "w", encoding="utf8", newline="\n") as file,

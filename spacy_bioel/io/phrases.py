@@ -17,18 +17,18 @@ from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 _CONCEPT_ROW = "pmid||start|end||type||mention||id"
 _SPAN = re.compile(r"(\d+)\|(\d+)")
-# The header of COMETA; `_COMETA_IDS` is the column that its "general" splits are scored on.
+# Columns of COMETA; `_COMETA_IDS` is the gold column of its "general" splits.
 _COMETA_PHRASE, _COMETA_IDS = "Term", "General SNOMED ID"
 
 
 def read_concept_file(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Stream a BioSyn .concept file: one text a mention, which covers all of it.
+    """Stream a BioSyn .concept file: one text per mention, which covers the whole text.
 
-    The mention's words are kept as they stand, also where "|" joins the parts of a composite.
+    The words of a mention are kept unchanged, also if "|" joins the parts of a composite.
 
-    prefix (str): Vocabulary of ids that name none; with "MESH", six digits are an OMIM number.
+    prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
     YIELDS (AnnotatedText): Its id is "pmid:start-end", with the offsets in the source document.
-    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -54,16 +54,16 @@ def read_phrase_table(
 ) -> Iterator[AnnotatedText]:
     """Stream a table with a phrase and its concept on every row, separated by tabs.
 
-    A header without tabs is taken for one of a table separated by commas.
+    If the first line has no tab, the separator is a comma.
 
-    prefix (str): Vocabulary of ids that name none.
-    id_column, phrase_column (str | int | None): Header name or 1-based number. Without them,
-        a COMETA header is recognised; any other table is read as id, name, phrase (1 and 3),
-        the layout of AskAPatient and TwADR-L. With two numbers the table has no header.
-    encoding (str): AskAPatient is published in "latin-1".
-    YIELDS (AnnotatedText): Its id is "file name:line", its one mention covers the phrase.
+    prefix (str): Vocabulary of ids without a prefix.
+    id_column, phrase_column (str | int | None): Name in the header, or number from 1. Without
+        both, a COMETA header is recognised; any other table has the columns id, name, phrase
+        (1 and 3), as in AskAPatient and TwADR-L. With two numbers the table has no header.
+    encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
+    YIELDS (AnnotatedText): The id is "file name:line", the one mention covers the phrase.
     RAISES BioelError: [B117] no such column, [B118] row too short or without a phrase, [B126]
-        broken quoting; those of `open_text`.
+        broken quoting; errors of `open_text`.
     """
     _, line = next(numbered_lines(path, encoding=encoding))
     separator = "\t" if "\t" in line else ","
@@ -74,7 +74,7 @@ def read_phrase_table(
     columns = (1 if id_column is None else id_column, 3 if phrase_column is None else phrase_column)
     has_header = any(isinstance(column, str) for column in columns)
     indices = [_column_index(path, header, column) for column in columns]
-    # Quotes are words in AskAPatient; a table with a header was written by pandas, which quotes.
+    # AskAPatient has unpaired quotes; tables with a header are written by pandas, which quotes.
     rows = read_rows(path, separator=separator, quoted=has_header, encoding=encoding)
     for number, row in islice(rows, int(has_header), None):
         yield _phrase(path, number, row, indices, prefix)
@@ -103,17 +103,17 @@ def _phrase(
 def read_biosyn_dictionary(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Stream a BioSyn dictionary (`id||name`) or MEDIC (`id||name|name|...`).
 
-    An id field such as "C567755|613097" holds a concept and its alternate id. Where a name
-    belongs to several concepts their id fields are joined by "|" as well, so an id counts as
-    alternate only if it leads no line of the file; else it is a concept that has the name too.
-    The file is read twice for that. Only adjacent lines of one concept are merged.
+    An id field such as "C567755|613097" has a concept and its alternate id. The ids of several
+    concepts with the same name are joined by "|" too. An id is therefore alternate only if no line
+    begins with it; otherwise it is another concept with this name. For this the file is read
+    twice. Only adjacent lines of one concept are merged.
 
-    A field such as "114480|D001943" leads with an OMIM number, as 774 do in MEDIC of July 2012.
-    The MeSH id is the concept there too: corpora have it, and later MEDICs lead with it.
+    In a field such as "114480|D001943", which begins with an OMIM number (774 fields in MEDIC of
+    July 2012), the concept is the MeSH id: corpora have it, and later MEDICs begin with it.
 
-    prefix (str): Vocabulary of ids that name none; with "MESH", six digits are an OMIM number.
-    YIELDS (Concept): Concepts with their names, and alternate ids without, `replaced_by` set.
-    RAISES BioelError: [B116] malformed row; those of `numbered_lines`.
+    prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
+    YIELDS (Concept): Concepts with their names; alternate ids without names, with `replaced_by`.
+    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     leading, partners = set(), {}
     for ids, _ in _dictionary_rows(path, prefix):
@@ -146,19 +146,19 @@ def _dictionary_rows(
             raise BioelError(
                 Errors.B116.format(path=path, line=number, expected="id||name", row=line[:80])
             )
-        # MEDIC keeps the entities of the XML that it was made from: "Gunther&apos;s Disease".
+        # MEDIC has XML entities: "Gunther&apos;s Disease".
         yield ids, html.unescape(raw_names).split("|")
 
 
 def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
     """Yield the concepts of a JSON object: id -> [[kind of name, name], ...].
 
-    The layout in which the concept names of AskAPatient and TwADR-L are passed on. The file is
-    in memory as a whole.
+    The concept names of AskAPatient and TwADR-L are distributed in this layout. The whole file is
+    in memory.
 
-    prefix (str): Vocabulary of ids that name none.
+    prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names of the kind "primary" come first.
-    RAISES BioelError: [B143] another layout; those of `open_text`.
+    RAISES BioelError: [B143] another layout; errors of `open_text`.
     """
     for raw_id, pairs in read_json_object(path, problem=Errors.B143).items():
         if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):

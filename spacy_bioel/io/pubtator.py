@@ -1,4 +1,4 @@
-"""PubTator: title and abstract rows, then one tab-separated row a mention."""
+"""PubTator: rows of title and abstract, then one tab-separated row per mention."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def read_pubtator(
 ) -> Iterator[AnnotatedText]:
     """Stream the documents of a PubTator file; blank lines separate them.
 
-    The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become
-    several ids, "-1" none; nested and overlapping mentions stay; relation rows are skipped. A
-    last row that has no line end is warned of [W140]: it may be cut.
+    The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
+    ids, "-1" none. Nested and overlapping mentions are kept, relation rows are skipped. A last row
+    without a line end warns [W140], since it may be truncated.
 
-    path (str | PathLike): The file.
-    prefix (str): Vocabulary of ids that name none, e.g. "MESH".
-    annotations (bool): False leaves the mentions out, and whatever may be wrong with them.
+    path (str | PathLike): PubTator file.
+    prefix (str): Vocabulary of ids without a prefix, e.g. "MESH".
+    annotations (bool): Whether to read the mentions; False also skips their checks.
     YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
-    RAISES BioelError: [B105]-[B110], [B140], with file and line; those of `open_text`.
+    RAISES BioelError: [B105]-[B110], [B140], with file and line; errors of `open_text`.
     """
     for block in _blocks(path, warn=annotations):
         text, rows = _read_text(path, block)
@@ -45,7 +45,7 @@ def read_pubtator(
 
 
 def _blocks(path: str | os.PathLike[str], *, warn: bool) -> Iterator[list[_Row]]:
-    """The numbered rows of each document, without line ends."""
+    """Numbered rows of each document, without line ends."""
     block: list[_Row] = []
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
@@ -61,7 +61,7 @@ def _blocks(path: str | os.PathLike[str], *, warn: bool) -> Iterator[list[_Row]]
 
 
 def _read_text(path: str | os.PathLike[str], block: list[_Row]) -> tuple[AnnotatedText, list[_Row]]:
-    """A document without its mentions, from its title and abstract row; and the rows of these."""
+    """Read the title and abstract rows of a document. RETURNS (tuple): Document, other rows."""
     doc_id, title = _text_row(path, block, "t")
     abstract_id, abstract = _text_row(path, block[1:] or block, "a")
     _check_id(path, block[1][0], doc_id, abstract_id)
@@ -71,7 +71,7 @@ def _read_text(path: str | os.PathLike[str], block: list[_Row]) -> tuple[Annotat
 
 
 def _text_row(path: str | os.PathLike[str], block: list[_Row], kind: str) -> tuple[str, str]:
-    """Document id and text of the title ("t") or abstract ("a") row that leads the block."""
+    """Document id and text of the first row, which has to be the title ("t") or abstract ("a")."""
     number, line = block[0]
     match = _TEXT_ROW.fullmatch(line)
     if match is None or match[2] != kind:
@@ -89,13 +89,13 @@ def _check_id(path: str | os.PathLike[str], number: int, expected: str, found: s
 def _read_mention(
     path: str | os.PathLike[str], row: _Row, text: str, prefix: str
 ) -> Mention | None:
-    """A mention from id, start, end, words, type, ids; None for a relation row."""
+    """Read a mention from the columns id, start, end, words, type, ids; None for a relation row."""
     number, line = row
     columns = line.split("\t")
-    # A relation has its name where a mention has its start: "6794356  CID  D008094  D014262".
+    # A relation has its name in the column of the start: "6794356  CID  D008094  D014262".
     if len(columns) in (4, 5) and not any(c.isdigit() for c in columns[1]):
         return None
-    # The seventh column of BC5CDR spells out the parts of a composite mention.
+    # The seventh column of BC5CDR has the parts of a composite mention.
     if len(columns) not in (6, 7):
         raise BioelError(Errors.B107.format(path=path, line=number, n=len(columns), row=line[:60]))
     try:

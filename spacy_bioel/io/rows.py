@@ -1,4 +1,4 @@
-"""Rows of a separated table with the line they end on."""
+"""Rows of a separated table, with the number of their last line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def read_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Stream the rows of a table; blank lines are skipped.
 
-    separator (str): One character.
-    quoted (bool): Whether double quotes protect separators and line ends, as in CSV. Tables of
-        names often hold quotes that mean nothing, and one would swallow the rows after it.
-    YIELDS (tuple[int, list[str]]): Line number from 1, cells.
-    RAISES BioelError: [B126] broken quoting; those of `open_text`.
+    separator (str): One character between cells.
+    quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
+        tables quotes are part of the names, and a single one would swallow the rows after it.
+    YIELDS (tuple[int, list[str]]): Line number from 1, and cells.
+    RAISES BioelError: [B126] broken quoting; errors of `open_text`.
     """
     lines = numbered_lines(path, encoding=encoding)
     if not quoted:

@@ -12,7 +12,7 @@ from spacy_bioel.io.ids import unique_names
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.types import Concept
 
-# Columns of MRCONSO that are used, of 18.
+# The columns of MRCONSO that are read, of 18.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 14, 16
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
 
@@ -28,19 +28,20 @@ def read_umls(
 ) -> Iterator[Concept]:
     """Stream the concepts of a UMLS release.
 
-    The files are sorted by CUI and read in step, so one concept at a time is in memory.
-    Suppressed and foreign atoms are left out; a concept without a remaining name is skipped.
-    Retired CUIs follow at the end, where MRCUI names one successor (a synonym, else the only
-    related CUI).
+    The files are sorted by CUI and read in parallel, with one concept in memory at a time. Atoms
+    that are suppressed or in other languages are dropped; a concept without a remaining name is
+    skipped. Retired CUIs come last, if MRCUI has one successor (a synonym, else the only related
+    CUI).
 
-    meta_dir (str | PathLike): Folder with MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF
-        if there. Each may be packed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
-    vocabularies (Collection[str] | None): Source abbreviations to take names from, e.g. "MSH".
-    languages (Collection[str]): Languages to take names in.
+    meta_dir (str | PathLike): Folder with MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are
+        optional. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
+    vocabularies (Collection[str] | None): Source abbreviations of the names to read, e.g. "MSH";
+        None: all.
+    languages (Collection[str]): Languages of the names to read.
     include_suppressed (bool): Whether to keep atoms marked as obsolete or suppressible.
     YIELDS (Concept): The id is the bare CUI, types are TUIs, the UMLS preferred name is first.
-    RAISES BioelError: [B123] file missing, [B124] not sorted by CUI, [B125] row too short;
-        those of `numbered_lines`.
+    RAISES BioelError: [B123] missing file, [B124] not sorted by CUI, [B125] row too short;
+        errors of `numbered_lines`.
     """
     folder = Path(meta_dir)
     types = _InStep(_groups(_file(folder, "MRSTY"), "MRSTY"))
@@ -69,7 +70,7 @@ def read_umls(
 
 
 class _InStep:
-    """Rows of a second file that is sorted by CUI too, for CUIs asked in rising order."""
+    """Rows of another file sorted by CUI, for CUIs in ascending order."""
 
     def __init__(self, groups: Iterator[tuple[str, list[_Row]]]) -> None:
         self._groups = groups
@@ -82,12 +83,12 @@ class _InStep:
 
 
 def _rank(row: _Row) -> tuple[bool, bool, bool]:
-    """Sort key that puts the preferred name of the concept first."""
+    """Sort key with the preferred name of the concept first."""
     return row[_TS] != "P", row[_STT] != "PF", row[_ISPREF] != "Y"
 
 
 def _definition(rows: list[_Row], atoms: set[str]) -> str:
-    """The first definition in force that belongs to an atom whose name is taken."""
+    """First definition of one of the atoms that is in force; "" for none."""
     for row in rows:
         if row[1] in atoms and row[6] == "N":
             return row[5].strip()
@@ -120,7 +121,7 @@ def _optional_groups(folder: Path, name: str) -> Iterator[tuple[str, list[_Row]]
 
 
 def _groups(path: Path, name: str) -> Iterator[tuple[str, list[_Row]]]:
-    """Rows grouped by CUI; an order that would break the merge is an error."""
+    """Rows grouped by CUI. RAISES BioelError: [B124] when the CUIs do not ascend."""
     previous = ""
     for cui, rows in groupby(_rows(path, _N_COLUMNS[name]), key=lambda numbered: numbered[1][0]):
         group = list(rows)

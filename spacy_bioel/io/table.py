@@ -1,4 +1,4 @@
-"""Concepts from any CSV or TSV whose columns the caller names, and from the tables of CTD."""
+"""Tables of concepts: CSV or TSV with any columns, and the vocabularies of CTD."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COLUMN_KEYS = (
     "id", "name", "synonyms", "types", "trees", "parents", "definition", "alt_ids", "replaced_by",
 )  # fmt: skip
 
-# The vocabularies of the Comparative Toxicogenomics Database, recognised by their header. The
-# chemicals were split into two columns of synonyms in 2024; both layouts are about.
+# Vocabularies of the Comparative Toxicogenomics Database, recognised by their header. Since 2024
+# chemicals have two columns of synonyms; both layouts are in use.
 CTD_COLUMNS: dict[str, dict[str, Column]] = {
     "diseases": {
         "id": "DiseaseID", "name": "DiseaseName", "synonyms": "Synonyms", "trees": "TreeNumbers",
@@ -49,22 +49,21 @@ def read_table(
     multi: str = "|",
     encoding: str = "utf8",
 ) -> Iterator[Concept]:
-    """Stream the concepts of a table, one a row.
+    """Stream the concepts of a table, one per row.
 
-    Lines that start with "#" are comments; a header may stand in one of them, as in CTD.
+    Lines that start with "#" are comments; one of them may be the header, as in CTD.
 
-    columns (Mapping[str, str | int | tuple[str, ...]]): For "id" and any of "name", "synonyms",
-        "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by":
-        the column's name in the header (or several names), or its number from 1. If all are
-        numbers the table has no header.
-    prefix (str): Vocabulary of ids that name none.
-    separator (str | None): Between cells; None: from the file's extension, else its first row.
-    multi (str): Between the values of one cell.
-    encoding (str): Of the file; AskAPatient is published in "latin-1".
-    YIELDS (Concept): One a row, and one without names for each alternate id.
-    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] one
-        before the first, [B129] row without
-        id or name; those of `read_rows`.
+    columns (Mapping[str, str | int | tuple[str, ...]]): From "id" and any of "name", "synonyms",
+        "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by" to
+        the name of the column in the header (or several names), or its number from 1. If all are
+        numbers, the table has no header.
+    prefix (str): Vocabulary of ids without a prefix.
+    separator (str | None): Separator of cells; None: by the extension, else by the first row.
+    multi (str): Separator of the values in a cell.
+    encoding (str): Encoding of the file, e.g. "latin-1".
+    YIELDS (Concept): One per row, and one without names for each alternate id.
+    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] column number
+        below 1, [B129] row without id or name; errors of `read_rows`.
     """
     unknown = [key for key in columns if key not in COLUMN_KEYS]
     if unknown or "id" not in columns:
@@ -72,7 +71,7 @@ def read_table(
             Errors.B127.format(path=path, found=list(columns), known=", ".join(COLUMN_KEYS))
         )
     separator = separator or _separator(path, encoding)
-    # Tables separated by tabs or bars are written without quoting, see `read_rows`.
+    # Tables separated by tabs or bars have no quoting, see `read_rows`.
     quoted = separator not in "\t|"
     rows = read_rows(path, separator=separator, quoted=quoted, encoding=encoding)
     if all(isinstance(column, int) for column in columns.values()):
@@ -89,9 +88,9 @@ def read_table(
 
 
 def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, whichever its header shows.
+    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, recognised by the header.
 
-    RAISES BioelError: [B130] no such header among the comments; those of `read_table`.
+    RAISES BioelError: [B130] no such header among the comments; errors of `read_table`.
     """
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
@@ -105,9 +104,9 @@ def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[
 
 
 def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
-    """Stream a table whose header itself uses the keys of `read_table`: id, name, synonyms, ...
+    """Stream a table whose header has the keys of `read_table`: id, name, synonyms, ...
 
-    RAISES BioelError: [B141] no column "id" in the header; those of `read_table`.
+    RAISES BioelError: [B141] no column "id" in the header; errors of `read_table`.
     """
     _, line = next(numbered_lines(path))
     header = [cell.strip(' #"') for cell in line.split(_separator(path))]
@@ -118,21 +117,21 @@ def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iter
 
 
 def _separator(path: str | os.PathLike[str], encoding: str = "utf8") -> str:
-    """By extension, else by the first row that is no comment; names hold commas, hardly tabs."""
+    """Separator by extension, else by the first row; tabs win, since names may have commas."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in (".gz", ".zst")]
     if suffixes and suffixes[-1].lower() in _SEPARATORS:
         return _SEPARATORS[suffixes[-1].lower()]
     is_csv = suffixes[-1:] == [".csv"]
     for _, line in numbered_lines(path, encoding=encoding):
         if line.strip() and not line.startswith("#"):
-            if is_csv:  # spreadsheets write semicolons where a comma is in numbers
+            if is_csv:  # spreadsheets write semicolons in locales with decimal commas
                 return ";" if "," not in line else ","
             return "\t" if "\t" in line else max(",;", key=line.count)
     return "," if is_csv else "\t"
 
 
 def _column_names(columns: Mapping[str, Column]) -> set[str]:
-    """All names among the columns; numbers are left out."""
+    """Names of the columns; numbers are left out."""
     names: set[str] = set()
     for column in columns.values():
         if not isinstance(column, int):
@@ -145,7 +144,7 @@ def _read_header(
     rows: Iterator[tuple[int, list[str]]],
     columns: Mapping[str, Column],
 ) -> list[str]:
-    """The first row that is no comment, unless a comment before it has all the names."""
+    """Find the header: the first comment with all names, or the first row."""
     wanted = _column_names(columns)
     for _, row in rows:
         header = [cell.strip() for cell in row]
@@ -175,7 +174,7 @@ def _indices(
 
 
 def _concepts(where: str, cells: dict[str, str], prefix: str, multi: str) -> Iterator[Concept]:
-    """The concept of a row, then its alternate ids."""
+    """Concept of a row, then its alternate ids."""
 
     def values(key: str) -> list[str]:
         cell = cells.get(key, "")
@@ -199,5 +198,5 @@ def _concepts(where: str, cells: dict[str, str], prefix: str, multi: str) -> Ite
 
 
 def _ids(values: list[str], prefix: str) -> tuple[str, ...]:
-    """Ids may be separated by other signs than the names of the same table, e.g. by commas."""
+    """Split ids, which may have other separators than the names in the table, e.g. commas."""
     return tuple(dict.fromkeys(id_ for value in values for id_ in split_ids(value, prefix)))

@@ -1,7 +1,8 @@
-"""Changing a knowledge base: one writer at a time, whatever it is called.
+"""Transactions on a knowledge base: one writer at a time, for all kinds of changes.
 
-Readers need no lock. What they have open stays as it is, since nothing is written into a file that
-was put in place; what they open is the old state or the new one, see `kb.columns.layout`.
+Readers need no lock. Their open files never change, since a file that was put in place is not
+written to again. A reader that opens the folder gets either the old generation or the new one; see
+`kb.columns.layout`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from spacy_bioel.kb.columns.layout import (
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
 from spacy_bioel.storage.atomic import replacing_file, sync
 
-# Seconds that a writer waits for another one, and after which it says so.
+# Seconds that a writer waits for another one, and seconds until it logs a warning.
 PATIENCE = 600.0
 _QUIET = 2.0
 _LOGGER = logging.getLogger(__name__)
@@ -46,17 +47,17 @@ _LOCK, _HOLDER = ".lock", ".holder"
 def editing(
     folder: Path, *, to: str, patience: float = PATIENCE, make: bool = False
 ) -> Iterator[Transaction]:
-    """Be the only one who changes a knowledge base, among all threads and processes.
+    """Lock a knowledge base for one writer, among all threads and processes.
 
-    What the block bases its change on has to be read, or checked again, inside it. What a writer
-    that was killed has left is removed first. Who waits for more than two seconds logs [W212].
+    The block has to read inside it, or check again, whatever its change depends on. Leftovers of a
+    killed writer are removed first. A writer that waits for more than two seconds logs [W212].
 
-    folder (Path): Of the knowledge base.
-    to (str): What this writer is about, for others that have to wait: "add concepts".
+    folder (Path): Folder of the knowledge base.
+    to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
     patience (float): Seconds to wait for another writer.
-    make (bool): Make the folder if it is not there; it is removed if it stays empty.
-    YIELDS (Transaction): To put things in place.
-    RAISES BioelError: [B212] when another writer is not done in time.
+    make (bool): Make the folder if it is missing, and remove it if it stays empty.
+    YIELDS (Transaction): Replaces the columns, adds and removes vectors.
+    RAISES BioelError: [B212] when another writer does not finish in time.
     RAISES OSError: When the folder cannot be written.
     """
     lock = FileLock(folder / _LOCK)
@@ -76,16 +77,16 @@ def editing(
 
 
 class Transaction:
-    """What the one writer of a knowledge base may do; made by `editing`."""
+    """Changes that the one writer of a knowledge base may make; created by `editing`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextmanager
     def columns(self) -> Iterator[Path]:
-        """Replace all columns, in one step, when the block succeeds.
+        """Replace all columns atomically when the block succeeds.
 
-        YIELDS (Path): An empty folder, for the columns and their meta.json.
+        YIELDS (Path): Empty folder for the columns and their meta.json.
         """
         with self._fresh_folder() as fresh:
             yield fresh
@@ -101,16 +102,16 @@ class Transaction:
 
     @contextmanager
     def vectors(self, fingerprint: str) -> Iterator[Path]:
-        """Add vectors of an encoder, beside those that are there, when the block succeeds.
+        """Add vectors of an encoder, beside all others, when the block succeeds.
 
-        YIELDS (Path): An empty folder, for the files of `layout.SET_FILES`.
+        YIELDS (Path): Empty folder for the files of `layout.SET_FILES`.
         """
         with self._fresh_folder() as fresh:
             yield fresh
             self.put_vectors(fresh, fingerprint)
 
     def put_vectors(self, filled: Path, fingerprint: str) -> Path:
-        """Move a folder of vectors to its place, and return where that is."""
+        """Move a folder of vectors into the knowledge base. RETURNS (Path): Its new path."""
         home = self.folder / VECTORS_FOLDER / set_name(fingerprint)
         home.parent.mkdir(exist_ok=True)
         _sync_all(filled)
@@ -119,28 +120,29 @@ class Transaction:
         return home
 
     def remove_vectors(self, names: Iterable[str]) -> None:
-        """Remove vectors by the names that `layout` gives them."""
+        """Remove vectors by the names of `layout.set_names`."""
         for name in names:
             if is_old_set(name):
                 (self.folder / OLD_VECTORS_FILE).unlink(missing_ok=True)
                 _remove(self.folder.glob("vectors.*"))
             else:
                 home = self.folder / VECTORS_FOLDER / name
-                (home / ABOUT_FILE).unlink(missing_ok=True)  # first, so that readers can tell
+                # The description goes first: without it, readers ignore the rest.
+                (home / ABOUT_FILE).unlink(missing_ok=True)
                 _remove([home])
 
     def tidy(self) -> None:
-        """Remove what meta.json does not name, and what was never put in place."""
+        """Remove columns that meta.json does not name, and files that were never put in place."""
         _remove([*self.folder.glob(".new.*"), *self.folder.glob(f".{META_FILE}.*")])
         described = (self.folder / VECTORS_FOLDER).glob("*/")
         _remove(path for path in described if not (path / ABOUT_FILE).exists())
         meta = map_meta(self.folder)
         if meta and not is_kb(self.folder):
-            return  # damaged: nobody knows which columns are the right ones
+            return  # damaged: the right columns cannot be told from others
         generation = generation_of(meta)
         found = (path for path in self.folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)
-        if generation:  # what an earlier version wrote
+        if generation:  # files in the layout of an earlier version
             _remove(self.folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
 
     @contextmanager
@@ -153,7 +155,7 @@ class Transaction:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def _free_name(self, name: str) -> str:
-        """Columns that are in place stay untouched, even if these are the same."""
+        """Unused name: columns that are in place are never touched, not even by equal ones."""
         names, n = name, 0
         while (self.folder / names).exists():
             n += 1
@@ -177,7 +179,7 @@ def _acquire(lock: FileLock, folder: Path, *, patience: float, make: bool) -> No
             _LOGGER.warning(_message(Warnings.W212, folder))
             quiet = rest
         except FileNotFoundError:
-            if not make:  # else: another writer has failed, and removed the folder that it had made
+            if not make:  # else another writer failed and removed the folder that it had made
                 raise
 
 
@@ -190,7 +192,7 @@ def _message(template: str, folder: Path) -> str:
 
 
 def _say_who(folder: Path, to: str) -> None:
-    """Leave a note for those who wait; wrong for a moment after a writer was killed."""
+    """Write who holds the lock; stale between the death of a writer and the next one's note."""
     about = {"process": os.getpid(), "host": socket.gethostname(), "to": to}
     about["since"] = time.strftime("%Y-%m-%d %H:%M:%S")
     (folder / _HOLDER).write_text(json.dumps(about), encoding="utf8")
@@ -203,7 +205,7 @@ def _sync_all(folder: Path) -> None:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove what can be removed; on some systems, not what a reader has open."""
+    """Remove files and folders, except those that the system refuses to (open in a reader)."""
     for path in list(paths):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

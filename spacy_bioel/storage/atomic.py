@@ -1,7 +1,7 @@
-"""Atomic writes: a temporary name beside the target, then one step that puts it in place.
+"""Atomic writes: a temporary file or folder beside the target, then one step that replaces it.
 
-A run that is killed leaves its temporary name, in which its host and process are; the next run on
-the same target removes it.
+A killed run leaves its temporary file, whose name has its host and process. The next run on the
+same target removes it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from uuid import uuid4
 
 _AT_CWD = -100
 _EXCHANGE = 2
-# Of the system, and not ours to replace: what a redirection points to, for example.
+# Paths of the system, which are never replaced, e.g. the target of a redirection.
 _SYSTEM = (Path("/dev"), Path("/proc"))
 
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
-    """Fill a new folder beside `out` and put it in the place of `out` when the block succeeds.
+    """Fill a new folder beside `out`, and replace `out` by it when the block succeeds.
 
     Until then an existing `out` is not touched; when the block fails, nothing is left behind. The
-    two folders change places in one step, where the system can do that. Elsewhere a run that is
-    killed between its two steps leaves the old folder under a temporary name, and the next run on
-    `out` puts it back before it begins.
+    two folders are exchanged in one step where the system supports it. Elsewhere a run that is
+    killed between two steps leaves the old folder under a temporary name, and the next run on
+    `out` restores it before it begins.
+
+    YIELDS (Path): Empty folder to fill.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _tidy(out)
@@ -56,13 +58,13 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_file(out: Path) -> Iterator[Path]:
-    """Fill a new file beside `out` and put it in the place of `out` when the block succeeds.
+    """Fill a new file beside `out`, and replace `out` by it when the block succeeds.
 
-    The new file has the permissions of the old one, and its owner where the system allows that. Of
-    a symbolic link, the file that it leads to is replaced. Devices and pipes are not replaced:
-    the block then writes to `out` itself.
+    The new file has the permissions of the old one, and its owner where the system allows that. If
+    `out` is a symbolic link, its target is replaced. Devices and pipes are not replaced: the block
+    then writes to `out` itself.
 
-    YIELDS (Path): An empty file to write to, or `out`.
+    YIELDS (Path): Empty file to write to, or `out`.
     """
     if not _is_replaceable(out):
         yield out
@@ -81,10 +83,10 @@ def replacing_file(out: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Make sure that a file, or the names in a folder, outlive a crash of the system."""
+    """Flush a file, or the entries of a folder, to disk, so that they survive a system crash."""
     if path.is_dir() and sys.platform == "win32":
-        return  # which cannot open folders
-    # Windows syncs only what is open for writing.
+        return  # Windows cannot open folders
+    # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -102,7 +104,7 @@ def _is_replaceable(out: Path) -> bool:
 
 
 def _make_like(fresh: Path, out: Path) -> None:
-    """Make an empty file that nobody can read who could not read `out`."""
+    """Make an empty file with the permissions of `out`, and never with wider ones."""
     try:
         old = out.stat()
     except FileNotFoundError:
@@ -116,7 +118,7 @@ def _make_like(fresh: Path, out: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Let two paths change places in one step; false where the system cannot."""
+    """Exchange two paths in one step. RETURNS (bool): False where the system cannot do it."""
     if sys.platform != "linux":
         return False
     try:
@@ -136,7 +138,7 @@ def _beside(out: Path, kind: str) -> Path:
 
 
 def _tidy(out: Path) -> None:
-    """Put back or remove what runs on `out` left that were killed."""
+    """Restore or remove the leftovers of killed runs on `out`."""
     prefix = f".{out.name}.{_host()}-"
     with suppress(FileNotFoundError):
         for path in out.parent.iterdir():
@@ -160,11 +162,11 @@ def _put_back_or_remove(path: Path, out: Path) -> None:
 
 def _is_alive(process: int) -> bool:
     if sys.platform == "win32":
-        return True  # asking would end it
+        return True  # os.kill(process, 0) would end it
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # a process of another user
         return True
     return True

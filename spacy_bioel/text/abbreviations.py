@@ -15,11 +15,11 @@ _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
 _WORD_START = re.compile(r"(?<!\w)\S")
 _IN_WORD = re.compile(r"\w")
-# "(Lee, 2004)" and "(Spenner et al., 1995)" define nothing.
+# "(Lee, 2004)" and "(Spenner et al., 1995)" are no definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
-# Two characters before the full stop: "E. coli" and "St. John" go on.
+# Three characters before the full stop: "E. coli" and "St. John" do not end a sentence.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
-# "TNF-α" is short for "tumor necrosis factor alpha" too.
+# So that "TNF-α" matches "tumor necrosis factor alpha".
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
@@ -27,7 +27,7 @@ _MAX_LONG_CHARS = 250
 
 @dataclass(frozen=True, slots=True)
 class Abbreviation:
-    """A definition found in a text: character offsets of the short and of the long form."""
+    """Definition in a text: short and long form, with their character offsets."""
 
     short: str
     long: str
@@ -38,10 +38,10 @@ class Abbreviation:
 
 
 def find_abbreviations(text: str) -> dict[str, Abbreviation]:
-    """Definitions in one document, by short form; the first definition of a short form wins.
+    """Find the definitions in one document; the first definition of a short form wins.
 
-    text (str): A document.
-    RETURNS (dict[str, Abbreviation]): Short form, as written, to its definition.
+    text (str): Text of the document.
+    RETURNS (dict[str, Abbreviation]): From short form, as written, to its definition.
     """
     found: dict[str, Abbreviation] = {}
     for match in _BRACKETED.finditer(text):
@@ -52,26 +52,26 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
 
 
 def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
-    """A mention with every word that is a known short form written out.
+    """Replace the known short forms in a mention by their long forms.
 
     mention (str): As written, e.g. "AKI" or "AKI patients".
-    long_forms (Mapping[str, str]): Short form to long form, as the document defines them.
+    long_forms (Mapping[str, str]): From short form to long form, as the document defines them.
     """
     if mention in long_forms:
         return long_forms[mention]
-    # A definition within the mention, "adenomatous polyposis coli (APC) tumours": drop the
-    # bracket, whose long form is there already.
+    # If the mention has the definition, as "adenomatous polyposis coli (APC) tumours", the bracket
+    # is dropped.
     mention = _BRACKETED.sub(lambda m: "" if m.group(1) in long_forms else m.group(), mention)
     return " ".join(long_forms.get(word, word) for word in mention.split())
 
 
 def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Where short forms stand as words of their own. Reads the text once, however many they are.
+    """Find short forms that are whole words, in one pass over the text.
 
-    text (str): A document.
+    text (str): Text of the document.
     short_forms (Collection[str]): As written.
-    RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each, left to right, without
-        overlaps; in the order of `short_forms`.
+    RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, left to right,
+        without overlaps; in the order of `short_forms`.
     """
     places: dict[str, list[tuple[int, int]]] = {short: [] for short in short_forms}
     lengths = sorted({len(short) for short in short_forms if short})
@@ -88,7 +88,7 @@ def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[
 
 
 def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
-    """Readings of one bracket: first "long (short)", then "short (long)"."""
+    """Possible definitions in one bracket: first "long (short)", then "short (long)"."""
     if _CITATION.search(match.group(1)):
         return
     inner = re.split(r"[,;]|\bor\b", match.group(1), maxsplit=1)[0].strip()
@@ -99,11 +99,11 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
     first = match.start() - len(before)
     for end in _SENTENCE_END.finditer(before):
         first = match.start() - len(before) + end.end()
-    # In "dopamine ([DA]1)" a bracket opens before the bracket.
+    # "dopamine ([DA]1)" has an open bracket before the bracket.
     before = text[first : match.start()].rstrip(" \n\t([")
     words = list(_WORD.finditer(before))
     if _is_short_form(inner) and words:
-        # At most this many words can hold the long form (Schwartz and Hearst, section 3).
+        # Maximum number of words of the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
         window_start = words[-n_words:][0].start()
         start = _long_form_start(inner, before[window_start:])
@@ -135,12 +135,14 @@ def _is_short_form(word: str) -> bool:
 
 
 def _long_form_start(short: str, window: str) -> int | None:
-    """Offset in `window`, which ends where the long form ends, at which the long form begins.
+    """Find the start of the long form in `window`, which ends with the long form.
 
-    Matches the characters of the short form from the right; the first one must begin a word.
+    The characters of the short form are matched from the right; the first one must begin a word.
+
+    RETURNS (int | None): Offset in `window`; None: no long form.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
-    if len(folded) != len(window):  # a letter whose lower case is two characters
+    if len(folded) != len(window):  # a letter has a lower case of two characters
         return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):
@@ -162,7 +164,7 @@ def _long_form_start(short: str, window: str) -> int | None:
 
 
 def _with_word_before(short: str, window: str, position: int) -> int:
-    """Take one more word for a doubled first letter: "mindful memoization (MM)"."""
+    """Extend the long form by a word for a doubled first letter: "mindful memoization (MM)"."""
     words = window[position:].split()
     before = list(_WORD.finditer(window[:position]))
     doubled = len(short) > 1 and short[0] == short[1] and len(words) < len(short)

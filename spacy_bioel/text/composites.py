@@ -1,4 +1,4 @@
-"""Mentions of several things that share words: "breast and ovarian cancer"."""
+"""Composite mentions, whose parts share words: "breast and ovarian cancer"."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from itertools import product
 _MOST_READINGS = 4
 _BRACKETED = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
 _BRACKET = re.compile(r"[()\[\]]")
-# What stands between the parts. A comma counts only before white space: not in "1,2-xylene".
+# Separators of the parts. A comma counts only before white space: not in "1,2-xylene".
 _CONJUNCTION = re.compile(r"\s*\band\s*/\s*or\b\s*|\s+(?:and|or|nor|as well as|&)\s+|\s*/\s*", re.I)
 _BETWEEN = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s+)+", re.I)
-# Pairs that name one thing; their spaces are hidden, so that they are one word.
+# Fixed coordinations of one concept; their spaces are hidden, so that they count as one word.
 _FIXED = re.compile(r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I)
 _HIDDEN = "\0"
 _ARTICLES = {"the", "a", "an"}
 _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _REST = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
 _PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due", "without"}
-# "2", "2a", "B", "C7", "IV": numbers the members of a family.
+# Numbers of the members of a family: "2", "2a", "B", "C7", "IV".
 _NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
-# Beginnings of words that "intra- and extrahepatic" leave a rest of, longer ones first.
+# Word beginnings for pairs such as "intra- and extrahepatic", longer ones first.
 _BEGINNING = re.compile(
     "extra|intra|inter|infra|supra|hypo|hyper|micro|macro|mono|multi|poly|oligo|post|peri|para|"
     "pre|sub|non|uni|bi|tri|tetra|quadri|hemi|para|normo|endo|exo|ante|anti",
@@ -32,25 +32,25 @@ Words = list[str]
 
 
 def split_composite(mention: str) -> list[tuple[str, ...]]:
-    """Ways to read a mention as several, each part written out with the words that it shares.
+    """Split a composite mention into its parts, each completed with the shared words.
 
     A part lacks words at its end ("breast and ovarian cancer"), at its beginning ("hepatitis B
-    and C"), at both ("type 1 and 2 diabetes") or none ("fever and cough"). Grammar does not tell
-    which, a dictionary does: look up all parts of a reading, and take the first reading of which
-    all are names, unless the whole mention is one.
+    and C"), at both ("type 1 and 2 diabetes") or none ("fever and cough"). Grammar does not
+    decide between them, a dictionary does: callers look up all parts of a reading, and take the
+    first reading whose parts are all names, unless the whole mention is a name.
 
     mention (str): As written: case, commas, slashes, brackets and hyphens matter.
-    RETURNS (list[tuple[str, ...]]): At most 4 readings of two or more different parts, the
-        likeliest first; empty when nothing coordinates. ["breast cancer", "ovarian cancer"] is
-        the first reading of the first example, ["breast", "ovarian cancer"] the second.
+    RETURNS (list[tuple[str, ...]]): At most 4 readings of two or more distinct parts, the
+        likeliest first; empty without coordination. ["breast cancer", "ovarian cancer"] is the
+        first reading of the first example, ["breast", "ovarian cancer"] the second.
     """
-    # Patterns that look for a word after white space read a long run of it again and again.
+    # White space is collapsed, since long runs of it make the patterns quadratic.
     segments = _segments(" ".join(mention.split()))
     if len(segments) < 2:
         return []
     first, last = segments[0], segments[-1]
     costs: dict[tuple[str, ...], float] = {}
-    # "type 1 and type 2": each part has its beginning; "renal failure or liver failure": its end.
+    # In "type 1 and type 2" no beginning is shared; in "renal failure or liver failure" no end.
     prefixes = 1 if _same(first[0], last[0]) else len(first)
     suffixes = 1 if _same(first[-1], last[-1]) else len(last)
     for prefix, suffix in product(range(prefixes), range(suffixes)):
@@ -61,13 +61,13 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
             cost = _cost(first, last, prefix=prefix, suffix=suffix)
             costs[parts] = min(cost, costs.get(parts, cost))
     ranked = sorted(costs, key=costs.__getitem__)
-    # Nothing shared is always possible, however long the parts are.
+    # The reading without shared words is always kept.
     whole = [parts for parts in ranked[_MOST_READINGS:] if parts == _written_out(segments)]
     return ranked[: _MOST_READINGS - len(whole)] + whole
 
 
 def _segments(mention: str) -> list[Words]:
-    """The words of each coordinated stretch; fewer than two when there is no conjunction."""
+    """Words of each coordinated segment; fewer than two segments without a conjunction."""
     outside = _BRACKETED.sub("", mention)
     text = outside if _CONJUNCTION.search(outside) else _BRACKET.sub(" ", mention)
     text = _FIXED.sub(lambda m: m.group().replace(" ", _HIDDEN), text.strip(" .,;:"))
@@ -76,7 +76,7 @@ def _segments(mention: str) -> list[Words]:
     segments = []
     for stretch in _BETWEEN.split(text):
         words = stretch.split()
-        # "A" may be the other hepatitis.
+        # "A" may be a number, as in "hepatitis B or A".
         while len(words) > 1 and words[0] != "A" and words[0].lower() in _LEADING:
             del words[0]
         if words:
@@ -100,7 +100,7 @@ def _joined_at_hyphens(segments: list[Words]) -> list[Words]:
 
 
 def _rest_of_word(word: str) -> str:
-    """What the words before a word may borrow: "-cell" of "T-cell", "hepatic" of "extrahepatic"."""
+    """Shareable end of a word: "-cell" of "T-cell", "hepatic" of "extrahepatic"."""
     _, hyphen, rest = word.partition("-")
     if rest:
         return hyphen + rest
@@ -109,12 +109,12 @@ def _rest_of_word(word: str) -> str:
 
 
 def _written_out(segments: Sequence[Words], *, prefix: int = 0, suffix: int = 0) -> tuple[str, ...]:
-    """All parts, with `prefix` words of the first and `suffix` words of the last one shared."""
+    """Complete all parts: they share `prefix` words of the first and `suffix` words of the last."""
     before = segments[0][:prefix]
     after = segments[-1][len(segments[-1]) - suffix :]
     parts = []
     for number, words in enumerate(segments):
-        # "type 1 and type 2 diabetes": a part that has the shared word needs no other.
+        # In "type 1 and type 2 diabetes" each part already has the shared word "type".
         lead = before if number > 0 and before and not _same(before[0], words[0]) else []
         tail = after if number < len(segments) - 1 and after else []
         if tail and _same(tail[-1], words[-1]):
@@ -125,14 +125,14 @@ def _written_out(segments: Sequence[Words], *, prefix: int = 0, suffix: int = 0)
 
 
 def _same(word: str, other: str) -> bool:
-    """Equal but for case and a plural s."""
+    """Whether words are equal except for case and a plural s."""
     return word.lower().removesuffix("s") == other.lower().removesuffix("s")
 
 
 def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
-    """How unlikely it is that so many words are shared.
+    """Cost of a reading with so many shared words; lower is likelier.
 
-    Parts that are alike in length are likely, and so is a cut at a preposition.
+    Parts of similar length are likely, and so is a cut at a preposition.
     """
     own_first, own_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(own_first) - len(own_last)))
@@ -146,18 +146,18 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        # The noun alone, however long: "craniofacial and central nervous system defects".
+        # One shared noun, whatever the lengths: "craniofacial and central nervous system defects".
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7
     starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
     if suffix and starts and len(last) - suffix != starts[0]:
-        cost += 2.0  # likelier is "aplasia and hypoplasia | of the thymus"
+        cost += 2.0  # likelier at the preposition: "aplasia and hypoplasia | of the thymus"
     return cost
 
 
 def _cut_beside_linking_word(own_first: Words, own_last: Words) -> bool:
-    """What a part has of its own is "breast", not "the breast"; what it shares "of the thymus"."""
+    """Whether a cut leaves a linking word at the border of a part: "the breast", "aplasia of"."""
     return (len(own_first) > 1 and _is_linking(own_first[0])) or (
         len(own_last) > 1 and _is_linking(own_last[-1])
     )

@@ -1,4 +1,4 @@
-"""The one function that decides when two names are the same string."""
+"""Normalisation of names: two names are the same if their normalised strings are equal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-# Stored with every knowledge base, and part of every encoder's fingerprint: raise it whenever the
-# words that normalize_name returns change. Version 1 once left two spaces where "_" stood beside
-# another separator in a name beyond ASCII. The words, and so the keys of lookups, are the same.
+# Stored with every knowledge base, and part of every encoder's fingerprint: raise it whenever
+# normalize_name returns other words. Earlier releases of version 1 left two spaces where "_" stood
+# beside another separator in a non-ASCII name; the words, and so the keys of lookups, are the same.
 NORMALIZER_VERSION = 1
 
 _GREEK = {
@@ -25,26 +25,25 @@ _SEPARATORS_OF_A_LINE = re.compile(r"[^0-9a-z\n]+")
 
 
 def normalize_name(name: str) -> str:
-    """Fold case, accents, Greek letters and punctuation, so that spelling variants meet.
+    """Fold case, accents, Greek letters and punctuation, so that spelling variants are equal.
 
-    Knowledge base build, training and query all call this and nothing else. It works word by
-    word: normalising a text and normalising its pieces cut at non-alphanumeric characters give
-    the same words, which the span lookup of `kb.columns.keys` relies on. Normalising twice gives
-    what normalising once does.
+    Knowledge base builds, training and queries call this function and no other. It works word by
+    word: a text and its pieces, cut at non-alphanumeric characters, normalise to the same words.
+    The span lookup of `kb.columns.keys` depends on it. The function is idempotent.
 
     name (str): Any string.
-    RETURNS (str): Lower-case words separated by single spaces; "" when nothing is left.
+    RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.
     """
     if name.isascii():
         return _ASCII_SEPARATORS.sub(" ", name.lower()).strip()
-    # Symbols go first: "Gleevec™" is one word, and NFKD would make letters of the sign.
+    # Symbols are removed first, since NFKD would turn the sign of "Gleevec™" into letters.
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join(c for c in folded if not unicodedata.combining(c))
     return _SEPARATORS.sub(" ", folded).strip()
 
 
 def normalize_names(names: Sequence[str]) -> list[str]:
-    """`normalize_name` of many names; those in ASCII as lines of one text, which is faster."""
+    """Normalise many names; ASCII names as the lines of one text, which is faster."""
     are_lines = [name.isascii() and "\n" not in name for name in names]
     text = "\n".join(name for name, is_line in zip(names, are_lines, strict=True) if is_line)
     lines = iter(_SEPARATORS_OF_A_LINE.sub(" ", text.lower()).split("\n"))

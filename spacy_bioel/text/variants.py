@@ -1,4 +1,4 @@
-"""Spelling variants of a normalised name: what to look up when the name itself is not there."""
+"""Spelling variants of a normalised name, to look up if the name itself is unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AMERICAN = (
 _NUMERALS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii")
 _ARABIC = {roman: str(number) for number, roman in enumerate(_NUMERALS, start=1)}
 _ROMAN = {arabic: roman for roman, arabic in _ARABIC.items()}
-# A single letter is a numeral only where one is due.
+# A single letter is a numeral only after one of these words.
 _NUMBERED = {"type", "stage", "grade", "class", "factor", "group", "phase", "syndrome", "disease"}
 _POSSESSIVE = re.compile(r"(?<=\w) s\b")
 _PLURALS = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
@@ -24,11 +24,12 @@ _NO_PLURALS = ("ss", "us", "is")
 
 
 def spelling_variants(name: str) -> list[str]:
-    """Other spellings of a normalised name, the likeliest first: American, singular, with the other
-    kind of numerals, plural.
+    """Spelling variants of a normalised name, the likeliest first.
 
-    name (str): As `normalize_name` returns it.
-    RETURNS (list[str]): Without `name` itself.
+    The variants are American spelling, singular, Roman or Arabic numerals, and plural.
+
+    name (str): Normalised name.
+    RETURNS (list[str]): Variants, without `name` itself.
     """
     american = name
     for pattern, replacement in _AMERICAN:
@@ -62,5 +63,5 @@ def _renumbered(name: str) -> list[str]:
 
 
 def singular(word: str) -> str:
-    """A word without its plural ending, roughly: to compare words by, not to show."""
+    """Strip a plural ending, roughly: the result is for comparison, not for display."""
     return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word

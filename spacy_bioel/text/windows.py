@@ -1,16 +1,16 @@
-"""Long texts as overlapping windows, for networks that read a limited number of pieces at once."""
+"""Overlapping windows over long texts, for networks with a maximum number of word pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# How good a place is to cut before a piece.
+# Borders before a piece; higher ones are better to cut at.
 INSIDE, TOKEN, SENTENCE = 0, 1, 2
 
 
 class Window(NamedTuple):
-    """Pieces [start, end) are read; of these the vectors of [first, last) are used."""
+    """Window over pieces: the network reads [start, end), the vectors of [first, last) are used."""
 
     start: int
     end: int
@@ -19,16 +19,17 @@ class Window(NamedTuple):
 
 
 def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
-    """Windows of at most `size` pieces that together use every piece once.
+    """Split pieces into windows of at most `size` pieces that together use every piece once.
 
-    A window ends at the last sentence border of its second half, else at the last border of a
-    token, else where it is full. The next one goes back by up to `overlap` pieces, so that all
-    pieces have context on both sides: in the overlap, each window is used for the half that is
-    farther from its own end.
+    A window ends at the last sentence border of its second half, else at the last token border,
+    else where it is full. The next window starts up to `overlap` pieces earlier, so that all pieces
+    have text on both sides. In the overlap, each window is used for the half that is farther from
+    its border.
 
-    borders (Sequence[int]): INSIDE, TOKEN or SENTENCE for each piece: what a cut before it cuts.
-    size (int): At least 2.
-    overlap (int): At most half of `size`.
+    borders (Sequence[int]): Border before each piece: INSIDE, TOKEN or SENTENCE.
+    size (int): Maximum number of pieces, at least 2.
+    overlap (int): Maximum number of pieces in common, at most half of `size`.
+    RETURNS (list[Window]): Windows from left to right; none without pieces.
     """
     windows: list[Window] = []
     n, start, first = len(borders), 0, 0
@@ -42,6 +43,6 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Of the places from `low` to `high`, the latest or earliest of those that cut the least."""
+    """Latest or earliest of the best borders from `low` to `high`."""
     places = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(places, key=lambda i: borders[i])

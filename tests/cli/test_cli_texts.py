@@ -162,7 +162,7 @@ def test_link_without_any_text(
     out = tmp_path / "out.jsonl"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     assert run("link", model, "-", "-o", out) == 2
-    assert "[B142] stdin has no text in it" in capsys.readouterr().err
+    assert "[B142] stdin has no text, expected" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -202,7 +202,7 @@ def test_link_writes_no_tables(run: Run, model: Path, tmp_path: Path, capsys: Ca
 
 def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
     assert run("link", model, corpus, "--format", "foo") == 2
-    assert "[B134] There is no format 'foo'. Choose from: text, spacy, " in capsys.readouterr().err
+    assert "[B134] Unknown format 'foo'. Choose from: text, spacy, " in capsys.readouterr().err
 
 
 def test_link_without_a_model_writes_nothing(

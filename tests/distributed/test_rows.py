@@ -167,8 +167,8 @@ def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language, n_pro
         ("4", "clonidine", ["X:2"]),
     ]
     assert [row[3] and row[3]["code"] for row in rows] == [None, "B251", "B251", None]
-    assert rows[1][3]["message"].startswith("Character 7 of the text is U+D800, which no file")
-    assert rows[2][3]["message"].startswith("Character 0 of the id is U+DCFF, which no file")
+    assert rows[1][3]["message"].startswith("Character 7 of the text is U+D800, which cannot be")
+    assert rows[2][3]["message"].startswith("Character 0 of the id is U+DCFF, which cannot be")
 
 
 def test_links_that_cannot_be_read_are_the_error_of_their_document(

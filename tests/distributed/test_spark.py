@@ -182,12 +182,12 @@ def test_what_the_job_cannot_do(
     out = tmp_path / "out.jsonl"
     assert run("link", tmp_path / "none", source, "-o", out, "--engine", "spark") == 2
     shown = capsys.readouterr().err
-    assert "[B194] Spark gave up: [B071] The pipeline" in shown
+    assert "[B194] Spark failed: [B071] The pipeline" in shown
     assert list(tmp_path.iterdir()) == []
     cut = tmp_path / "cut.jsonl"
     cut.write_text(source.read_text("utf8")[:-9], encoding="utf8")
     assert run("link", model, cut, "-o", out, "--engine", "spark") == 2
-    assert "[B194] Spark gave up: " in capsys.readouterr().err
+    assert "[B194] Spark failed: " in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["cut.jsonl"]
 
 

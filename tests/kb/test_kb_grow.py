@@ -180,10 +180,10 @@ def test_chains_are_followed_whatever_their_order(folder):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ({"X:7": "X:1"}, r"\[B200\].*no concept 'X:7'; its first is X:1"),
+        ({"X:7": "X:1"}, r"\[B200\].*no concept 'X:7'; its first id is X:1"),
         ({"X:1": "X:7"}, r"\[B200\].*no concept 'X:7'"),
         ({"X:1": "X:2", "X:2": ""}, r"\[B200\].*no concept 'X:2'"),
-        ({"X:8": "X:1"}, r"\[B201\] 'X:8' is retired already.*leads to X:3"),
+        ({"X:8": "X:1"}, r"\[B201\] 'X:8' is already retired.*replaced by X:3"),
         ({"X:1": "X:1"}, r"\[B027\]"),
         ({"X:1": "X:2", "X:2": "X:1"}, r"\[B027\]"),
         (dict.fromkeys(("X:1", "X:2", "X:3", "X:4"), ""), r"\[B028\]"),
@@ -205,7 +205,7 @@ def test_a_run_that_fails_leaves_the_old_one(folder, kb, monkeypatch, error):
     with pytest.raises((KeyboardInterrupt, BioelError)) as raised:
         add_concepts(folder, [Concept("X:5", ("Five",))])
     if isinstance(error, OSError):
-        assert raised.match(r"\[B203\].*No space left.*it is as it was")
+        assert raised.match(r"\[B203\].*No space left.*it is unchanged")
     assert [path.name for path in folder.parent.iterdir()] == ["kb"]
     assert KnowledgeBase.open(folder).fingerprint == kb.fingerprint
 

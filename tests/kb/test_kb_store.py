@@ -183,7 +183,7 @@ def test_a_foreign_column(folder):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"schema": 99}, "B021.*99.*reads 1"),
+        ({"schema": 99}, "B021.*99.*expects 1"),
         ({"normalizer": 0}, "B022.*version 0"),
         ({"columns": {}}, "B023"),
         ({"columns": 3}, "B030"),

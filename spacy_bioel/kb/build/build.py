@@ -1,4 +1,4 @@
-"""Records to the folder of columns that `kb.columns.store` maps."""
+"""Build of a knowledge base: from records to the folder of columns that `kb.columns.store` maps."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ def build_kb(
 ) -> BuildReport:
     """Build a knowledge base from records, in any order.
 
-    Records of one id are merged. Concepts without types take those of their parents. Names that
-    `normalize_name` makes equal share one row, spelled as the first concept (by id) that prefers
-    the name spells it, or else as the first concept that has it. The result depends on the
-    records and not on their order, except for the order of the names within a concept.
+    Records with the same id are merged. Concepts without types inherit those of their parents.
+    Names with the same `normalize_name` share one row. Its spelling is that of the first concept
+    (by id) with this preferred name, otherwise that of the first concept with this name. The
+    result does not depend on the order of the records, except for the order of the names within a
+    concept.
 
-    out (str | Path): Folder to make; a knowledge base that is there is replaced at the very end,
-        and its vectors are removed.
+    out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
+        its vectors are removed.
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
-    source, release, licence (str): Where the records come from, for meta.json.
-    RETURNS (BuildReport): Counts of what was kept, merged and dropped.
-    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B028] nothing left,
-        [B029] `out` is something else than a knowledge base, [B203] it cannot be written, [B212]
-        another writer is not done with it in time.
+    source, release, licence (str): Origin of the records, for meta.json.
+    RETURNS (BuildReport): Counts of records, concepts and names that were kept, merged or dropped.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+        [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
+        another writer does not finish in time.
     """
     out = Path(out).resolve()
     check_replaceable(out)
@@ -68,11 +69,11 @@ def build_kb(
 def build_once(
     read: Callable[[], Iterable[Concept]], out: Path, *, about: Mapping[str, str]
 ) -> None:
-    """Build a knowledge base unless it is there, or another thread or process is building it.
+    """Build a knowledge base unless it exists; wait for a thread or process that is building it.
 
-    read (Callable): Called for the records, if they are needed.
+    read (Callable): Returns the records; called only if they are needed.
     about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: Those of `build_kb`.
+    RAISES BioelError: Errors of `build_kb`.
     """
     if is_kb(out):
         return
@@ -100,9 +101,9 @@ def write_columns(
 ) -> None:
     """Write the files of a knowledge base.
 
-    folder (Path): An empty one.
+    folder (Path): Empty folder.
     drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
-    report (BuildReport): Counts and the fingerprint are added to it.
+    report (BuildReport): Gets the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
     RAISES BioelError: [B028] no concept has a name.
     """
@@ -119,12 +120,12 @@ def write_columns(
 
 @dataclass(slots=True)
 class _Rows:
-    """The row numbers: concepts sorted by id, names by their first concept.
+    """Row numbers: concepts sorted by id, names by their first concept.
 
     ids (dict[str, int]): Row of each concept that has a name.
-    surfaces (dict[str, str]): Normalised name to the spelling that is kept, in row order.
+    surfaces (dict[str, str]): From normalised name to stored spelling, in row order.
     entry_names (array): Name row of each entry, entries sorted by concept.
-    entry_is_preferred (bytearray): 1 where the entry is its concept's preferred name.
+    entry_is_preferred (bytearray): 1 if the entry is its concept's preferred name.
     n_names (list[int]): Number of entries of each concept.
     """
 
@@ -156,7 +157,7 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
 
 
 def _distinct_names(names: Sequence[str], report: BuildReport) -> dict[str, str]:
-    """Normalised name to the first spelling, in order of appearance."""
+    """From normalised name to first spelling, in order of appearance."""
     surfaces: dict[str, str] = {}
     for name in names:
         surface = " ".join(name.split())  # a line break would break the column
@@ -171,7 +172,7 @@ def _distinct_names(names: Sequence[str], report: BuildReport) -> dict[str, str]
 
 
 class _Writer:
-    """Writes columns with the types that the schema gives them."""
+    """Writes columns with the types of the schema."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

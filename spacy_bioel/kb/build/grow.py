@@ -1,9 +1,9 @@
-"""A knowledge base that changes: concepts added, ids retired, leftovers removed.
+"""Changes of a knowledge base: concepts are added, ids retired, leftovers removed.
 
-Each change writes all columns anew from those that are there, which takes seconds for half a
-million names: there are no tombstones and nothing to merge later, and a knowledge base that grew is
-read as fast as one that was built. Vectors stay, for the next encoding to copy from. Changes that
-come at once are made one after the other, each from what the one before has left.
+Each change rewrites all columns, which takes seconds for half a million names. There are no
+tombstones and no segments to merge, so a changed knowledge base is read as fast as a built one.
+Vectors stay, and the next encoding copies from them. Concurrent changes run one after the other,
+each on the result of the one before.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ABOUT = ("source", "release", "licence")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a change made of a knowledge base.
+    """Effect of a change on a knowledge base.
 
-    concepts, names, retired (int): How many more there are than before; can be negative.
-    vectors_outdated (bool): Whether there are vectors, which are now those of an earlier state.
-    report (BuildReport): Counts of what was read for the change, and of all that is there now.
+    concepts, names, retired (int): Difference to the counts before; can be negative.
+    vectors_outdated (bool): Whether there are vectors that the change has outdated.
+    report (BuildReport): Counts of the records of the change, and of the whole knowledge base.
     """
 
     concepts: int
@@ -58,20 +58,20 @@ def add_concepts(
 ) -> Growth:
     """Add records to a knowledge base, in any order.
 
-    A record of an id that is there adds names, types and parents to it, and a definition if it had
-    none; its preferred name stays. A record of a retired id adds to the concept that replaced it.
-    A record that says that a current id is retired changes nothing, see `retire_ids`.
+    A record of a known id adds names, types and parents to the concept, and a definition if it had
+    none; the preferred name stays. A record of a retired id adds to the concept that replaced it.
+    A record that retires a current id changes nothing; see `retire_ids`.
 
     path (str | Path): Folder of the knowledge base; replaced at the very end.
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
-    source, release, licence (str): Where the records come from, added to those in meta.json.
-    RETURNS (Growth): What was added.
-    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle, [B203] it cannot be
-        written, [B212] another writer is not done with it in time; those of `KnowledgeBase.open`
-        and `verify`.
+    source, release, licence (str): Origin of the records, added to those in meta.json.
+    RETURNS (Growth): Counts of the additions.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B203] the folder is not
+        writable, [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and
+        `verify`.
     """
-    KnowledgeBase.open(path)  # says at once that there is none
-    records = list(concepts)  # others need not wait while sources are read
+    KnowledgeBase.open(path)  # fails early if there is no knowledge base
+    records = list(concepts)  # sources are read before the lock is taken
     report = BuildReport()
     with _changing(path, to="add concepts") as (transaction, kb):
         drafts = merge_records(records, types=types, report=report, base=drafts_of(kb))
@@ -80,19 +80,18 @@ def add_concepts(
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
-    """Take concepts out of a knowledge base.
+    """Remove concepts from a knowledge base.
 
-    A concept with a replacement leaves its names and its children to it, and its id leads there.
+    The replacement of a concept inherits its names, its children and its id.
     One without is gone, with the names that only it had, and its id is unknown.
 
     path (str | Path): Folder of the knowledge base; replaced at the very end.
     replaced_by (Mapping[str, str]): Ids of concepts and of their replacements; "" for none.
         A replacement may itself be retired.
-    RETURNS (Growth): What was taken out.
-    RAISES BioelError: [B027] ids replace each other in a circle, [B028] nothing would be left,
-        [B200] an id that is unknown, [B201] an id that is retired already, [B203] it cannot be
-        written, [B212] another writer is not done with it in time; those of `KnowledgeBase.open`
-        and `verify`.
+    RETURNS (Growth): Counts of the removals.
+    RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
+        [B200] unknown id, [B201] id that is retired already, [B203] the folder is not writable,
+        [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
         drafts = _without(kb, replaced_by)
@@ -101,7 +100,7 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
 
 
 def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
-    """Drafts of a knowledge base in which ids are retired."""
+    """Drafts of a knowledge base after ids are retired."""
     for id in replaced_by:
         _check_retirable(kb, id)
     drafts = drafts_of(kb)
@@ -120,11 +119,11 @@ def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
 
 
 def forget_retired_ids(path: str | Path) -> Growth:
-    """Drop all retired ids: they are unknown from now on.
+    """Drop all retired ids, which are unknown from now on.
 
-    RETURNS (Growth): What was dropped.
-    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
-        time; those of `KnowledgeBase.open` and `verify`.
+    RETURNS (Growth): Counts of the dropped ids.
+    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
+        time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="forget retired ids") as (transaction, kb):
         drafts = Drafts(drafts_of(kb).current)
@@ -132,11 +131,11 @@ def forget_retired_ids(path: str | Path) -> Growth:
 
 
 def remove_leftovers(path: str | Path) -> tuple[int, int]:
-    """Remove vectors of an earlier state, of each encoder, and what killed commands have left.
+    """Remove outdated vectors of each encoder, and the leftovers of killed commands.
 
-    RETURNS (tuple[int, int]): Vectors and folders removed, bytes freed.
-    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
-        time; those of `KnowledgeBase.open`.
+    RETURNS (tuple[int, int]): Number of sets of vectors and folders removed, and bytes freed.
+    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
+        time; errors of `KnowledgeBase.open`.
     """
     with _editing(path, to="compact") as (transaction, kb):
         folder = transaction.folder
@@ -145,7 +144,7 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
         freed = sum(vectors.n_bytes for vectors in outdated)
         transaction.remove_vectors(vectors.name for vectors in outdated)
-        # An earlier version worked beside the folder.
+        # Temporary folders of an earlier version, which it made beside the knowledge base.
         killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
         leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
         freed += sum(_n_bytes(path) for path in leftovers)
@@ -155,11 +154,11 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
 
 
 def upgrade_kb(path: str | Path) -> bool:
-    """Bring the folder of an earlier version into the layout of this one, with its vectors.
+    """Convert the folder of an earlier version to the current layout, with its vectors.
 
-    RETURNS (bool): Whether it was in another layout.
-    RAISES BioelError: [B203] it cannot be written, [B212] another writer is not done with it in
-        time; those of `KnowledgeBase.open` and `verify`.
+    RETURNS (bool): Whether the folder had an earlier layout.
+    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
+        time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="upgrade") as (transaction, kb):
         files = kb.files()
@@ -167,7 +166,7 @@ def upgrade_kb(path: str | Path) -> bool:
         if generation_of(files) and not old:
             return False
         for vectors in old:
-            if vectors.state is not None:  # else: nobody can read them
+            if vectors.state is not None:  # else they are unreadable
                 with transaction.vectors(vectors.encoder) as folder:
                     write_files(folder, files_of_set(files, vectors.name))
         with transaction.columns() as folder:
@@ -178,7 +177,7 @@ def upgrade_kb(path: str | Path) -> bool:
 
 @contextmanager
 def _editing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """The one writer of a knowledge base, and the state that it begins with."""
+    """Open a transaction on a knowledge base, and its state at the beginning."""
     folder = _folder(KnowledgeBase.open(path))
     try:
         with editing(folder, to=to) as transaction:
@@ -189,14 +188,14 @@ def _editing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, Knowle
 
 @contextmanager
 def _changing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """The same, for columns that are written anew."""
+    """Open a transaction that rewrites the columns."""
     with _editing(path, to=to) as (transaction, kb):
-        kb.verify()  # new columns get new checksums, which would make damage look right
+        kb.verify()  # new columns get new checksums, which would hide damage
         yield transaction, kb
 
 
 def drafts_of(kb: KnowledgeBase) -> Drafts:
-    """What a knowledge base was built from, as far as it was kept."""
+    """Reconstruct the drafts of a knowledge base from its columns."""
     ids, names = list(kb.ids), list(kb.names)
     drafts = map(
         Draft,
@@ -222,7 +221,7 @@ def _replace(
     report: BuildReport,
     about: Mapping[str, str],
 ) -> Growth:
-    """Put a knowledge base of these drafts in the place of `kb`."""
+    """Replace the columns of `kb` by columns of drafts."""
     with transaction.columns() as folder:
         write_columns(folder, drafts, report=report, about=about)
     return Growth(
@@ -235,7 +234,7 @@ def _replace(
 
 
 def _about(kb: KnowledgeBase, **new: str) -> dict[str, str]:
-    """source, release and licence, each with what is new."""
+    """Source, release and licence, with the new values appended."""
     lists = {key: f"{kb.meta.get(key, '')}, {new.get(key, '')}".split(", ") for key in _ABOUT}
     return {key: ", ".join(dict.fromkeys(filter(None, parts))) for key, parts in lists.items()}
 

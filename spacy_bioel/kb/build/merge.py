@@ -1,4 +1,4 @@
-"""Records of any source, in any order, to one draft for each concept that a build keeps."""
+"""Merging of records, of any source and in any order, to one draft per concept."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _BAD_ID = re.compile(r"[\s|]")
 
 @dataclass(slots=True)
 class BuildReport:
-    """What a build made of its records; everything that was left out is counted here.
+    """Counts of a build: what was kept, merged, inherited and dropped.
 
     records (int): Records read.
-    concepts, names, entries (int): Concepts, different names, and pairs of the two.
+    concepts, names, entries (int): Concepts, distinct names, and pairs of the two.
     ambiguous_names (int): Names of more than one concept.
-    merged_records (int): Records whose id an earlier record had.
-    merged_names (int): Names dropped because the concept had them in another spelling.
-    empty_names (int): Names of which `normalize_name` leaves nothing.
-    dropped_by_type, dropped_nameless (int): Concepts left out by the filter, or for want of names.
-    inherited_types (int): Concepts that took the types of their parents.
+    merged_records (int): Records with the id of an earlier record.
+    merged_names (int): Names dropped because the concept has them in another spelling.
+    empty_names (int): Names that `normalize_name` makes empty.
+    dropped_by_type, dropped_nameless (int): Concepts dropped by the type filter, or without names.
+    inherited_types (int): Concepts that inherited the types of their parents.
     unknown_parents (int): Links to parents that are not in the knowledge base.
     retired (int): Retired ids that lead to a concept.
     retired_current (int): Retired ids that are also current, and stay so.
     retired_missing (int): Retired ids whose replacement is not in the knowledge base.
-    redirected (int): Records, of an addition, whose id is retired in the knowledge base; what they
-        say was added to the concept that replaced it.
-    fingerprint (str): The knowledge base's fingerprint.
+    redirected (int): Added records whose id is retired in the knowledge base. They were added to
+        the concept that replaced it.
+    fingerprint (str): Fingerprint of the knowledge base.
     """
 
     records: int = 0
@@ -55,7 +55,7 @@ class BuildReport:
 
 @dataclass(slots=True)
 class Draft:
-    """A concept in the making: what all records of one id say together."""
+    """Draft of a concept, merged from all records of one id."""
 
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
@@ -71,10 +71,10 @@ class Draft:
 
 @dataclass(slots=True)
 class Drafts:
-    """All that goes into a knowledge base.
+    """Contents of a knowledge base before they are columns.
 
     current (dict[str, Draft]): Concepts by id.
-    retired (dict[str, str]): Retired ids and the ids that replaced them.
+    retired (dict[str, str]): From retired ids to the ids that replaced them.
     """
 
     current: dict[str, Draft] = field(default_factory=dict)
@@ -91,10 +91,10 @@ def merge_records(
     """Read all records, inherit types and apply the type filter.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
-    report (BuildReport): Counts are added to it.
-    base (Drafts | None): What is there already, and stays; records are added to it.
+    report (BuildReport): Gets the counts.
+    base (Drafts | None): Existing drafts, which are all kept; records are added to them.
     RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
-    RAISES BioelError: [B026] a bad id, [B027] retired ids in a circle.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left.
     """
     drafts = base or Drafts()
     known = frozenset(drafts.current)
@@ -121,7 +121,7 @@ def merge_records(
 def nothing_left(
     report: BuildReport, *, types: Collection[str] | None, drafts: dict[str, Draft]
 ) -> BioelError:
-    """[B028], with what helps to find out why."""
+    """Error [B028], with counts that help to find the cause."""
     seen = Counter(t for draft in drafts.values() for t in draft.types)
     return BioelError(
         Errors.B028.format(
@@ -159,7 +159,7 @@ def _check_id(id: str, *, field: str, number: int) -> None:
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
-    """Let each retired id lead to the last id of its chain. RAISES BioelError: [B027] a circle."""
+    """Map each retired id to the last id of its chain. RAISES BioelError: [B027] a circle."""
     last: dict[str, str] = {}
     for id in retired:
         chain: dict[str, None] = {}
@@ -173,9 +173,9 @@ def follow_chains(retired: dict[str, str]) -> dict[str, str]:
 
 
 def _inherit_types(drafts: Drafts, known: Collection[str], report: BuildReport) -> None:
-    """Give concepts without types those of their parents: one level, the parents' own types.
+    """Let concepts without types inherit the own types of their parents (one level).
 
-    known (Collection[str]): Ids of concepts that have inherited, when they were added.
+    known (Collection[str]): Ids of existing concepts, which inherited when they were added.
     """
     inherited = {}
     for id, draft in drafts.current.items():

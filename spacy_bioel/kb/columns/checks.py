@@ -1,8 +1,8 @@
-"""Checks of what is read from a knowledge base: damage becomes a coded error.
+"""Checks of the files of a knowledge base, which turn damage into coded errors.
 
-At opening, headers, lengths and the checksums of small files are checked, which takes milliseconds
-whatever the size. What is too large for that is checked where it is used: offsets for their order,
-rows for their range, strings for their ends. `KnowledgeBase.verify` reads everything.
+Opening checks headers, lengths and the checksums of small files, which takes milliseconds at any
+size. Large files are checked where they are used: the order of offsets, the range of rows, the
+ends of strings. `KnowledgeBase.verify` compares all checksums.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from spacy_bioel.errors import BioelError, Errors
 RawFile = NDArray[np.uint8]
 Rows = TypeVar("Rows", bound=NDArray[np.integer])
 
-# Files of at most this size are compared with their checksum when they are opened.
+# Files up to this size (in bytes) are compared with their checksum when they are opened.
 SMALL = 1 << 18
 _UNSIGNED: dict[int, type[np.unsignedinteger]] = {4: np.uint32, 8: np.uint64}
-# Stands in a text where the checksum of this text will be.
+# Placeholder of the checksum of a text in this text.
 UNSEALED = "0" * 32
 
-# The header that numpy writes before arrays of plain numbers, and nothing else.
+# Header of the .npy files that numpy writes for arrays of plain numbers.
 _NPY = re.compile(
     rb"\{'descr': '([<>|][biuf][1248])', 'fortran_order': False, "
     rb"'shape': \((\d{1,18},|\d{1,18}(?:, \d{1,18})+)\), \} *\n"
@@ -40,28 +40,28 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an array comes from, for messages.
+    """Origin of an array, for messages.
 
-    where (str): The folder of the knowledge base, or what stands for it.
-    file (str): The file in it.
+    where (str): Folder of the knowledge base, or "memory".
+    file (str): Name of the file in it.
     """
 
     where: str = "memory"
     file: str = "an array"
 
     def damaged(self, *, expected: str, found: object) -> BioelError:
-        """The error [B211] to raise."""
+        """Error [B211] for the caller to raise."""
         return BioelError(
             Errors.B211.format(path=self.where, file=self.file, expected=expected, found=found)
         )
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """These values, if they are rows from 0 to `below` - 1.
+        """Check that values are rows from 0 to `below` - 1, and return them.
 
         values (NDArray): Signed integers of any shape.
         RAISES BioelError: [B211].
         """
-        # Without their sign negative numbers are the largest: one pass in the place of two.
+        # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
         unsigned = values.view(_UNSIGNED[values.itemsize])
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
@@ -69,10 +69,10 @@ class Origin:
         return values
 
     def check_offsets(self, offsets: NDArray[np.integer], *, least: int, end: int) -> None:
-        """Hold all offsets of a column against the values that they divide.
+        """Check all offsets of a column.
 
-        least (int): Fewest values of a row.
-        end (int): How many values there are.
+        least (int): Minimum number of values of a row.
+        end (int): Number of values.
         RAISES BioelError: [B211].
         """
         self.check_ends(offsets, end=end)
@@ -85,20 +85,22 @@ class Origin:
             )
 
     def check_ends(self, offsets: NDArray[np.integer], *, end: int) -> None:
-        """Hold the first and the last offset against their values. RAISES BioelError: [B211]."""
+        """Check the first and the last offset, 0 and `end`. RAISES BioelError: [B211]."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.damaged(expected=f"offsets from 0 to {end}", found=found)
 
 
 def npy_layout(raw: RawFile) -> tuple[np.dtype, tuple[int, ...], int]:
-    """Type, shape and first byte of the numbers of a .npy file, by its header.
+    """Parse the header of a .npy file.
 
-    numpy's own reader takes the header for Python source: damage there can end in errors of the
-    tokenizer, or in shapes of exabytes.
+    numpy's own reader parses the header as Python source: damage there can end in tokenizer errors
+    or in shapes of exabytes.
 
     raw (RawFile): The whole file. Shape (n_bytes,).
-    RAISES ValueError: When this is not a plain .npy file of this byte order, or it was cut.
+    RETURNS (tuple): dtype, shape, and position of the first number in bytes.
+    RAISES ValueError: When this is not a plain .npy file of the native byte order, or it is
+        truncated.
     """
     head = raw[:10].tobytes()
     start = 10 + int.from_bytes(head[8:], "little")
@@ -119,8 +121,10 @@ def npy_layout(raw: RawFile) -> tuple[np.dtype, tuple[int, ...], int]:
 
 
 def is_file_name(name: object) -> bool:
-    """Whether this can name a file of a knowledge base: letters, digits, '_', '-' and dots within,
-    alone or as "vectors/.../...", so that it leads out of the folder on no system."""
+    """Whether a name is safe for a file of a knowledge base, and leads out of no folder.
+
+    A name has letters, digits, '_', '-' and inner dots; vectors are "vectors/NAME/NAME".
+    """
     if not isinstance(name, str):
         return False
     parts = name.split("/")
@@ -129,7 +133,7 @@ def is_file_name(name: object) -> bool:
 
 
 def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
-    """The object in a JSON file. RAISES BioelError: [B030] when there is none."""
+    """Parse a JSON file that is one object. RAISES BioelError: [B030] when it is not."""
     try:
         found = json.loads(raw)
         if not isinstance(found, dict):
@@ -140,26 +144,26 @@ def read_json(raw: bytes, *, where: str, file: str) -> dict[str, Any]:
 
 
 def mistyped(about: Mapping[str, Any], types: Mapping[str, type]) -> list[str]:
-    """Keys whose values are missing or of another type; True is no number here."""
+    """Keys whose values are missing or of another type; a bool is not an int here."""
     return [key for key, expected in types.items() if type(about.get(key)) is not expected]
 
 
 def checksum(raw: RawFile | bytes) -> str:
-    """BLAKE2b of a file's bytes, 32 hexadecimal digits."""
+    """BLAKE2b digest of a file, 32 hexadecimal digits."""
     return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
 
 
 def sealed_json(about: Mapping[str, Any]) -> bytes:
-    """A JSON text that holds its own checksum, in the place of the one `UNSEALED` in `about`."""
+    """Serialise `about` to JSON with its own checksum in place of the value `UNSEALED`."""
     text = json.dumps(about, indent=1).encode("utf8")
     return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
 
 
 def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
-    """Compare a text with the checksum that `sealed_json` has put into it.
+    """Compare a result of `sealed_json` with the checksum in it.
 
-    seal (object): What was found where the checksum should be.
-    RAISES BioelError: [B210] when one byte or more is another one.
+    seal (object): Value found in the place of the checksum.
+    RAISES BioelError: [B210] when any byte differs.
     """
     found = str(seal)
     unsealed = text.replace(found.encode("utf8", "replace"), UNSEALED.encode("ascii"))
@@ -168,7 +172,7 @@ def check_seal(text: bytes, seal: object, *, where: str, file: str) -> None:
 
 
 def edited(where: str, file: str, *, expected: str, found: object) -> BioelError:
-    """The error [B210] to raise."""
+    """Error [B210] for the caller to raise."""
     return BioelError(Errors.B210.format(path=where, file=file, expected=expected, found=found))
 
 
@@ -179,6 +183,6 @@ def check_contents(raw: RawFile, expected: object, *, where: str, file: str) -> 
 
 
 def check_small(raw: RawFile, expected: object, *, where: str, file: str) -> None:
-    """`check_contents` of a file that is read in no time; larger ones are for `verify`."""
+    """Compare a small file with its checksum; large files are left to `verify`."""
     if raw.size <= SMALL:
         check_contents(raw, expected, where=where, file=file)

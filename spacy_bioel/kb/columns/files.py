@@ -1,7 +1,7 @@
 """Columns of a knowledge base: arrays and strings that are mapped into memory, never parsed.
 
-A file is handled as a flat array of its bytes, whether it is mapped from a folder or part of a
-container in memory, so that everything above works the same on both.
+A file is a flat array of its bytes, either mapped from a folder or part of a container in memory.
+All other modules treat both alike.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from spacy_bioel.kb.columns.checks import Origin, RawFile, is_file_name, npy_lay
 IntArray = NDArray[np.int64]
 
 _LINE_END = ord("\n")
-_BLOCK = 1 << 12  # strings that are read together when all are
+_BLOCK = 1 << 12  # strings per block when all are read
 _SHOWN = 40  # bytes of a damaged string in a message
 _MAGIC = b"BIOELKB1"
-_ALIGN = 64  # what .npy aligns its payload to, so that columns in a container stay aligned
+_ALIGN = 64  # alignment of the numbers in .npy files, so that columns in a container keep it
 
 
 class StringColumn:
-    """Strings in one block of newline-terminated UTF-8 with the offset of each.
+    """Strings in one block of newline-terminated UTF-8, with the offset of each.
 
-    blob (RawFile): The strings. Shape (n_bytes,).
-    offsets (NDArray): Where each string starts, and the end of the last. Shape (n_strings + 1,).
-    origin (Origin): For messages.
-    RAISES BioelError: [B211] when the first or the last offset is wrong; later, when a string does
-        not begin and end with a line.
+    blob (RawFile): Bytes of the strings. Shape (n_bytes,).
+    offsets (NDArray): Start of each string, and end of the last. Shape (n_strings + 1,).
+    origin (Origin): File of the offsets, for messages.
+    RAISES BioelError: [B211] when the first or the last offset is wrong. Reading raises it too,
+        when a string is not exactly one line of UTF-8.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StringColumn:
 
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
-            raise IndexError(row)  # a row of -1 means "unknown" and must not be the last string
+            raise IndexError(row)  # row -1 means "unknown", not the last string
         return self._string(int(self._offsets[row]), int(self._offsets[row + 1]))
 
     def __iter__(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class StringColumn:
             yield from self.take(np.arange(start, min(start + _BLOCK, len(self))))
 
     def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
-        """The strings of many rows, in their order. rows: shape (n,)."""
+        """Strings of many rows, in the order of `rows`. rows: shape (n,)."""
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))
@@ -76,32 +76,32 @@ class StringColumn:
         return [self[row] for row in rows.tolist()]  # one of which raises
 
     def _are_lines(self, starts: NDArray[np.uint64], ends: NDArray[np.uint64]) -> bool:
-        """Whether these bytes begin after a line end, and end with one."""
+        """Whether each string begins after a line end, and ends with one."""
         if not ((starts < ends).all() and (ends <= len(self._blob)).all()):
             return False
         are_after = (self._blob[np.maximum(starts, 1) - 1] == _LINE_END) | (starts == 0)
         return bool(are_after.all() and (self._blob[ends - 1] == _LINE_END).all())
 
     def _string(self, start: int, end: int) -> str:
-        """The line of these bytes. RAISES BioelError: [B211] when they are something else."""
+        """Decode one line. RAISES BioelError: [B211] when the bytes are not one line of UTF-8."""
         lines = self._bytes[max(start - 1, 0) : end].tobytes()
         line = lines if start == 0 else lines[1:]
         if line.find(b"\n") == end - start - 1 and (start == 0 or lines[:1] == b"\n"):
             try:
                 return str(line[:-1], "utf8")
             except UnicodeDecodeError:
-                pass  # not `suppress`, which takes as long as all the rest
+                pass  # `suppress` would double the time of this method
         found = f"{line[:_SHOWN]!r} at {start} to {end}"
         raise self._origin.damaged(expected="one line of UTF-8", found=found)
 
 
 class SortedKeys:
-    """Rows that are found by binary search for their 64-bit key.
+    """Binary search from 64-bit keys to rows.
 
     keys (NDArray): Ascending. Shape (n,).
-    rows (NDArray): The row of each key; ascending among equal keys. Shape (n,).
-    below (int): The rows that there are.
-    origin (Origin): Of the rows, for messages.
+    rows (NDArray): Row of each key; ascending among equal keys. Shape (n,).
+    below (int): Upper bound of the rows, exclusive.
+    origin (Origin): File of the rows, for messages.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class SortedKeys:
 
     @cached_property
     def rows(self) -> NDArray[np.int32]:
-        """The row of each key; checked when they are first asked for."""
+        """Row of each key; checked on first access."""
         return self._origin.rows(self._rows, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
-        """The first row of each key, -1 where there is none. Any shape; returns the same.
+        """Find the first row of each key, -1 if there is none. Any shape; returns the same.
 
-        RAISES BioelError: [B211] when a row that is found is damaged.
+        RAISES BioelError: [B211] when a found row is damaged.
         """
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
@@ -137,11 +137,11 @@ class SortedKeys:
         return rows
 
     def find(self, keys: NDArray[np.uint64], is_same: Callable[[int, int], bool]) -> IntArray:
-        """`search`, but strings whose hashes meet by accident are told apart.
+        """Find the row of each key, comparing strings, so that hash collisions do no harm.
 
         keys (NDArray): Shape (n,).
-        is_same (Callable): is_same(i, row) compares the string behind keys[i] with that of a row.
-        RETURNS (IntArray): Rows, -1 where there is none. Shape (n,).
+        is_same (Callable): is_same(i, row) compares the string of keys[i] with that of a row.
+        RETURNS (IntArray): Rows, -1 if there is none. Shape (n,).
         """
         rows = self.search(keys)
         for i in np.flatnonzero(rows >= 0).tolist():
@@ -154,7 +154,7 @@ class SortedKeys:
 
 
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write NAME.txt and NAME.offsets.npy. A newline inside a string would break NAME.txt."""
+    """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines."""
     sizes = []
     with (folder / f"{name}.txt").open("wb") as stream:
         for value in values:
@@ -168,25 +168,25 @@ def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:
 
 
 def read_array(raw: RawFile) -> NDArray[Any]:
-    """See the bytes of a .npy file as the array it holds, without a copy.
+    """View the bytes of a .npy file as its array, without a copy.
 
     raw (RawFile): The whole file. Shape (n_bytes,).
-    RAISES ValueError: When this is not a plain .npy file of this byte order, or it was cut; callers
-        name the file.
+    RAISES ValueError: When this is not a plain .npy file of the native byte order, or it is
+        truncated. Callers add the name of the file.
     """
     dtype, shape, start = npy_layout(raw)
     return raw[start:].view(dtype).reshape(shape)
 
 
 def npy_bytes(array: NDArray[Any]) -> RawFile:
-    """The bytes of the .npy file that would hold an array."""
+    """Bytes of an array as a .npy file."""
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)
     return np.frombuffer(stream.getbuffer(), dtype=np.uint8)
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Where each of consecutive pieces starts. counts: shape (n,); returns shape (n + 1,)."""
+    """Offsets of consecutive runs of values. counts: shape (n,); returns shape (n + 1,)."""
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -195,10 +195,10 @@ def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
 def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Find the entries of many rows of a ragged (CSR) column at once.
 
-    offsets (IntArray): The column's offsets. Shape (n_column + 1,).
-    rows (NDArray): Rows to read; a negative one has no entries. Shape (n,).
-    RETURNS (tuple): indptr, shape (n + 1,), and the positions of the entries in the column's
-        values, shape (n_entries,): those of rows[i] are positions[indptr[i] : indptr[i + 1]].
+    offsets (IntArray): Offsets of the column. Shape (n_column + 1,).
+    rows (NDArray): Rows to read; a negative row has no entries. Shape (n,).
+    RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column, shape
+        (n_entries,): rows[i] has the positions[indptr[i] : indptr[i + 1]].
     """
     rows = np.asarray(rows, dtype=np.int64)
     known = rows >= 0
@@ -207,18 +207,19 @@ def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of runs of entries, see `gather`.
+    """Positions of runs of entries.
 
     starts, counts (IntArray): First position and length of each run. Shape (n,) each.
+    RETURNS (tuple): indptr and positions, as in `gather`.
     """
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
 def give_back(*arrays: NDArray[Any]) -> None:
-    """Let go of the pages of mapped arrays; the system keeps them for whoever reads them next.
+    """Release the pages of mapped arrays from the process; they stay in the page cache.
 
-    Without it the memory of a process grows to the size of the files. Others are left alone.
+    Without it the memory of a process grows to the size of the files. Other arrays are ignored.
     """
     for base in arrays:
         while isinstance(base, np.ndarray):
@@ -228,12 +229,12 @@ def give_back(*arrays: NDArray[Any]) -> None:
 
 
 def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
-    """Map files into memory, read-only. Names that are not there are left out."""
+    """Map files into memory, read-only. Missing files are left out."""
     files = {}
     for name in names:
         path = folder / name
         try:
-            empty = path.stat().st_size == 0  # which mmap refuses
+            empty = path.stat().st_size == 0  # mmap refuses empty files
             raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
@@ -242,7 +243,7 @@ def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
 
 
 def pack(files: Mapping[str, RawFile]) -> bytes:
-    """Put files into one block of bytes: magic, header length, JSON table, aligned contents."""
+    """Serialise files to one block of bytes: magic, header length, JSON table, aligned contents."""
     table = json.dumps([[name, int(raw.size)] for name, raw in files.items()]).encode("utf8")
     head = _MAGIC + len(table).to_bytes(8, "little") + table
     pieces = [head, bytes(-len(head) % _ALIGN)]
@@ -252,9 +253,9 @@ def pack(files: Mapping[str, RawFile]) -> bytes:
 
 
 def unpack(block: bytes) -> dict[str, RawFile]:
-    """Take `pack` back, without a copy.
+    """Deserialise the result of `pack`, without a copy.
 
-    RAISES BioelError: [B025] when the block is something else or was cut.
+    RAISES BioelError: [B025] when the block is not a result of `pack`, or is truncated.
     """
     start = len(_MAGIC) + 8
     if block[: len(_MAGIC)] != _MAGIC:
@@ -273,7 +274,7 @@ def unpack(block: bytes) -> dict[str, RawFile]:
 def _table_of(header: bytes) -> list[tuple[str, int]]:
     """Names and sizes of packed files.
 
-    RAISES BioelError: [B025] when they are unreadable, or a name leads to another folder.
+    RAISES BioelError: [B025] when the table is unreadable, or a name leads out of the folder.
     """
     try:
         table = [(name, size) for name, size in json.loads(header)]
@@ -288,6 +289,6 @@ def _table_of(header: bytes) -> list[tuple[str, int]]:
 
 
 def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
-    """Write files as they are."""
+    """Write files to a folder, byte by byte."""
     for name, raw in files.items():
         (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]

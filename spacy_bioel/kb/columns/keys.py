@@ -1,7 +1,7 @@
 """64-bit keys of normalised names: exact lookup by binary search in a memory-mapped column.
 
-The key of a name is a polynomial in the hashes of its words, so the keys of all spans of a
-document follow from its words by one vectorised recurrence, without building a single string.
+The key of a name is a polynomial in the hashes of its words. The keys of all spans of a document
+therefore follow from its words by one vectorised recurrence, without building any string.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KeyArray = NDArray[np.uint64]
 
 @lru_cache(maxsize=1 << 18)
 def word_key(word: str) -> int:
-    """Hash one normalised word to 64 bits, the same on every machine and run."""
+    """Hash one normalised word to 64 bits, the same on every machine and in every run."""
     return int.from_bytes(blake2b(word.encode("utf8"), digest_size=8).digest(), "little")
 
 
@@ -43,14 +43,15 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
 
     tokens (Sequence[str]): Normalised tokens; a token may hold no word ("") or several.
     max_width (int): Longest span, in tokens.
-    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 where the span would
-        leave the text or has no word. Shape (n_tokens, max_width).
+    RETURNS (KeyArray): keys[i, w] is the key of tokens[i : i + w + 1]; 0 if the span leaves the
+        text or has no word. Shape (n_tokens, max_width).
     """
     n = len(tokens)
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # Tokens repeat. One acts on the key of what stands before it as key -> key * factor + own.
+    # Tokens repeat, so each is hashed once. A token maps the key of the tokens before it:
+    # key -> key * factor + own.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
     own = name_keys(numbers)[number]

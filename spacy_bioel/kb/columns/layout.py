@@ -1,13 +1,13 @@
-"""Where the files of a knowledge base lie in its folder.
+"""Layout of the folder of a knowledge base.
 
     meta.json                           names the generation; replaced last, in one step
-    columns.3f2a9c01b7d4/               the generation: all columns; nothing in it changes
-    vectors/9f3a.18a0.../about.json     vectors of one encoder, of the names of one generation;
-    vectors/9f3a.18a0.../codes.npy ...  nothing in it changes
+    columns.3f2a9c01b7d4/               the generation: all columns; never changed
+    vectors/9f3a.18a0.../about.json     description of the vectors of one encoder
+    vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
 
-A folder that an earlier version wrote has the columns, vectors.json and the vectors of one encoder
-directly in it, and is read as it is. In memory a knowledge base is a table of files: columns by
-their names, vectors by their paths, whatever the folder.
+The folder of an earlier version has the columns, vectors.json and the vectors of one encoder
+directly in it, and stays readable. In memory a knowledge base is a mapping of files in any layout:
+columns by their names, vectors by their paths.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from spacy_bioel.kb.columns.schema import COLUMN_FILES, KB_FILES, META_FILE, VEC
 VECTORS_FOLDER = "vectors"
 ABOUT_FILE = "about.json"
 SET_FILES = (ABOUT_FILE, *(f"{name}.npy" for name in VECTOR_COLUMNS), "ann")
-# Of an earlier version: describes its vectors, and has their generation in it.
+# Description of the vectors in the layout of an earlier version, with their generation.
 OLD_VECTORS_FILE = "vectors.json"
-# The encoder of vectors whose description cannot be read.
+# Fingerprint of the encoder if the description of the vectors is unreadable.
 UNKNOWN_ENCODER = "unknown"
 
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
 _SET = re.compile(r"([\w-]+)\.[0-9a-f]{16}", re.ASCII)
-_OLD_SET = "0" * 16  # older than any other
+_OLD_SET = "0" * 16  # time of vectors of an earlier version, before all others
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
-_MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005  # attempts to open, and seconds between them
+# Attempts to open, attempts with the same meta.json, and seconds between attempts.
+_MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005
 
 
 # -- Columns ------------------------------------------------------------------------------------
 
 
 def map_columns(folder: Path) -> dict[str, RawFile]:
-    """Map meta.json and the columns that it is about; without what is not there.
+    """Map meta.json and the columns that it describes; missing files are left out.
 
-    A writer may remove the columns while they are being opened. Then meta.json is another one.
+    If a writer removes the columns meanwhile, meta.json has changed, and both are read again.
     """
     before, unchanged = None, 0
     for _ in range(_MOST):
@@ -64,12 +65,12 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
 
 
 def map_meta(folder: Path) -> dict[str, RawFile]:
-    """meta.json alone; empty if it is not there."""
+    """Read meta.json alone. RETURNS (dict): Empty if it is missing."""
     return _read_small(folder / META_FILE, META_FILE)
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
-    """The folder of the columns that meta.json names; "" in an earlier version's, or without."""
+    """Folder of the columns that meta.json names; "" in the earlier layout or without meta.json."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         name = json.loads(bytes(files[META_FILE]))["generation"]
         return str(name) if GENERATION.fullmatch(name) else ""
@@ -77,12 +78,12 @@ def generation_of(files: Mapping[str, RawFile]) -> str:
 
 
 def generation_name(fingerprint: str) -> str:
-    """Name of the folder of columns; the same for the same columns."""
+    """Name of the folder of columns, the same for the same columns."""
     return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
 
 
 def is_kb(folder: Path) -> bool:
-    """Whether a folder holds a knowledge base of any version, by what its meta.json says."""
+    """Whether a folder holds a knowledge base of any version, by its meta.json."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         meta = json.loads(bytes(map_meta(folder)[META_FILE]))
         return isinstance(meta["schema"], int) and "ids.txt" in dict(meta["columns"])
@@ -108,14 +109,14 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a writer that was killed has left this where there was no knowledge base."""
+    """Whether a path is a leftover of a killed writer in a folder without a knowledge base."""
     if path.name == VECTORS_FOLDER and path.is_dir():
         return all(_SET.fullmatch(home.name) for home in path.iterdir())
     return bool(_LEFTOVERS.fullmatch(path.name))
 
 
 def left_by_earlier(folder: Path) -> Path | None:
-    """The knowledge base that an earlier version moved away, to put another one in its place."""
+    """Backup of a knowledge base that an earlier version was replacing when it was killed."""
     moved = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.old")
     with suppress(OSError):
         return next((path for path in folder.parent.iterdir() if moved.fullmatch(path.name)), None)
@@ -126,9 +127,9 @@ def left_by_earlier(folder: Path) -> Path | None:
 
 
 def set_name(fingerprint: str) -> str:
-    """A new name for vectors of an encoder; newer names come later in the order of the alphabet.
+    """New name for vectors of an encoder; newer names sort after older ones.
 
-    RAISES ValueError: When the fingerprint is not made of letters, digits, "_" and "-".
+    RAISES ValueError: When the fingerprint has characters other than letters, digits, "_" and "-".
     """
     name = f"{fingerprint}.{time.time_ns():016x}"
     if not _SET.fullmatch(name):
@@ -137,36 +138,36 @@ def set_name(fingerprint: str) -> str:
 
 
 def is_old_set(name: str) -> bool:
-    """Whether these vectors are those of an earlier version."""
+    """Whether vectors are in the layout of an earlier version."""
     return name.endswith(_OLD_SET)
 
 
 def encoder_of(name: str) -> str:
-    """The fingerprint of the encoder that made vectors of this name."""
+    """Fingerprint of the encoder, from the name of its vectors."""
     return name.rpartition(".")[0]
 
 
 def set_file(name: str, part: str) -> str:
-    """A file of vectors as it is called in memory: a column, or the approximate index "ann"."""
+    """Key of a file of vectors in memory: a column, or the approximate index "ann"."""
     return f"{VECTORS_FOLDER}/{name}/{part}" + (".npy" if part in VECTOR_COLUMNS else "")
 
 
 def set_names(files: Mapping[str, RawFile]) -> list[str]:
-    """Vectors that are among files, newer ones of an encoder after older ones."""
+    """Names of the vectors among files, newer ones of an encoder after older ones."""
     paths = (name.split("/") for name in files)
     return sorted(path[1] for path in paths if len(path) == 3 and path[2] == ABOUT_FILE)
 
 
 def files_of_set(files: Mapping[str, RawFile], name: str) -> dict[str, RawFile]:
-    """The files of vectors, as they are called in their own folder."""
+    """Files of vectors, by their names in their own folder."""
     named = ((part, f"{VECTORS_FOLDER}/{name}/{part}") for part in SET_FILES)
     return {part: files[path] for part, path in named if path in files}
 
 
 def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
-    """Map the vectors that are there.
+    """Map the vectors of all encoders.
 
-    of (str | None): Only those of the names of the knowledge base with this fingerprint.
+    of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
     files = _old_vectors(map_folder(folder, _old_names(folder)))
     for name in _sets_in(folder):
@@ -178,7 +179,7 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
 
 
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """The files of a knowledge base among others, by the names that they have in this version."""
+    """Select the files of a knowledge base, by their names in the current layout."""
     known = {name: files[name] for name in KB_FILES if name in files}
     for name in set_names(files):
         if _SET.fullmatch(name):
@@ -195,16 +196,16 @@ def _sets_in(folder: Path) -> Iterator[str]:
 
 
 def _map_set(folder: Path, name: str) -> dict[str, RawFile]:
-    """One encoder's vectors; nothing if they are being removed."""
+    """Map the vectors of one name. RETURNS (dict): Empty while they are being removed."""
     home = folder / VECTORS_FOLDER / name
     parts = _read_small(home / ABOUT_FILE, ABOUT_FILE) | map_folder(home, SET_FILES[1:])
-    if not (home / ABOUT_FILE).is_file():  # which is removed first
+    if not (home / ABOUT_FILE).is_file():  # writers remove the description first
         return {}
     return {f"{VECTORS_FOLDER}/{name}/{part}": raw for part, raw in parts.items()}
 
 
 def _state(files: Mapping[str, RawFile], name: str) -> str | None:
-    """Fingerprint of the knowledge base that was encoded; None if that cannot be read."""
+    """Fingerprint of the encoded knowledge base; None if the description is unreadable."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads(bytes(files[set_file(name, ABOUT_FILE)]))["kb"])
     return None
@@ -216,7 +217,7 @@ def _old_names(folder: Path) -> list[str]:
 
 
 def _old_vectors(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Files that an earlier version made of vectors, as they are called now."""
+    """Vectors in the layout of an earlier version, by their names in the current layout."""
     if OLD_VECTORS_FILE not in files:
         return {}
     about = _old_about(files)
@@ -230,9 +231,9 @@ def _old_vectors(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
 
 
 def _old_parts(about: Mapping[str, Any]) -> dict[str, str]:
-    """Old name of each part of the vectors."""
+    """From old file name to part of the vectors."""
     generation = str(about.get("generation", ""))
-    if not generation.isalnum():  # nor a path to somewhere else
+    if not generation.isalnum():  # missing, or a path to another folder
         return {}
     columns = {f"vectors.{generation}.{part}.npy": part for part in VECTOR_COLUMNS}
     return columns | {f"vectors.{generation}.ann": "ann"}
@@ -245,7 +246,7 @@ def _old_about(files: Mapping[str, RawFile]) -> dict[str, Any]:
 
 
 def _read_small(path: Path, name: str) -> dict[str, RawFile]:
-    """A file that is replaced while others read it, as it is now; empty if it is not there."""
+    """Read a file that may be replaced meanwhile. RETURNS (dict): Empty if it is missing."""
     try:
         return {name: np.frombuffer(path.read_bytes(), dtype=np.uint8)}
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Columns with any number of values a row (CSR), which are checked as they are read."""
+"""Ragged (CSR) columns, with any number of values per row, checked as they are read."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.checks import Origin
 from spacy_bioel.kb.columns.files import IntArray, entries_of
 
-_NEAR = np.arange(-1, 3)  # a row's two offsets, and one on each side
+_NEAR = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 
 
 class Ragged:
     """Rows of values that are themselves rows of another column.
 
-    offsets (IntArray): Where the values of each row start, and the end. Shape (n_rows + 1,).
+    offsets (IntArray): Start of the values of each row, and end of the last. Shape (n_rows + 1,).
     values (NDArray[int32]): Shape (n_values,).
-    below (int): The rows that values may be.
-    least (int): Fewest values of a row.
-    origins (tuple[Origin, Origin]): Of offsets and of values.
-    RAISES BioelError: [B211] when the first or the last offset is wrong; later, where damage is
-        met.
+    below (int): Upper bound of the values, exclusive.
+    least (int): Minimum number of values of a row.
+    origins (tuple[Origin, Origin]): Files of offsets and of values, for messages.
+    RAISES BioelError: [B211] when the first or the last offset is wrong. Methods raise it too,
+        when they read damaged values.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Ragged:
         raise self._wrong(near)
 
     def gather(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Find the values of many rows at once; see `files.gather`."""
+        """Find the positions of the values of many rows at once; see `files.gather`."""
         rows = np.asarray(rows, dtype=np.int64)
         known = rows >= 0
         bounds = self._bounds(np.where(known, rows, 0))
@@ -66,29 +66,29 @@ class Ragged:
         return self._checked(self._values[positions])
 
     def first(self, rows: IntArray) -> IntArray:
-        """The first value of each row, of which it has at least one. Any shape."""
+        """First value of each row, none of which may be empty. Any shape; returns the same."""
         rows = np.asarray(rows, dtype=np.int64)
         return self.at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
 
     @cached_property
     def offsets(self) -> IntArray:
-        """All offsets, for work on all rows; checked when they are first asked for."""
+        """All offsets, for work on all rows; checked on first access."""
         self._of_offsets.check_offsets(self._offsets, least=self._least, end=len(self._values))
         return self._offsets
 
     @cached_property
     def values(self) -> NDArray[np.int32]:
-        """All values, for work on all rows; checked when they are first asked for."""
+        """All values, for work on all rows; checked on first access."""
         return self._of_values.rows(self._values, below=self._below)
 
     def _checked(self, values: NDArray[np.int32]) -> IntArray:
         return self._of_values.rows(values, below=self._below).astype(np.int64)
 
     def _bounds(self, rows: IntArray) -> IntArray:
-        """Start and end of rows from 0. Shape (n, 2). RAISES IndexError: No such row."""
+        """Start and end of non-negative rows. Shape (n, 2). RAISES IndexError: No such row."""
         if rows.size and int(rows.view(np.uint64).max()) >= len(self):
             raise IndexError(f"a row of {len(self)} is not there")
-        # The offsets on both sides too: one that is wrong hardly ever stays between them.
+        # Compared with the offsets on both sides too, which shows nearly all damage.
         near = self._offsets.take(rows[:, None] + _NEAR, mode="clip")
         steps = np.diff(near)
         is_bad = (steps < 0).any(axis=1) | (steps[:, 1] < self._least)

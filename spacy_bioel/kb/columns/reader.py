@@ -1,4 +1,4 @@
-"""From the files of a knowledge base to its columns, each of which knows its name for messages."""
+"""Reader of the columns of a knowledge base; each column knows its file, for messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from spacy_bioel.kb.columns.ragged import Ragged
 
 
 class ColumnReader:
-    """Sees files as columns, without a copy.
+    """Views files as columns, without a copy.
 
-    files (Mapping[str, RawFile]): By name; `schema.checked_meta` has seen them.
-    where (str): The folder, for messages.
+    files (Mapping[str, RawFile]): Files by name, checked by `schema.checked_meta`.
+    where (str): Folder, for messages.
     """
 
     def __init__(self, files: Mapping[str, RawFile], where: str) -> None:
@@ -24,7 +24,7 @@ class ColumnReader:
         self._where = where
 
     def origin(self, name: str) -> Origin:
-        """Of an array, for messages."""
+        """Origin of an array, for messages."""
         return Origin(self._where, f"{name}.npy")
 
     def array(self, name: str) -> NDArray[Any]:
@@ -36,7 +36,7 @@ class ColumnReader:
         return StringColumn(blob, self.array(offsets), origin=self.origin(offsets))
 
     def ragged(self, offsets: str, values: str, *, below: int, least: int = 0) -> Ragged:
-        """See `Ragged` for below and least."""
+        """Ragged column of two arrays; `below` and `least` as in `Ragged`."""
         return Ragged(
             self.array(offsets),
             self.array(values),
@@ -46,7 +46,7 @@ class ColumnReader:
         )
 
     def sorted_keys(self, name: str, *, below: int) -> SortedKeys:
-        """NAME_keys and NAME_key_rows; see `SortedKeys`."""
+        """Sorted keys of the arrays NAME_keys and NAME_key_rows; see `SortedKeys`."""
         rows = f"{name}_key_rows"
         keys = self.array(f"{name}_keys")
         return SortedKeys(keys, self.array(rows), below=below, origin=self.origin(rows))

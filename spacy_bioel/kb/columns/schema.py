@@ -1,4 +1,4 @@
-"""What the folder of a knowledge base holds, and the check that it is all there."""
+"""Schema of the files of a knowledge base, and checks of the files against it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from spacy_bioel.kb.columns.checks import (
 from spacy_bioel.kb.columns.files import map_folder, read_array
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
-# Raise it whenever a column is added, dropped or changes its meaning.
+# Raise it whenever a column is added, dropped or gets another meaning.
 SCHEMA_VERSION = 1
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
-    "codes": "int8",  # this one and the next two: see kb.quantized
+    "codes": "int8",  # codes, fine and scales: see kb.vectors.quantized
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # of the normalised names, to know them again; see kb.encoding
+    "digests": "uint64",  # digests of the normalised names, see kb.vectors.encoding
 }
 STRING_COLUMNS = ("ids", "names", "definitions", "type_names", "retired")
 ARRAY_COLUMNS = {
@@ -55,14 +55,14 @@ ARRAY_COLUMNS = {
     "type_ids": "int32",
     "parent_offsets": "int64",
     "parents": "int32",
-    # Inverted index of character 3-grams, see kb.ngrams.
+    # Inverted index of character 3-grams, see kb.words.ngrams.
     "ngram_codes": "uint32",
     "ngram_offsets": "int64",
     "ngram_names": "int32",
     "ngram_norms": "float32",
 } | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
 
-# Columns with the same number of rows; offsets have one number more.
+# Columns with the same number of rows; offsets have one entry more.
 _SAME_ROWS = (
     ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
     ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
@@ -79,12 +79,12 @@ KB_FILES = (META_FILE, *COLUMN_FILES)
 
 
 def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
-    """Write meta.json beside finished columns; the last file of a build.
+    """Write meta.json beside finished columns, as the last file of a build.
 
-    folder (Path): Holds every file of COLUMN_FILES.
-    counts (Mapping[str, int]): The build report.
+    folder (Path): Folder with every file of COLUMN_FILES.
+    counts (Mapping[str, int]): Counts of the build report.
     about (str): source, release and licence.
-    RETURNS (str): The fingerprint of the columns.
+    RETURNS (str): Fingerprint of the columns.
     """
     columns = {}
     for name, raw in map_folder(folder, COLUMN_FILES).items():
@@ -103,25 +103,26 @@ def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:
-    """The text of meta.json, with a checksum of itself among those of the columns."""
+    """Contents of meta.json, with its own checksum among those of the columns."""
     columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
     return sealed_json({**meta, "columns": columns})
 
 
 def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """One hash over the checksums of all columns: equal contents, equal fingerprint."""
+    """Fingerprint of columns: a hash over their checksums, the same for the same contents."""
     lines = "".join(f"{name} {columns[name]['checksum']}\n" for name in sorted(columns))
     return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
 
 
 def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
-    """Read meta.json and hold every column's presence, size, type and length against it.
+    """Read meta.json, and compare the presence, size, type and length of every column with it.
 
-    files (Mapping[str, RawFile]): The files of a knowledge base by name.
-    where (str): The folder, for messages.
-    RETURNS (dict[str, Any]): The parsed meta.json.
+    files (Mapping[str, RawFile]): Files of a knowledge base by name.
+    where (str): Folder, for messages.
+    RETURNS (dict[str, Any]): Parsed meta.json.
     RAISES BioelError: [B020] no knowledge base, [B030] unreadable meta.json, [B021] another
-        schema, [B022] another normaliser, [B023] a column that is missing, cut or foreign.
+        schema, [B022] another normaliser, [B210] edited meta.json, [B023] missing, truncated or
+        foreign column, [B024] damaged small column.
     """
     if META_FILE not in files:
         raise BioelError(Errors.B020.format(path=where))
@@ -148,7 +149,7 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
 def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
     """Read every column, and meta.json again, and compare checksums.
 
-    RAISES BioelError: [B024] naming the first column that differs; those of `checked_meta`.
+    RAISES BioelError: [B024] with the first column that differs; errors of `checked_meta`.
     """
     for name in COLUMN_FILES:
         check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
@@ -156,7 +157,7 @@ def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, wher
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
-    """Hold meta.json against the checksum in it; one of an earlier version has none."""
+    """Compare meta.json with its own checksum, which those of earlier versions lack."""
     columns = meta["columns"]
     if unknown := columns.keys() - {*COLUMN_FILES, META_FILE}:
         expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
@@ -171,7 +172,7 @@ def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
 
 
 def _check_lengths(columns: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
-    """Hold the lengths of columns against each other."""
+    """Check that columns of the same rows have the same length."""
     for group in _SAME_ROWS:
         rows = {name: columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group}
         expected = rows[group[0]]

@@ -42,10 +42,10 @@ _N_SHOWN = 5  # missing ids named in a Coverage
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many ids a knowledge base knows: n = found + retired + missing.
+    """Counts of ids that a knowledge base knows: n = found + retired + missing.
 
-    retired (int): Ids known under a newer id.
-    first_missing (tuple[str, ...]): The first few different ids that are missing.
+    retired (int): Ids that were replaced by a newer id.
+    first_missing (tuple[str, ...]): The first few distinct missing ids.
     """
 
     n: int
@@ -56,21 +56,21 @@ class Coverage:
 
 
 class KnowledgeBase:
-    """Concepts and their names; rows of either are numbered from 0.
+    """Concepts and their names; the rows of both are numbered from 0.
 
-    Concepts are sorted by id, so the lower of two rows is the lower id. There is one name row for
+    Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
     each distinct `normalize_name` string; all concepts of that name point to it.
 
-    files (Mapping[str, RawFile]): The bytes of each file, by the names of `kb.columns.layout`;
-        others are left out.
-    path (Path | None): The folder they are mapped from; None in memory.
+    files (Mapping[str, RawFile]): Bytes of each file, by the names of `kb.columns.layout`; files
+        with other names are ignored.
+    path (Path | None): Folder that the files are mapped from; None in memory.
 
-    The columns are attributes, for work on all rows at once. Those called *_offsets say where the
-    values of a row start: the concepts of name i are name_concepts[name_offsets[i] :
+    The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
+    the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
     name_offsets[i + 1]], and name_is_preferred has the same layout.
 
-    RAISES BioelError: See `schema.checked_meta`. Methods and whole columns raise [B211] where they
-        meet damage that is not seen at opening.
+    RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
+        they read damage that is not visible at opening.
     """
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
@@ -100,7 +100,7 @@ class KnowledgeBase:
         self._by_retired = read.sorted_keys("retired", below=len(self.retired))
         self._read = read
 
-    # Whole columns, each checked when it is first asked for.
+    # Whole columns, each checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))
     name_concepts = property(attrgetter("_concepts_of_name.values"))
     concept_offsets = property(attrgetter("_names_of_concept.offsets"))
@@ -120,9 +120,12 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | Path) -> KnowledgeBase:
-        """Map the folder that `build_kb` wrote. Takes milliseconds, whatever its size.
+        """Map a folder that `build_kb` wrote, which takes milliseconds at any size.
 
-        It stays as it is, with the vectors of its names, whatever others write meanwhile.
+        Later changes of the folder do not affect an open knowledge base or its vectors.
+
+        path (str | Path): Folder of the knowledge base.
+        RAISES BioelError: Errors of `schema.checked_meta`; [B213] only a backup is left.
         """
         folder = Path(path).resolve()
         files = map_columns(folder)
@@ -134,18 +137,18 @@ class KnowledgeBase:
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Take `to_bytes` back; raises [B025] when the block is something else."""
+        """Load the result of `to_bytes`. RAISES BioelError: [B025] when it is something else."""
         return cls(unpack(block))
 
     def to_bytes(self) -> bytes:
-        """The whole knowledge base, with the vectors of its names if it has them."""
+        """Serialise the whole knowledge base, with its vectors."""
         return pack(self.files())
 
     def save_to(self, path: str | Path) -> None:
-        """Copy the whole knowledge base to a folder, replacing a knowledge base that is there.
+        """Copy the whole knowledge base to a folder, replacing a knowledge base in it.
 
         RAISES BioelError: [B029] when the folder holds something else, [B212] when another writer
-            is not done with it in time.
+            does not finish in time.
         """
         out = Path(path).resolve()
         if out == self.path:
@@ -163,11 +166,11 @@ class KnowledgeBase:
             transaction.remove_vectors(before)
 
     def files(self) -> dict[str, RawFile]:
-        """Every file by name; the vectors with those that came later."""
+        """All files by name, with vectors that were written after opening."""
         return self._files | (map_vectors(self.path) if self.path else {})
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Give a knowledge base further files (its vectors)."""
+        """Add files (vectors) to an open knowledge base."""
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
@@ -179,7 +182,7 @@ class KnowledgeBase:
     def verify(self) -> None:
         """Read every column and meta.json, and compare checksums.
 
-        RAISES BioelError: [B024] naming the first file that differs, [B210] when it is meta.json.
+        RAISES BioelError: [B024] with the first file that differs, [B210] when it is meta.json.
         """
         check_columns(self._files, self.meta, where=self.where)
 
@@ -191,7 +194,7 @@ class KnowledgeBase:
 
     @property
     def where(self) -> str:
-        """The folder, or what stands for it in messages."""
+        """Folder, or "memory", for messages."""
         return str(self.path) if self.path else "memory"
 
     # -- Concepts -------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ class KnowledgeBase:
         return self.ids.take(rows)
 
     def find(self, id: str) -> int:
-        """Row of an id, or of the id that replaced it; -1 when it is unknown."""
+        """Row of an id, or of the id that replaced it; -1 if it is unknown."""
         return int(self.find_all([id])[0])
 
     def find_all(self, ids: Sequence[str]) -> IntArray:
@@ -213,12 +216,12 @@ class KnowledgeBase:
         return np.where(retired >= 0, retired, rows)
 
     def canonical(self, id: str) -> str:
-        """The current id of a retired one; any other id as it is."""
+        """Current id of a retired id; other ids unchanged."""
         retired = int(self._find_current([id])[1][0])
         return self.ids[retired] if retired >= 0 else id
 
     def coverage(self, ids: Iterable[str]) -> Coverage:
-        """Count which of these ids, as often as they occur, are current, retired or missing."""
+        """Count the ids that are current, retired or missing, with repetitions."""
         ids = list(ids)
         rows, retired = self._find_current(ids)
         missing = np.flatnonzero((rows < 0) & (retired < 0))
@@ -227,7 +230,7 @@ class KnowledgeBase:
         return Coverage(len(ids), found, n_retired, len(missing), first)
 
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """Rows of the ids that are current, and rows of the concepts that replaced the others."""
+        """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
         keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
         rows = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
         retired = self._by_retired.find(keys, lambda i, row: self.retired[row] == ids[i])
@@ -236,15 +239,15 @@ class KnowledgeBase:
         return rows, retired
 
     def definition(self, concept: int) -> str:
-        """The concept's definition, "" when it has none."""
+        """Definition of the concept, "" if it has none."""
         return self.definitions[concept]
 
     def parents_of(self, concept: int) -> IntArray:
-        """Rows of the concept's parents. Shape (n_parents,)."""
+        """Rows of the parents of the concept. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
 
     def types_of(self, concept: int) -> tuple[str, ...]:
-        """The concept's semantic types, in the order of the source."""
+        """Semantic types of the concept, in the order of the source."""
         return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -265,7 +268,7 @@ class KnowledgeBase:
         return len(self.names)
 
     def name(self, row: int) -> str:
-        """A name as the source wrote it."""
+        """Name in the spelling of the source."""
         return self.names[row]
 
     def names_of(self, concept: int) -> IntArray:
@@ -283,7 +286,7 @@ class KnowledgeBase:
         """Name rows of many concepts at once.
 
         concepts (IntArray): Shape (n,).
-        RETURNS (tuple): indptr, shape (n + 1,), and name rows, shape (n_entries,): those of
+        RETURNS (tuple): indptr, shape (n + 1,), and name rows, shape (n_entries,): the names of
             concepts[i], the preferred one first, are at indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._names_of_concept.gather(concepts)
@@ -293,14 +296,15 @@ class KnowledgeBase:
         """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
 
         keys (KeyArray): Any shape; 0 stands for no name.
-        RETURNS (IntArray): Rows, -1 where there is no such name. Same shape.
+        RETURNS (IntArray): Rows, -1 if there is no such name. Same shape.
         """
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Name row of each string that `normalize_name` returned; compares strings, not hashes.
+        """Name row of each normalised string, by comparing strings, not only hashes.
 
-        RETURNS (IntArray): Rows, -1 where there is no such name. Shape (n,).
+        normalized (Sequence[str]): Results of `normalize_name`.
+        RETURNS (IntArray): Rows, -1 if there is no such name. Shape (n,).
         """
         return self._by_name.find(
             name_keys(normalized),
@@ -311,15 +315,16 @@ class KnowledgeBase:
         """All concepts of many names at once.
 
         rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
-        RETURNS (tuple): indptr, shape (n + 1,); concept rows and whether the name is preferred by
-            that concept, shape (n_entries,). Those of rows[i] are at indptr[i] : indptr[i + 1].
+        RETURNS (tuple): indptr, shape (n + 1,); concept rows, and whether the name is the
+            preferred name of that concept, shape (n_entries,) each. The entries of rows[i] are at
+            indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._concepts_of_name.gather(rows)
         return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]
 
 
 def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
-    """A knowledge base as it is, or by its folder: settings may give either."""
+    """Open a knowledge base by its folder, or return an open one: settings may have either."""
     return kb if isinstance(kb, KnowledgeBase) else KnowledgeBase.open(kb)
 
 

@@ -1,4 +1,4 @@
-"""Approximate search by faiss, whose candidates are scored exactly; for large knowledge bases."""
+"""Approximate dense search with faiss, with exact scores, for large knowledge bases."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], FloatArray]
 
-_NONE = -1.0  # a cosine that all have
+_NONE = -1.0  # threshold that every cosine reaches
 
-# Up to this many names are searched exactly.
+# Up to this number of names, search is exact.
 ANN_NAMES = 200_000
-_PER_WANTED, _LEAST = 4, 128  # candidates that are scored exactly: for each wanted, and at least
-_ROWS = 1 << 16  # vectors that are added at a time
+_PER_WANTED, _LEAST = 4, 128  # candidates with exact scores: for each result, and at least
+_ROWS = 1 << 16  # vectors per call of `index.add`
 _TRAIN_PER_LIST = 64
-_QUERIES = 2000  # what recall is measured with
-# Lists that are looked at: the first for all queries, the next where the nearest name is far.
+_QUERIES = 2000  # queries that measure recall
+# Lists to probe: the first number for all queries, the next ones if the nearest name is far.
 _N_PROBE = (128, 1024, 4096)
-# A name is far if more lists had a nearer one, for all but so many of the queries that measure.
+# Measured queries above the threshold for which more lists may still have a nearer name.
 _MISSED = 1
 
 
@@ -40,15 +40,15 @@ class FaissIndex:
     """Search by inner product in the lists of an inverted file that are nearest to a query.
 
     Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
-    scan"), a quarter of a byte a number, which is in memory; the best are then scored by their
-    vectors, so that what is found has the score and the order that `ExactIndex` would give it.
+    scan"), a quarter of a byte per number, kept in memory. The best are then scored with their
+    vectors, so that results have the scores and the order of `ExactIndex`.
 
-    Where a name is near, hardly ever is a nearer one in a list further away: only queries that
-    have found none near enough look at more lists. Each query decides by itself.
+    If a found name is near, a more distant list hardly ever has a nearer one. Only queries without
+    a name near enough probe more lists; this does not depend on the other queries.
 
     vectors (QuantizedVectors): Unit rows, possibly mapped.
-    index (faiss.IndexIVF): Over them.
-    steps (Steps): Lists to look at, and the cosine above which a query looks at no more.
+    index (faiss.IndexIVF): Index over the vectors.
+    steps (Steps): Numbers of lists to probe, each with the cosine from which a query stops.
     """
 
     def __init__(self, vectors: QuantizedVectors, index: Any, steps: Steps) -> None:
@@ -68,7 +68,7 @@ class FaissIndex:
         scores = np.full((len(queries), k), -np.inf, np.float32)
         unsure = np.arange(len(queries))
         for n_probe, near in self.steps:
-            # For this call alone: other threads search the same index.
+            # Passed per call, since threads share the index.
             params = SearchParametersIVF()
             params.nprobe = int(n_probe)
             n_found = max(_PER_WANTED * k, _LEAST)
@@ -81,11 +81,11 @@ class FaissIndex:
 
 
 def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> ExactIndex | FaissIndex:
-    """Read the approximate index of vectors; up to `ANN_NAMES` of them are searched exactly.
+    """Open the approximate index of vectors, or exact search for up to `ANN_NAMES` of them.
 
-    n_probe (int | None): Lists that all queries look at; None: what was found best when it was
-        built, more for queries that have no name near.
-    RAISES BioelError: [B183] without an index, [B184] with one that is damaged, or without faiss.
+    n_probe (int | None): Number of lists that all queries probe; None: the steps that were measured
+        when the index was built.
+    RAISES BioelError: [B183] no index, [B184] damaged index, or faiss is not installed.
     """
     if len(vectors) <= ANN_NAMES:
         return ExactIndex(vectors)
@@ -103,15 +103,14 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
 
 
 def _check_file(file: RawFile, expected: str) -> None:
-    """Compare the index with its checksum, since faiss crashes on a damaged one, or asks for more
-    memory than there is."""
+    """Compare the index with its checksum: on a damaged one faiss crashes or runs out of memory."""
     if (found := checksum(file)) != expected:
         differs = f"its checksum is {found}, expected {expected}"
         raise BioelError(Errors.B184.format(error=differs))
 
 
 def _reader(file: RawFile) -> Callable[[int], bytes]:
-    """A function that reads on in a mapped file, which may be gone from its folder by now."""
+    """Function that reads a mapped file from start to end, even if it was removed meanwhile."""
     at = 0
 
     def read(n: int) -> bytes:
@@ -123,9 +122,9 @@ def _reader(file: RawFile) -> Callable[[int], bytes]:
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
-    """The approximate index of vectors, if there is one and faiss is installed; else exact search.
+    """Open the approximate index if there is one and faiss is installed, otherwise exact search.
 
-    A warning [W180] says when more than `ANN_NAMES` names are searched exactly.
+    Exact search over more than `ANN_NAMES` names warns [W180].
     """
     if len(vectors) > ANN_NAMES:
         if vectors.ann is not None and has_faiss():
@@ -137,12 +136,12 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
 def create_faiss_index_v1(
     n_probe: int | None = None,
 ) -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
-    """spacy-bioel.FaissIndex.v1: see `open_index`."""
+    """Create a spacy-bioel.FaissIndex.v1: `open_index`, from vectors to index."""
     return partial(open_index, n_probe=n_probe)
 
 
 def create_auto_index_v1() -> Callable[[QuantizedVectors], ExactIndex | FaissIndex]:
-    """spacy-bioel.AutoIndex.v1: see `choose_index`."""
+    """Create a spacy-bioel.AutoIndex.v1: `choose_index`, from vectors to index."""
     return choose_index
 
 
@@ -151,14 +150,14 @@ def write_index(
 ) -> dict[str, Any] | None:
     """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
 
-    It is measured with names of which one character was changed: how many of the nearest, and of
-    the 10 nearest, it finds. These also say how near a name has to be to look no further.
+    Names with one changed character measure the recall of the nearest name and of the 10 nearest,
+    and the cosine from which a query needs no more lists.
 
-    names (StringColumn): Those of `vectors`.
-    encode (Encode): The encoder of both.
-    path (Path): Written to.
-    RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: none was built.
-    RAISES OSError: When it cannot be written.
+    names (StringColumn): Names of `vectors`.
+    encode (Encode): Encoder of `vectors`.
+    path (Path): File to write.
+    RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
+    RAISES OSError: When the file is not writable.
     """
     if len(vectors) <= ANN_NAMES or not has_faiss():
         return None
@@ -166,7 +165,7 @@ def write_index(
 
     n, dim = vectors.shape
     n_lists = int(4 * n**0.5)
-    # r: quantised is what is left of a vector without the centre of its list.
+    # r: the quantiser encodes residuals from the centre of the list.
     kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fsr"
     empty = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
     index = _filled(empty, vectors, n_lists=n_lists)
@@ -179,7 +178,7 @@ def write_index(
 
 
 def _filled(index: Any, vectors: QuantizedVectors, *, n_lists: int) -> Any:
-    """Train an index on a part of the vectors, and add all."""
+    """Train an index on a sample of the vectors, and add all."""
     n = len(vectors)
     sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
     index.train(vectors.take(np.sort(sample)))
@@ -189,7 +188,7 @@ def _filled(index: Any, vectors: QuantizedVectors, *, n_lists: int) -> Any:
 
 
 def _misspelled(names: StringColumn) -> list[str]:
-    """Some names with one character changed; always the same ones."""
+    """Sample of names with one changed character, the same in every run."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _QUERIES), replace=False)
     changed = []
@@ -201,7 +200,7 @@ def _misspelled(names: StringColumn) -> list[str]:
 
 
 def _measured(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> dict[str, Any]:
-    """The steps of a search, and the recall that it has with them."""
+    """Measure the steps of a search, and its recall with them."""
     steps = _steps(index, vectors, queries)
     found, _ = FaissIndex(vectors, index, steps).search(queries, 10)
     exact, _ = ExactIndex(vectors).search(queries, 10)
@@ -212,8 +211,8 @@ def _measured(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> dic
 
 
 def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
-    """Numbers of lists, each with the cosine from which a query needs no more of them."""
-    # More lists than there are make faiss return anything.
+    """Numbers of lists to probe, each with the cosine from which a query stops."""
+    # Probing more lists than the index has makes faiss return arbitrary rows.
     *numbers, most = sorted({min(n_probe, index.nlist) for n_probe in _N_PROBE})
     _, nearest = FaissIndex(vectors, index, [[most, _NONE]]).search(queries, 1)
     steps = []
@@ -226,11 +225,11 @@ def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
 
 
 def near_enough(found: FloatArray, nearest: FloatArray) -> float:
-    """The cosine from which what a search finds is the nearest, as a rule.
+    """Cosine from which the best result of a search is the nearest name, with rare exceptions.
 
-    found, nearest (FloatArray): Cosines of what it found, and of what more lists would have. Shape
+    found, nearest (FloatArray): Cosines of the best results with few and with all lists. Shape
         (n,) each.
-    RETURNS (float): -1 when it has missed next to nothing.
+    RETURNS (float): Threshold; -1 if the search missed at most `_MISSED` nearest names.
     """
     missed = np.sort(found[found < nearest])[::-1]
     return math.ceil(1e4 * missed[_MISSED]) / 1e4 if len(missed) > _MISSED else _NONE

@@ -1,4 +1,4 @@
-"""From names to the columns of their vectors, copying what was encoded before."""
+"""Encoding of blocks of names to columns of vectors; known vectors are copied."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Digests = NDArray[np.uint64]
 
 
 def name_digests(names: Sequence[str]) -> Digests:
-    """128 bits of each name, by which it is known again without its letters. Shape (n, 2)."""
+    """Digests of 128 bits, which identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
 
 
 class KnownVectors:
-    """Vectors of names that an encoder has met before, found by the digest of the name.
+    """Vectors of names that an encoder has encoded before, by the digest of the name.
 
     vectors (QuantizedVectors): Shape (n, dim).
-    digests (Digests): Of their names. Shape (n, 2).
+    digests (Digests): Digests of the names. Shape (n, 2).
     """
 
     def __init__(self, vectors: QuantizedVectors, digests: Digests) -> None:
@@ -38,12 +38,12 @@ class KnownVectors:
         self._sorted = digests[self._order, 0]
 
     def find(self, digests: Digests) -> IntArray:
-        """Row of each name, -1 where it is new. Shape (n,)."""
+        """Row of each name, -1 for new names. Shape (n,)."""
         if not len(self._sorted):
             return np.full(len(digests), -1)
         at = np.minimum(np.searchsorted(self._sorted, digests[:, 0]), len(self._sorted) - 1)
         rows = self._order[at]
-        # Names that share the first half only are encoded again, which is never wrong.
+        # Of names with the same first half only one is found; the others are encoded again.
         return np.where((self._digests[rows] == digests).all(axis=1), rows, -1)
 
 
@@ -57,14 +57,18 @@ def fill_block(
     batch_size: int,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Fill the rows of one block, copying the vectors of names that are known.
+    """Fill the rows of one block; vectors of known names are copied.
 
-    Names of like length go into one batch, which wastes less padding.
+    Batches have names of similar length, which saves padding.
 
-    columns (Columns): Written to, see `VECTOR_COLUMNS`.
-    names (Sequence[str]): Normalised, one for each of `rows`.
-    known (KnownVectors | None): Vectors to copy.
-    RETURNS (int): How many were encoded.
+    columns (Columns): Columns to write to, see `VECTOR_COLUMNS`.
+    rows (range): Rows of the block.
+    names (Sequence[str]): Normalised names, one for each row.
+    known (KnownVectors | None): Vectors to copy from.
+    encode (Encode): From n names to vectors of shape (n, dim).
+    batch_size (int): Names per call of `encode`.
+    progress (Callable | None): Called with the number of names after each batch.
+    RETURNS (int): Number of encoded names.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
     digests = name_digests(names)
@@ -109,17 +113,17 @@ def _check_encoded(vectors: FloatArray, names: Sequence[str], *, dim: int) -> No
 
 
 def new_columns(n: int, dim: int) -> Columns:
-    """Columns in memory."""
+    """Empty columns in memory."""
     shapes = column_shapes(n, dim)
     return {name: np.zeros(shapes[name], dtype) for name, dtype in VECTOR_COLUMNS.items()}
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
-    """The shape of each of `VECTOR_COLUMNS`."""
+    """Shapes of the columns of `VECTOR_COLUMNS`."""
     return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
 
 def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
-    """The vectors that are in columns, without a copy; `ann` goes to `QuantizedVectors`."""
+    """Vectors of columns, without a copy; `ann` goes to `QuantizedVectors`."""
     parts = (columns[name] for name in ("codes", "fine", "scales"))
     return QuantizedVectors(*parts, **ann)

@@ -1,4 +1,4 @@
-"""Exact search for the names whose vectors are nearest to a query."""
+"""Exact dense search: names whose vectors are nearest to the query vectors."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from spacy_bioel.processor import one_thread_each
 
 Mask = NDArray[np.bool_]
 
-_RESCORED = 4096  # candidates that are scored again together
-_QUERIES = 256  # queries that are scored together
-_PRODUCTS = 1 << 19  # of rows and queries of a block, which stay in the processor's cache
-_GROUP = 16  # rows of which only the best is compared with what was found before
-_SPARE = 32  # candidates beyond k that are scored again, for the first scores are of 8 bits
+_RESCORED = 4096  # candidates per block of the exact scores
+_QUERIES = 256  # queries per block
+_PRODUCTS = 1 << 19  # products per block, which fit into the cache of the processor
+_GROUP = 16  # rows per group, of which only the best is compared with the current bound
+_SPARE = 32  # additional candidates for the exact scores, since the first scores have 8 bits
 _NONE = np.uint64((1 << 64) - 1)  # key of no row
-_ROW = np.uint64((1 << 32) - 1)  # bits of a key that say the row
+_ROW = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
-    All vectors are compared by their first eight bits, then the best by all bits. The scores of a
-    query do not depend on the queries that it is searched with, and ties go to the lower row.
+    All vectors are compared by their first eight bits, then the best ones by all bits. The scores
+    of a query do not depend on the other queries, and ties go to the lower row.
 
     vectors (QuantizedVectors): Unit rows, possibly mapped.
-    block_rows (int): Rows that are scored at a time, at most.
+    block_rows (int): Maximum number of rows of a block.
     """
 
     def __init__(self, vectors: QuantizedVectors, *, block_rows: int = 16384) -> None:
@@ -46,10 +46,10 @@ class ExactIndex:
         """Find the k best rows for each query.
 
         queries (FloatArray): Shape (n_queries, dim).
-        k (int): Rows wanted for each query.
+        k (int): Rows per query.
         allowed (Mask | None): True for the rows that may be found; None: all. Shape (n_rows,).
-        RETURNS (tuple): Rows and scores, best first, lower row first among equals; where there
-            are fewer than k rows, the rest is -1 and -inf. Shape (n_queries, k) each.
+        RETURNS (tuple): Rows and scores, best first, lower row first among equals; -1 and -inf pad
+            fewer than k rows. Shape (n_queries, k) each.
         RAISES BioelError: [B036] when a shape does not fit the vectors.
         """
         queries = checked_queries(queries, self.vectors)
@@ -63,7 +63,7 @@ class ExactIndex:
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int, allowed: Mask | None) -> IntArray:
-        """The best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
+        """Best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
         best = _Best(len(queries), width)
         size = min(self.block_rows, len(self), _PRODUCTS // len(queries))
         products = self.vectors.products(queries, block_rows=size)
@@ -77,7 +77,7 @@ class ExactIndex:
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
-    """Queries as float32; raises [B036] when they do not fit the vectors."""
+    """Convert queries to float32. RAISES BioelError: [B036] when they do not fit the vectors."""
     queries, dim = np.asarray(queries, dtype=np.float32), vectors.shape[1]
     if queries.ndim != 2 or queries.shape[1] != dim:
         found, expected = f"queries of shape {queries.shape}", f"(n_queries, {dim})"
@@ -88,12 +88,13 @@ def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArra
 def rescored(
     vectors: QuantizedVectors, queries: FloatArray, rows: IntArray, *, k: int, lean: bool = False
 ) -> tuple[IntArray, FloatArray]:
-    """The k best of candidates, scored in float64, whose rounding does not depend on the batch.
+    """Select the k best candidates by exact scores, in float64, independent of the batch.
 
     rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
-    lean (bool): Keep no pages of the vectors in memory, which costs a query that is alone half a
-        millisecond. For large knowledge bases.
-    RETURNS (tuple): Rows and scores as `ExactIndex.search` has them. Shape (n_queries, k) each.
+    k (int): Rows per query.
+    lean (bool): Release the pages of the vectors, for large knowledge bases; costs half a
+        millisecond per call.
+    RETURNS (tuple): Rows and scores as in `ExactIndex.search`. Shape (n_queries, k) each.
     """
     best_rows = np.full((len(queries), k), -1, np.int64)
     best_scores = np.full((len(queries), k), -np.inf, np.float32)
@@ -108,10 +109,10 @@ def rescored(
 def _exact_scores(
     vectors: QuantizedVectors, queries: NDArray[np.float64], rows: IntArray, *, lean: bool
 ) -> FloatArray:
-    """Scores of candidates, -inf for none. Shape of rows."""
+    """Exact scores of candidates, -inf for none. Shape of rows."""
     scores = np.full(rows.size, -np.inf, np.float32)
     flat = rows.ravel()
-    order = np.argsort(flat, kind="stable")  # each page is read once, whatever the queries
+    order = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
     order = order[flat[order] >= 0]
     for start in range(0, len(order), _RESCORED):
         at = order[start : start + _RESCORED]
@@ -123,39 +124,39 @@ def _exact_scores(
 
 
 def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
-    """spacy-bioel.ExactIndex.v1: from the vectors of a knowledge base to an `ExactIndex`."""
+    """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`."""
 
-    # Not a closure: a pipeline that holds it has to be picklable.
+    # Not a closure, so that pipelines can be pickled.
     return partial(ExactIndex, block_rows=block_rows)
 
 
 class _Best:
-    """The best rows of each query among the blocks that were added, lower rows first among equals.
+    """Best rows of each query over all added blocks, lower rows first among equals.
 
-    What comes in is put beside what is there until the space is full: sorted is seldom. A row and
-    its score are one number, lower for better ones, for numbers are sorted ten times as fast as
-    places by two keys.
+    New rows are appended until the buffer is full, so that sorting is rare. A row and its score
+    are one number, lower for better rows: sorting numbers is ten times as fast as sorting
+    positions by two keys.
     """
 
     def __init__(self, n_queries: int, width: int) -> None:
         self._width = width
         self._keys = np.full((n_queries, 3 * width), _NONE)
         self._n_keys = np.zeros(n_queries, np.int64)
-        # A score has to be above it: later rows lose ties.
+        # Lower bound, exclusive, since later rows lose ties.
         self._bound = np.full(n_queries, -np.inf, np.float32)
 
     def add(self, found: FloatArray, first_row: int) -> None:
-        """Take what is good enough of a block that comes after all others.
+        """Add the rows of the next block that are above the bounds.
 
-        found (FloatArray): Scores, in one piece. Shape (n_block, n_queries).
-        first_row (int): Row number of the first of the block.
+        found (FloatArray): Scores, contiguous. Shape (n_block, n_queries).
+        first_row (int): Number of the first row of the block.
         """
         highest, n_queries = _highest_of_groups(found), found.shape[1]
         if len(highest) >= self._width and not np.isfinite(self._bound).all():
-            # As many rows as are wanted are at least as good as this.
+            # At least `width` rows of each query have this score or a higher one.
             good = np.partition(highest, -self._width, axis=0)[-self._width]
             self._bound = np.maximum(self._bound, np.nextafter(good, np.float32(-np.inf)))
-        # Of the transposed, so that all comes by query.
+        # Transposed, so that the result is sorted by query.
         at = np.flatnonzero((highest > self._bound).T)
         if not len(at):
             return
@@ -171,11 +172,11 @@ class _Best:
         self._put(query, _keys(score, first_row + row))
 
     def _put(self, query: IntArray, keys: NDArray[np.uint64]) -> None:
-        """Keys of queries, which ascend. Shape (n,) each."""
+        """Append keys to their queries, which ascend. Shape (n,) each."""
         counts = np.bincount(query, minlength=len(self._bound))
         if (self._n_keys + counts).max() > self._keys.shape[1]:
             self._sort()
-            # Only of a block in which a query finds more than usual.
+            # Rare: a block with unusually many rows for one query.
             missing = (self._n_keys + counts).max() - self._keys.shape[1]
             if missing > 0:
                 self._keys = np.pad(self._keys, ((0, 0), (0, missing)), constant_values=_NONE)
@@ -184,22 +185,22 @@ class _Best:
         self._n_keys += counts
 
     def _sort(self) -> None:
-        """Leave the best `width` of each query, and raise the bounds to them."""
+        """Keep the best `width` rows of each query, and raise the bounds to them."""
         self._keys.sort(axis=1)
         self._keys[:, self._width :] = _NONE
         self._n_keys = np.minimum(self._n_keys, self._width)
-        # Of `_NONE` the score is not a number, which fmax passes over.
+        # The score of `_NONE` is NaN, which fmax ignores.
         self._bound = np.fmax(self._bound, _scores(self._keys[:, self._width - 1]))
 
     def rows(self) -> IntArray:
-        """Best first, -1 for none. Shape (n_queries, width)."""
+        """Rows, best first, -1 for none. Shape (n_queries, width)."""
         self._sort()
         keys = self._keys[:, : self._width]
         return np.where(keys == _NONE, -1, (keys & _ROW).astype(np.int64))
 
 
 def _highest_of_groups(found: FloatArray) -> FloatArray:
-    """Highest score of each `_GROUP` rows, and of those that are left; these may be none.
+    """Highest score of each group of `_GROUP` rows, and of the remaining rows (-inf if none).
 
     found (FloatArray): Shape (n, n_queries); returns shape (n // _GROUP + 1, n_queries).
     """
@@ -210,17 +211,17 @@ def _highest_of_groups(found: FloatArray) -> FloatArray:
 
 
 def _keys(scores: FloatArray, rows: IntArray) -> NDArray[np.uint64]:
-    """A number for each row, which is lower for a higher score, then for a lower row."""
+    """Sort keys of rows: lower for a higher score, then for a lower row."""
     first = _reversed(scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
     return first | rows.astype(np.uint64)
 
 
 def _scores(keys: NDArray[np.uint64]) -> FloatArray:
-    """Scores of keys; of `_NONE`, not a number."""
+    """Scores of keys; NaN for `_NONE`."""
     return _reversed((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
 
 
 def _reversed(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """From bits of float32 to numbers that are lower for higher ones, and back."""
-    # Bits of positive numbers ascend with them, those of negative numbers descend.
+    """Map the bits of float32 to integers in the reverse order, and back."""
+    # The bits of positive numbers are in their order, the bits of negative numbers in reverse.
     return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1))

@@ -1,4 +1,4 @@
-"""Inner products of stored bytes with queries: what an exact search spends its time on."""
+"""Inner products of quantised vectors with queries, which take most of the time of exact search."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _FIRST_USE = Lock()
 
 
 class Products:
-    """Products of some queries with rows, which are bytes times a scale, block by block.
+    """Inner products of queries with int8 rows times their scales, block by block.
 
-    Where the processor multiplies bytes, queries are rounded to bytes too, which takes a tenth of
-    the time, and their own scales are left out: the order of rows is the same without. The
-    products of bytes are exact: those of a query do not depend on what else is multiplied.
+    If the processor multiplies int8, queries are rounded to int8 too, which takes a tenth of the
+    time. Their own scales are left out, since they do not change the order of rows. Integer
+    products are exact, so those of a query do not depend on the other queries.
 
-    Elsewhere float32 is multiplied, by torch too: the threads of numpy's BLAS are those of the
-    whole process, and would come on top of `processor.one_thread_each`.
+    Otherwise torch multiplies float32. numpy's BLAS has threads for the whole process, which would
+    multiply with those of `processor.one_thread_each`.
 
     queries (FloatArray): Shape (n_queries, dim).
-    block_rows (int): Rows of a block, at most.
+    block_rows (int): Maximum number of rows of a block.
     """
 
     def __init__(self, queries: FloatArray, block_rows: int) -> None:
         self._torch = _torch_for_mapped_arrays()
-        # Memory is used again: to be given new pages takes longer than to fill them.
+        # The buffers are reused: allocating new pages takes longer than filling them.
         self._found = self._torch.empty(block_rows, len(queries))
         self._whole: Any = None
         if multiplies_bytes():
@@ -45,11 +45,11 @@ class Products:
         self._queries = self._torch.from_numpy(rounded).T
 
     def __call__(self, codes: NDArray[np.int8], scales: FloatArray) -> FloatArray:
-        """Products of one block, valid until the next call.
+        """Inner products of one block, valid until the next call.
 
         codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
         scales (FloatArray): Shape (n,).
-        RETURNS (FloatArray): Of each query in a unit of its own. Shape (n, n_queries).
+        RETURNS (FloatArray): Products, each query in its own unit. Shape (n, n_queries).
         """
         torch, found = self._torch, self._found[: len(codes)]
         rows = torch.from_numpy(codes)
@@ -64,7 +64,7 @@ class Products:
 
 @cache
 def multiplies_bytes() -> bool:
-    """Whether this processor says that it does, so that all runs find the same."""
+    """Whether the processor reports int8 products; it is not timed, so that runs are repeatable."""
     return processor_has("avx512_vnni", "avx_vnni", "amx_int8")
 
 
@@ -75,10 +75,10 @@ def _torch_for_mapped_arrays() -> Any:
 
 @cache
 def _torch_that_has_warned() -> Any:
-    """PyTorch, which warns once in a process of arrays that cannot be written to. None is here."""
+    """Import PyTorch and trigger its one warning about read-only arrays, which are not written."""
     import torch
 
-    with warnings.catch_warnings():  # of the whole process, hence the lock
+    with warnings.catch_warnings():  # changes the whole process, hence the lock
         warnings.simplefilter("ignore")
         torch.from_numpy(np.frombuffer(b"\0", dtype=np.int8))
     return torch

@@ -1,4 +1,4 @@
-"""The vectors of a knowledge base, of each encoder, in whatever state they are."""
+"""Stored vectors of a knowledge base: of all encoders, current, outdated or damaged."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
 from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
 
-# What a description has, beside "ann" (None or the rest) and "text", its own checksum; an earlier
-# version's names the generation of its files.
+# Types of the values of a description. It also has "ann" (None, or the values below), "text" (its
+# own checksum) and, in an earlier version, "generation".
 _TYPES = {"fingerprint": str, "kb": str, "n": int, "dim": int, "bits": int}
 _TYPES |= {"checksums": dict}
 _ANN_TYPES = {"kind": str, "bytes": int, "steps": list, "queries": int}
@@ -42,9 +42,9 @@ _KEYS = (*_TYPES, "ann")
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """The vectors of an encoder, those of the names that the knowledge base has now first.
+    """Vectors of a knowledge base, current ones first, then newer before older ones.
 
-    fingerprint (str | None): Of the encoder; None: of all encoders.
+    fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
     files = kb.files()
     found = [StoredVectors(kb, name, files) for name in set_names(files)]
@@ -54,11 +54,11 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
 
 class StoredVectors:
-    """What one description of vectors says, and the files that belong to it.
+    """Vectors of one encoder: their description and their files.
 
-    kb (KnowledgeBase): The knowledge base that they are with.
-    name (str): Theirs, see `kb.columns.layout`.
-    files (Mapping[str, RawFile]): Those of the knowledge base.
+    kb (KnowledgeBase): Knowledge base with the vectors.
+    name (str): Name of the vectors, see `kb.columns.layout.set_name`.
+    files (Mapping[str, RawFile]): Files of the knowledge base.
     """
 
     def __init__(self, kb: KnowledgeBase, name: str, files: Mapping[str, RawFile]) -> None:
@@ -68,9 +68,9 @@ class StoredVectors:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """The description.
+        """Description of the vectors.
 
-        RAISES BioelError: [B030] it is unreadable, [B180] the vectors are an earlier version's.
+        RAISES BioelError: [B030] unreadable, [B210] edited, [B180] vectors of an earlier version.
         """
         where, file = self._kb.where, self.file(ABOUT_FILE)
         text = self._files[file].tobytes()
@@ -80,39 +80,39 @@ class StoredVectors:
         if wrong := _wrong(about):
             message = f"unexpected {', '.join(wrong)}"
             raise BioelError(Errors.B030.format(path=where, file=file, error=message))
-        if "text" in about:  # those of an earlier version have none
+        if "text" in about:  # earlier versions wrote no checksum
             check_seal(text, about["text"], where=where, file=file)
         return {key: about[key] for key in _KEYS}
 
     @property
     def encoder(self) -> str:
-        """The fingerprint of the encoder that made them."""
+        """Fingerprint of the encoder that made the vectors."""
         return encoder_of(self.name)
 
     def is_of(self, fingerprint: str) -> bool:
-        """Whether this encoder made them, or nobody can say which."""
+        """Whether this encoder made the vectors, or their encoder is unknown."""
         return self.encoder in (fingerprint, UNKNOWN_ENCODER)
 
     @property
     def state(self) -> str | None:
-        """Fingerprint of the knowledge base when it was encoded; None if that is unreadable."""
+        """Fingerprint of the encoded knowledge base; None if the description is unreadable."""
         with suppress(BioelError):
             return str(self.about["kb"])
         return None
 
     @property
     def is_current(self) -> bool:
-        """Whether they are of the names that the knowledge base has now."""
+        """Whether the vectors are of the current names of the knowledge base."""
         return self.state == self._kb.fingerprint
 
     @property
     def age(self) -> str:
-        """Higher for newer ones, in the order of the alphabet."""
+        """Time of writing; newer ones sort after older ones."""
         return self.name.rpartition(".")[2]
 
     @property
     def n_bytes(self) -> int:
-        """Size of all files."""
+        """Total size of the files."""
         return sum(raw.size for raw in files_of_set(self._files, self.name).values())
 
     def file(self, part: str) -> str:
@@ -121,9 +121,10 @@ class StoredVectors:
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns, mapped; see `schema.VECTOR_COLUMNS`.
+        """Mapped columns; see `schema.VECTOR_COLUMNS`.
 
-        RAISES BioelError: [B033] when one is missing, cut or foreign, or is no numbers.
+        RAISES BioelError: [B033] missing, truncated or foreign column, or a scale that is negative
+            or not finite; [B024] damaged small column.
         """
         shapes = column_shapes(self.about["n"], self.about["dim"])
         columns = {name: self._column(name, shape) for name, shape in shapes.items()}
@@ -136,7 +137,10 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """The vectors, with their approximate index if they have one; raises [B033]."""
+        """Vectors, with their approximate index if they have one.
+
+        RAISES BioelError: Errors of `about` and `columns`, also for the index.
+        """
         columns, ann = self.columns, self.about["ann"]
         if not ann:
             return vectors_of(columns)
@@ -150,7 +154,7 @@ class StoredVectors:
     def verify(self) -> None:
         """Read all files and compare checksums.
 
-        RAISES BioelError: [B024] naming the first file that differs, [B033] when one is missing.
+        RAISES BioelError: [B024] with the first file that differs, [B033] missing file.
         """
         for part in self.about["checksums"]:
             self._check(part, check_contents)
@@ -185,7 +189,7 @@ class StoredVectors:
 
 
 def _wrong(about: Mapping[str, Any]) -> list[str]:
-    """Keys of a description whose values cannot be right."""
+    """Keys of a description with missing, unknown or invalid values."""
     ann, parts = about.get("ann"), {*VECTOR_COLUMNS}
     wrong = [*mistyped(about, _TYPES), *sorted(about.keys() - {*_KEYS, "text", "generation"})]
     if ann is not None:
@@ -199,7 +203,7 @@ def _wrong(about: Mapping[str, Any]) -> list[str]:
 
 
 def _are_steps(steps: list[Any]) -> bool:
-    """Whether these are numbers of lists with a cosine each; see `kb.vectors.ann`."""
+    """Whether steps are numbers of lists with a cosine each; see `kb.vectors.ann`."""
     return bool(steps) and all(
         isinstance(step, list)
         and [type(n) in (int, float) for n in step] == [True, True]

@@ -1,4 +1,4 @@
-"""Columns of vectors on disk that are not finished: what a stopped process leaves to the next."""
+"""Unfinished columns of vectors on disk, which the next process continues after a stop."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from spacy_bioel.kb.vectors.quantized import QuantizedVectors
 from spacy_bioel.storage.atomic import replacing_file
 
 _JOURNAL = "journal.json"
-_CHUNK = 1 << 20  # bytes written at a time
+_CHUNK = 1 << 20  # bytes per write
 
 
 class Unfinished:
-    """Columns that are being filled, with a journal of how far they are.
+    """Columns that are being filled, with a journal of the finished rows.
 
-    folder (Path): For them alone.
-    about (Mapping): What they are of; columns of anything else are thrown away. Has n and dim.
+    folder (Path): Folder of these columns only.
+    about (Mapping): Description of the vectors, with n and dim. Columns in the folder with another
+        description are removed.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
@@ -46,11 +47,11 @@ class Unfinished:
         return vectors_of(self.columns)
 
     def file(self, part: str) -> Path:
-        """Where a column is, or the approximate index "ann" is to be."""
+        """Path of a column, or of the approximate index "ann"."""
         return self.folder / (f"{part}.npy" if part in VECTOR_COLUMNS else part)
 
     def finish_rows(self, done: int) -> None:
-        """Say that all rows before `done` are filled; they outlive this process."""
+        """Flush all rows before `done`, and record them in the journal."""
         for column in self.columns.values():
             column.flush()  # type: ignore[attr-defined]
         with replacing_file(self.folder / _JOURNAL) as path:
@@ -58,12 +59,12 @@ class Unfinished:
         self.done = done
 
     def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> str:
-        """Describe the finished vectors, and add them to those of the knowledge base.
+        """Write the description of the finished vectors, and add them to the knowledge base.
 
-        about (Mapping): Has ann, None without a file of that name.
-        RETURNS (str): The name of the vectors.
+        about (Mapping): Description, with ann: None if there is no approximate index.
+        RETURNS (str): Name of the vectors.
         """
-        self.columns.clear()  # a mapped file cannot be moved on every system
+        self.columns.clear()  # some systems cannot move mapped files
         checksums = {}
         for part in [*VECTOR_COLUMNS, "ann"] if about["ann"] else VECTOR_COLUMNS:
             path = self.file(part)
@@ -103,7 +104,7 @@ class Unfinished:
 
 
 def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Write an array of zeros, since on a full disk a hole in a mapped file kills the process."""
+    """Write an array of zeros; a sparse file would kill the process on a full disk."""
     n_bytes = int(np.prod(shape)) * dtype.itemsize
     with path.open("wb") as stream:
         header = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype)) | {"shape": shape}

@@ -1,4 +1,4 @@
-"""One unit vector for each name of a knowledge base, as columns in its folder."""
+"""Encoding of all names of a knowledge base to unit vectors, stored in its folder."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from spacy_bioel.kb.vectors.stored import StoredVectors, stored_vectors
 from spacy_bioel.kb.vectors.unfinished import Unfinished
 from spacy_bioel.text.normalize import normalize_name
 
-_BLOCK = 1 << 16  # names after which a stopped process loses nothing
+_BLOCK = 1 << 16  # names per block; a stopped process loses at most one block
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What `write_vectors` did.
+    """Result of `write_vectors`.
 
     encoded (int): Names that were encoded.
-    copied (int): Names whose vectors were there, in place or left by a process that was stopped.
-    ann (dict | None): The approximate index, see `ann.write_index`; None: there is none.
+    copied (int): Names whose vectors were kept, copied, or left by a stopped process.
+    ann (dict | None): Approximate index, as `ann.write_index` returns it; None: there is none.
     """
 
     encoded: int
@@ -57,22 +57,25 @@ def write_vectors(
     wait: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """Encode all names and keep the vectors with the knowledge base, beside other encoders'.
+    """Encode all names and store the vectors with the knowledge base, beside other encoders'.
 
-    Vectors that this encoder has made for an earlier state of the knowledge base are copied, and
-    then removed; if all are there and whole, nothing is done. A process that is stopped leaves the
-    vectors from before as they were, and its own to the next. Other writers of this knowledge
-    base wait until this one is done, and this one for them: the names that are encoded are those
-    that are in the folder then, which may be others than those of `kb`.
+    Vectors of this encoder for an earlier state of the knowledge base are copied and then removed;
+    if they are current and complete, nothing is done. If the process is stopped, the earlier
+    vectors stay, and the next process continues where it stopped. Writers of a knowledge base wait
+    for each other. The names in the folder after waiting are encoded, which may differ from the
+    names of `kb`.
 
-    kb (KnowledgeBase): Its folder gets the vectors; in memory it carries them.
-    encode (Encode): From n names, as `normalize_name` returns them, to vectors of shape (n, dim).
-    fingerprint (str): Of the encoder; `open_vectors` compares it.
-    batch_size (int): Names in one call of `encode`.
-    wait (bool): For another writer, `kb.transaction.PATIENCE` seconds; otherwise [B212] at once.
-    progress (Callable | None): Called with the number of names each time that some are done.
+    kb (KnowledgeBase): Gets the vectors, in its folder, or attached if it is in memory.
+    encode (Encode): From n normalised names to vectors of shape (n, dim).
+    fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
+    dim (int): Width of the vectors.
+    batch_size (int): Names per call of `encode`.
+    wait (bool): Wait up to `kb.transaction.PATIENCE` seconds for another writer; False: raise
+        [B212] at once.
+    progress (Callable | None): Called with the number of finished names, each time there are more.
+    RETURNS (Encoded): Number of encoded and copied names, and the approximate index.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B182] when
-        the disk is full or the folder cannot be written, [B212] when another writer is not done
+        the disk is full or the folder is not writable, [B212] when another writer does not finish
         in time.
     """
     about: dict[str, Any] = {"fingerprint": fingerprint, "kb": kb.fingerprint}
@@ -101,7 +104,7 @@ def _write(
     encode: Encode,
     progress: Callable[[int], None] | None,
 ) -> Encoded:
-    """Encode the names of a folder that nobody else is changing."""
+    """Encode the names of a locked folder."""
     before = stored_vectors(kb, about["fingerprint"])
     usable = _usable(kb, about)
     report = progress or (lambda n: None)
@@ -120,13 +123,13 @@ def _write(
 
 
 def _is_indexed(stored: StoredVectors) -> bool:
-    """Whether there is an approximate index, or none is wanted."""
+    """Whether there is an approximate index exactly if one is needed."""
     wanted = stored.about["n"] > ANN_NAMES and has_faiss()
     return wanted == (stored.about["ann"] is not None)
 
 
 def _remove_others(transaction: Transaction, stored: list[StoredVectors], *, keep: str) -> None:
-    """Remove vectors of an encoder that has newer ones, and those that nobody can read."""
+    """Remove outdated vectors of an encoder, and unreadable ones."""
     transaction.remove_vectors(vectors.name for vectors in stored if vectors.name != keep)
 
 
@@ -136,7 +139,7 @@ def _finish(
     fill: Callable[..., int],
     known: KnownVectors | None,
 ) -> int:
-    """Fill the blocks that are not filled yet; returns how many names were encoded."""
+    """Fill the remaining blocks. RETURNS (int): Number of encoded names."""
     n_encoded = 0
     try:
         for rows, names in _blocks(kb, start=unfinished.done):
@@ -144,19 +147,19 @@ def _finish(
             unfinished.finish_rows(rows.stop)
     finally:
         if not unfinished.done:
-            unfinished.discard()  # nothing to go on with
+            unfinished.discard()  # no finished block to continue from
     return n_encoded
 
 
 def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[str]]]:
-    """Rows of names and the normalised names, block by block."""
+    """Rows and normalised names of each block."""
     for first in range(start, kb.n_names, _BLOCK):
         rows = range(first, min(first + _BLOCK, kb.n_names))
         yield rows, [normalize_name(name) for name in kb.names.take(rows)]
 
 
 def _usable(kb: KnowledgeBase, about: dict[str, Any]) -> StoredVectors | None:
-    """Vectors of this encoder that are there and whole, whatever names they are of."""
+    """Complete vectors of this encoder, of the current or of earlier names."""
     for stored in stored_vectors(kb, about["fingerprint"]):
         with suppress(BioelError):
             if stored.about["dim"] == about["dim"]:
@@ -172,7 +175,7 @@ def _known_vectors(stored: StoredVectors | None) -> KnownVectors | None:
 
 
 def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
-    """Give vectors to a knowledge base in memory."""
+    """Attach vectors to a knowledge base in memory."""
     name = set_name(about["fingerprint"])
     files = {part: npy_bytes(array) for part, array in columns.items()}
     checksums = {part: checksum(raw) for part, raw in files.items()}
@@ -182,28 +185,33 @@ def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether names of this knowledge base were encoded.
+    """Whether a knowledge base has vectors, current or outdated.
 
-    fingerprint (str | None): Of the encoder, here and below; None: of whatever encoder.
+    fingerprint (str | None): Fingerprint of the encoder; None: any encoder.
     """
     return bool(stored_vectors(kb, fingerprint))
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether all vectors are of what the knowledge base was before. Damaged ones are not."""
+    """Whether there are vectors, and all are of earlier states of the knowledge base.
+
+    Vectors with an unreadable description do not count as outdated.
+
+    fingerprint (str | None): Fingerprint of the encoder; None: any encoder.
+    """
     states = [stored.state for stored in stored_vectors(kb, fingerprint)]
     return bool(states) and not {None, kb.fingerprint} & set(states)
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Whether there are readable vectors of these names by this encoder."""
+    """Whether there are current vectors of this encoder, with a readable description."""
     return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Descriptions of the vectors of each encoder, and whether they are current.
+    """Descriptions of the vectors of each encoder, with "current": whether they are.
 
-    RAISES BioelError: As `open_vectors`, but for vectors of what the knowledge base was before.
+    RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
     """
     return [
         stored.about | {"n": len(stored.vectors), "current": stored.is_current}
@@ -212,17 +220,18 @@ def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
-    """Map the vectors that an encoder made of the names of a knowledge base.
+    """Map the vectors of the names of a knowledge base.
 
-    kb (KnowledgeBase | str | Path): The knowledge base, or its folder.
-    fingerprint (str | None): Of the encoder that will embed the queries; None: any encoder.
+    kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
+    fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
     RETURNS (QuantizedVectors): Read-only unit vectors. Shape (n_names, dim).
-    RAISES BioelError: [B031] other encoders' only, [B032] no vectors, [B033] cut or foreign,
-        [B034] of other names only, [B030] an unreadable description, [B180] an earlier version's.
+    RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
+        foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
+        vectors of an earlier version.
     """
     if not isinstance(kb, KnowledgeBase):
         kb = KnowledgeBase.open(kb)
-    stored = stored_vectors(kb)  # looked at once: others may write meanwhile
+    stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
     found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
     if not found:
         others = sorted({one.encoder for one in stored})
@@ -238,9 +247,9 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 
 def verify_vectors(kb: KnowledgeBase) -> None:
-    """Read the vectors of all encoders and their indexes, and compare checksums.
+    """Read the vectors and indexes of all encoders, and compare checksums.
 
-    RAISES BioelError: [B024] when one differs, and what `open_vectors` raises.
+    RAISES BioelError: [B024] when a checksum differs; errors of `open_vectors`.
     """
     for stored in stored_vectors(kb):
         stored.verify()

@@ -1,6 +1,6 @@
-"""A compact view of a knowledge base for mention detection: name key -> set of types.
+"""Compact view of a knowledge base for mention detection: from name key to set of types.
 
-Ten bytes or so a name, so that the detector carries it and needs no knowledge base at run time.
+It takes about ten bytes a name: a detector carries it and needs no knowledge base at run time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from spacy_bioel.text.normalize import normalize_name
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
 
-# One bit of a 64-bit mask for each type; the last bit says "preferred name of a concept", or, of a
-# word, "usually the last word of a name".
+# One bit of a 64-bit mask per type. The last bit marks preferred names, and words that are usually
+# the last word of a name.
 MAX_TYPES = 63
 N_BITS = 64
-# A word stands for a type that at least this share of the names with the word have.
+# A word indicates a type if at least this share of the names with the word have it.
 _WORD_SHARE = 0.3
 
 IntArray = NDArray[np.int64]
@@ -45,10 +45,10 @@ class KeyMasks:
         return cls(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
 
     def find(self, keys: KeyArray) -> MaskArray:
-        """Mask of each key, 0 where it is unknown. Same shape."""
+        """Mask of each key, 0 for unknown keys. Same shape."""
         if not len(self.keys):
             return np.zeros(keys.shape, dtype=np.uint64)
-        # Nearly all spans of a text are no names, and a few bits of their keys say so.
+        # Most spans of a text are no names; the first bits of their keys rule nearly all out.
         places = keys >> np.uint64(64 - self._n_bits)
         bits = self._among[places >> np.uint64(3)] >> (places & np.uint64(7)).astype(np.uint8)
         likely = np.flatnonzero(bits & np.uint8(1))
@@ -61,23 +61,23 @@ class KeyMasks:
 
     @cached_property
     def _n_bits(self) -> int:
-        """First bits of a key that say where it is in `_among`: of 16 places, one is taken."""
+        """Number of first bits that index `_among`, of which about one bit in 16 is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
     def _among(self) -> NDArray[np.uint8]:
-        """For all values of the first bits, eight to a byte, whether a key has them."""
+        """Bitmap over all values of the first bits: set if a key begins with them."""
         among = np.zeros(1 << self._n_bits, dtype=bool)
         among[self.keys >> np.uint64(64 - self._n_bits)] = True
         return np.packbits(among, bitorder="little")
 
 
 class Lexicon:
-    """What a knowledge base says of spans (its names) and of single words.
+    """Types of the names of a knowledge base, and of the single words in its names.
 
-    names (KeyMasks): Types of the concepts that have this name.
-    words (KeyMasks): Types that this word, somewhere in a name, usually stands for: "nephropathy"
-        makes a disease of what comes before it.
+    names (KeyMasks): Types of the concepts that have a name.
+    words (KeyMasks): Types that a word in a name usually indicates: names with "nephropathy" are
+        diseases.
     """
 
     def __init__(self, names: KeyMasks, words: KeyMasks) -> None:
@@ -90,13 +90,13 @@ class Lexicon:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase) -> Lexicon:
-        """The names and words of `kb` with the 63 most frequent types of its concepts."""
+        """Collect the names and words of `kb` with the 63 most frequent types of its concepts."""
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """All arrays by name, to be stored."""
+        """All arrays by name, for storage."""
         tables = {"names": self.names, "words": self.words}
         return {
             f"{name}.{column}": getattr(table, column)
@@ -106,7 +106,7 @@ class Lexicon:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
-        """Take back what `arrays` gave."""
+        """Create a lexicon from the result of `arrays`."""
         names, words = (
             KeyMasks(arrays[f"{name}.keys"], arrays[f"{name}.masks"]) for name in ("names", "words")
         )
@@ -115,18 +115,19 @@ class Lexicon:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """All spans of documents that are names, as (start, width - 1, bit) triples.
+        """Find all spans of documents that are names.
 
-        tokens (Sequence[str]): Normalised tokens, of one document after the other.
+        tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
         max_width (int): Longest span, in tokens.
-        lengths (IntArray | None): Tokens of each document; None: there is one. Shape (n_docs,).
-        RETURNS (tuple): Three arrays of one length, with one entry for each bit of each span.
+        lengths (IntArray | None): Tokens of each document; None: one document. Shape (n_docs,).
+        RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
+            (n_bits,) each.
         """
         keys = span_keys(tokens, max_width)
         if lengths is not None:
             left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
             keys[left[:, None] <= np.arange(max_width)] = 0
-        # A span that begins or ends with a token without a word would repeat its core's match.
+        # A span with an empty token at its border would repeat the match without that token.
         wordless = np.array([not token for token in tokens], dtype=bool)
         keys[wordless] = 0
         for width in range(1, max_width):
@@ -137,12 +138,15 @@ class Lexicon:
         return starts[spans], widths[spans], bits
 
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
-        """All tokens that are words of names, as (token, bit) pairs."""
+        """Find all tokens that are words of names.
+
+        RETURNS (tuple): token and bit. Shape (n_bits,) each.
+        """
         return unpack_bits(self.words.find(span_keys(tokens, 1).reshape(-1)))
 
 
 def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
-    """Positions and bit numbers of all bits that are set. masks: shape (n,)."""
+    """Positions and numbers of all set bits. masks: shape (n,)."""
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     positions, numbers = np.nonzero(bits)
     return positions, numbers
@@ -164,7 +168,7 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Types and usual place of the words that occur in more than one name."""
+    """Types and usual position of the words that occur in more than one name."""
     numbers: dict[str, int] = {}
     split = [name.split() for name in names]
     flat = np.array([numbers.setdefault(word, len(numbers)) for words in split for word in words])

@@ -1,9 +1,9 @@
-"""Search for names that are spelled alike: character 3-grams in an inverted index, mapped.
+"""Spelling search: a memory-mapped inverted index of character 3-grams.
 
-The cosine of TF-IDF vectors of 3-grams within words, as scikit-learn's `char_wb` analyser makes
-them but with every 3-gram counted once a name, found without a sparse matrix in memory: a query
-touches only the postings of its own dozen 3-grams. In a large knowledge base those are too many:
-there names are proposed by the rarest of them and compared by all, so that what a query costs
+The score is the cosine of TF-IDF vectors of 3-grams within words, as in scikit-learn's `char_wb`
+analyser, except that every 3-gram counts once a name. No sparse matrix is kept in memory: a query
+reads only the postings of its own dozen 3-grams. In a large knowledge base those are too many.
+There the rarest 3-grams propose names and all 3-grams score them, so that the cost of a query
 hardly grows with the number of names.
 """
 
@@ -22,25 +22,25 @@ FloatArray = NDArray[np.float32]
 
 _SPACE = ord(" ")
 _SIZE = 3
-# Names less alike than this are no evidence; not sorting them is most of the speed.
+# Lowest cosine that counts as evidence. Not sorting the names below it saves most of the time.
 _LOWEST = 0.3
-_BLOCK = 1 << 16  # names that are taken apart together: bounds the memory of a build
-# Up to so many names all are compared. Above it, postings that propose names for a query, and the
-# best of these that are compared by all 3-grams: among 2.2 million names the nearest was found for
-# 400 of 400 queries, and 96 % of the nearest 32.
+_BLOCK = 1 << 16  # names per block of a build, which bounds its memory
+# Up to this number of names, all are scored. Above it, `_POSTINGS` postings propose names, and the
+# best `_COMPARED` of these are scored by all 3-grams. Among 2.2 million names the nearest was found
+# for 400 of 400 queries, and 96 % of the nearest 32.
 _ALL = 200_000
 _POSTINGS, _COMPARED = 1 << 16, 1024
-_EVERY = 8  # values of which one is looked at first, where a few of many are wanted
+_EVERY = 8  # stride of the sample that bounds the k highest of many values
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """The 3-grams (of UTF-8 bytes) of names, words padded with a space on both sides.
+    """Extract the 3-grams (of UTF-8 bytes) of names, words padded with a space on both sides.
 
     names (Sequence[str]): Normalised names.
-    RETURNS (tuple): Name number and code of each different 3-gram of each name, sorted by name.
+    RETURNS (tuple): Name number and code of each distinct 3-gram of each name, sorted by name.
         Shape (n,) each.
     """
-    # A line break after each name: no 3-gram has one.
+    # Line breaks separate names: 3-grams across them are dropped.
     blob = "".join(f" {name} \n" for name in names).encode("utf8")
     chars = np.frombuffer(blob, dtype=np.uint8).astype(np.int64)
     if len(chars) < _SIZE:
@@ -52,7 +52,7 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
         crosses |= char == ord("\n")
     codes = (first << 16 | second << 8 | third)[~crosses]
     pairs = np.sort(owner[:-2][~crosses] << 24 | codes)
-    # np.unique hashes first, which takes several times as long.
+    # np.unique hashes first and takes several times as long.
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
     return pairs >> 24, pairs & 0xFFFFFF
 
@@ -60,11 +60,11 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
 def build_postings(
     names: Sequence[str],
 ) -> tuple[NDArray[np.uint32], IntArray, NDArray[np.int32], FloatArray]:
-    """An inverted index over names, made of blocks of them.
+    """Build an inverted index over names, block by block.
 
-    RETURNS (tuple): Codes of the 3-grams, ascending, shape (n_grams,); where the postings of each
-        start and the last end, shape (n_grams + 1,); name rows, shape (n_postings,); length of
-        the TF-IDF vector of each name, shape (n_names,).
+    RETURNS (tuple): Codes of the 3-grams, ascending, shape (n_grams,); offsets of their postings,
+        shape (n_grams + 1,); name rows, shape (n_postings,); norm of the TF-IDF vector of each
+        name, shape (n_names,).
     """
     starts = range(0, len(names), _BLOCK)
     blocks = [_block_postings(names[start : start + _BLOCK]) for start in starts]
@@ -76,7 +76,7 @@ def build_postings(
     offsets = np.append(0, np.cumsum(frequency))
     squares = _rarity(frequency, len(names)) ** 2
     rows, norms = np.empty(offsets[-1], np.int32), np.zeros(len(names), np.float32)
-    free = offsets[:-1].copy()  # where the next block's postings of each 3-gram go
+    free = offsets[:-1].copy()  # first free posting of each 3-gram
     for start, place, block in zip(starts, places, blocks, strict=True):
         runs = np.cumsum(block.counts) - block.counts
         at = np.repeat(free[place] - runs, block.counts) + np.arange(len(block.names))
@@ -88,7 +88,7 @@ def build_postings(
 
 
 class _BlockPostings(NamedTuple):
-    """The different 3-grams of a block of names, ascending, and the names of each in a row."""
+    """Distinct 3-grams of a block of names, ascending, with their counts and concatenated names."""
 
     grams: IntArray
     counts: IntArray
@@ -108,12 +108,12 @@ def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
 
 
 class NgramIndex:
-    """Names by spelling.
+    """Spelling search over the names of a knowledge base.
 
-    grams, offsets, rows, norms (NDArray): Those of `build_postings`, possibly mapped.
-    origin (Origin): Of the rows, for messages.
-    RAISES BioelError: [B211] when the first or the last offset is wrong; in a search, where damage
-        is met.
+    grams, offsets, rows, norms (NDArray): Results of `build_postings`, possibly mapped.
+    origin (Origin): File of the rows, for messages.
+    RAISES BioelError: [B211] when the first or the last offset is wrong. A search raises it too,
+        when it reads damaged postings.
     """
 
     def __init__(
@@ -134,18 +134,19 @@ class NgramIndex:
         self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
-        """The k names most alike to each query.
+        """Find the k names with the most similar spelling for each query.
 
         queries (Sequence[str]): Normalised strings.
-        RETURNS (tuple): Rows and cosines, best first, lower row first among equals; -1 and 0
-            where fewer than k names have a cosine of 0.3. Shape (n_queries, k) each.
+        k (int): Names per query.
+        RETURNS (tuple): Rows and cosines, best first, lower row first among equals. Names below a
+            cosine of 0.3 are left out; -1 and 0 pad the rest. Shape (n_queries, k) each.
         """
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
         owner, codes = name_ngrams(queries)
-        wanted = codes.astype(np.uint32)  # as `_grams`, which would be copied for each query else
+        wanted = codes.astype(np.uint32)  # the type of `_grams`, or each query would copy `_grams`
         bounds = np.searchsorted(owner, np.arange(len(queries) + 1))
-        # Zero for every name, before and after each query: no query has to go through all of them.
+        # Shared by all queries: each resets the few names that it touched to zero.
         dots = np.zeros(len(self._norms), dtype=np.float32)
         for i in range(len(queries)):
             found, values = self._search_one(wanted[bounds[i] : bounds[i + 1]], k, dots)
@@ -163,7 +164,7 @@ class NgramIndex:
         starts, ends = self._offsets[at[known]], self._offsets[at[known] + 1]
         self._check_bounds(starts, ends)
         squares = _rarity(ends - starts, n) ** 2
-        # A 3-gram that no name has makes the query longer all the same.
+        # 3-grams that no name has add to the norm of the query too.
         unknown = (~known).sum() * _rarity(np.zeros(1), n)[0] ** 2
         length = np.sqrt(squares.sum() + unknown)
         if n <= _ALL:
@@ -171,26 +172,26 @@ class NgramIndex:
             weights = np.repeat(squares, ends - starts)
             self._check_postings(at[known], postings)
             of_all: Any = np.bincount(np.concatenate(postings), weights, minlength=n)
-            alike = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
-            shared = of_all[alike]
+            names = np.flatnonzero(of_all >= _LOWEST * length * self._norms)
+            shared = of_all[names]
         else:
             rarest = np.argsort(ends - starts, kind="stable")
             postings = [self._rows[starts[i] : ends[i]] for i in rarest.tolist()]
-            alike, shared = self._propose(postings, squares[rarest], dots)
-        cosines = shared / np.maximum(length * self._norms[alike], 1e-12)
+            names, shared = self._propose(postings, squares[rarest], dots)
+        cosines = shared / np.maximum(length * self._norms[names], 1e-12)
         kept = np.flatnonzero(cosines >= _LOWEST)
         kept = kept[_highest(cosines[kept], k)]
-        kept = kept[np.lexsort((alike[kept], -cosines[kept]))[:k]]
-        return alike[kept], cosines[kept]
+        kept = kept[np.lexsort((names[kept], -cosines[kept]))[:k]]
+        return names[kept], cosines[kept]
 
     def _check_bounds(self, starts: IntArray, ends: IntArray) -> None:
-        """Hold the postings of 3-grams, of which each has some, against all that there are."""
+        """Check that the postings of each 3-gram are not empty, and lie in the file."""
         if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
             found = np.stack([starts, ends], axis=1).tolist()
             raise self._origin.damaged(expected="postings from a start to an end", found=found)
 
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
-        """Check the rows of 3-grams that no query had before: once, for there are many."""
+        """Check the rows of each 3-gram when it is first used; repeating it would cost time."""
         for i in np.flatnonzero(~self._are_checked[grams]).tolist():
             self._origin.rows(postings[i], below=len(self._norms))
             self._are_checked[grams[i]] = True
@@ -198,9 +199,11 @@ class NgramIndex:
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
-        """Names that share rare 3-grams with a query, and the dot products of all 3-grams.
+        """Propose names that share rare 3-grams with a query, with dot products over all 3-grams.
 
         postings (Sequence): Names of each 3-gram of the query, the rarest 3-gram first.
+        squares (NDArray): Squared inverse document frequency of each 3-gram. Shape (n_grams,).
+        dots (FloatArray): Zeros, before and after. Shape (n_names,).
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
         n_rare = max(1, int(np.searchsorted(n_postings, _POSTINGS, side="right")))
@@ -216,10 +219,10 @@ class NgramIndex:
         dots[names] = 0
         if n_rare < len(postings):
             best = _highest(shared / self._norms.take(names), _COMPARED)
-            best = best[np.argsort(names[best])]  # neighbours are looked up faster
+            best = best[np.argsort(names[best])]  # sorted, lookups are faster
             names, shared = names[best], shared[best]
         totals = shared.astype(np.float64)
-        same_type = names.astype(np.int32)  # or all postings would be copied as int64
+        same_type = names.astype(np.int32)  # else all postings would be copied as int64
         for rows, square in zip(postings[n_rare:], squares[n_rare:], strict=True):
             place = np.minimum(np.searchsorted(rows, same_type), len(rows) - 1)
             totals += square * (rows[place] == same_type)
@@ -227,12 +230,12 @@ class NgramIndex:
 
 
 def _highest(values: NDArray[np.floating], k: int) -> IntArray:
-    """Where the k highest values are, and others equal to the lowest of them; in any order."""
+    """Positions of the k highest values, and of ties with the lowest of them; in any order."""
     if len(values) <= k:
         return np.arange(len(values))
     above = np.arange(len(values))
     if len(values) > 4 * _EVERY * k:
-        # A part says below what nothing has to be sorted, and is rarely wrong.
+        # A sample gives a lower bound, which is rarely too high.
         at = 2 * k // _EVERY + 1
         likely = np.flatnonzero(values >= np.partition(values[::_EVERY], -at)[-at])
         above = likely if len(likely) >= k else above

@@ -1,4 +1,4 @@
-"""How many words two normalised names share."""
+"""Overlap of the words of two normalised names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from spacy_bioel.text.variants import singular
 
 IntArray = NDArray[np.int64]
 
-_BREAK = "\0"  # between strings that are split together: no word of them
+_BREAK = "\0"  # separates strings that are split together; occurs in no word
 
 
 def word_overlap(
     queries: Sequence[str], names: Sequence[str], query: IntArray, name: IntArray
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Compare pairs of strings by their different words, in the singular and whatever the order.
+    """Compare pairs of strings by their sets of words, in the singular.
 
-    A word counts by its letters: long words are rare ones.
+    The weight of a word is its number of letters, since long words are rare.
 
-    query, name (IntArray): Number of the query and of the name of each pair. Shape (n,).
-    RETURNS (tuple): Dice coefficient (1: the same words), and the part of the query that is in
+    queries, names (Sequence[str]): Normalised strings.
+    query, name (IntArray): Number of the query and of the name of each pair. Shape (n,) each.
+    RETURNS (tuple): Dice coefficient (1: the same words), and the share of the query that is in
         the name. Shape (n,) each.
     """
     words: dict[str, int] = {}
@@ -31,7 +32,7 @@ def word_overlap(
     size = np.fromiter(map(len, words), dtype=np.float64, count=len(words))
     query_size = _sums(size[query_words], query_starts)
     name_size = _sums(size[name_words], name_starts)
-    # Each word of the name of a pair, and whether the pair's query has it.
+    # Each word of the name of a pair, and whether the query of the pair has it.
     counts = np.diff(name_starts)[name]
     pair = np.repeat(np.arange(len(name)), counts)
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -46,9 +47,9 @@ def word_overlap(
 
 
 def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Numbers of the different words of each string, ascending, and where those of it start."""
+    """Numbers of the distinct words of each string, ascending, and the offsets of the strings."""
     tokens = f" {_BREAK} ".join(strings).split()
-    # Words repeat from name to name: each is taken to its singular once.
+    # Words repeat from name to name: `singular` is called once per distinct word.
     different = dict.fromkeys(tokens)
     different.pop(_BREAK, None)
     numbers = {word: words.setdefault(singular(word), len(words)) for word in different}
@@ -62,7 +63,7 @@ def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, Int
 
 
 def _is_among(keys: IntArray, known: IntArray) -> NDArray[np.bool_]:
-    """Which keys are known. known: Ascending. Shape of keys."""
+    """Mask of the keys that are among `known`, which ascends. Shape of keys."""
     if not len(known):
         return np.zeros(len(keys), bool)
     return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
