@@ -1,4 +1,4 @@
-"""Does twice the input take twice the time? python -m benchmarks.run linear_time --system NAME
+"""Growth of time with the input: python -m benchmarks.run linear_time --system NAME
 
 Inputs that were quadratic or worse, each at a size and at half of it. The seconds are those of the
 whole size, of the processor, the least of three times; the ratio is that to the half, 2 where time

@@ -57,7 +57,7 @@ class Candidate:
     """Concept that a mention may be linked to.
 
     id (str): Id of the concept.
-    score (float): Probability in [0, 1], comparable across mentions.
+    score (float): Decision score in [0, 1], comparable across mentions.
     name (str): The name of the concept that matched.
     evidence (str): Sources of its evidence, the strongest first, e.g. "exact+dense".
     """

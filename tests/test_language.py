@@ -14,7 +14,11 @@ from spacy_bioel.pipeline.linker.evidence import FEATURES
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spacy_bioel"
 # Folders whose docstrings begin with a noun or a verb.
-FOLDERS = ["spacy_bioel/lab", "benchmarks", "training/scripts"]
+FOLDERS = [
+    *["spacy_bioel/nn", "spacy_bioel/models", "spacy_bioel/scoring", "spacy_bioel/tuning"],
+    *["spacy_bioel/distributed", "spacy_bioel/cli", "spacy_bioel/lab"],
+    *["benchmarks", "training/scripts"],
+]
 INTERROGATIVES = {"What", "Which", "How", "Where", "When", "Why", "Whatever", "Would", "Does"}
 
 
