@@ -1,4 +1,4 @@
-"""Annotated texts <-> Docs, and the corpus reader for `spacy train`."""
+"""Conversion between annotated texts and Docs, and the corpus reader for `spacy train`."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def create_corpus_v1(
     """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
 
     path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
-    format (str | None): Name of the format; None: recognised by content.
-    prefix (str): CURIE prefix for ids that have none, e.g. "MESH".
-    widen (bool): Stretch mentions that cut a token to whole tokens; otherwise they are lost, with
-        a warning that counts them.
-    limit (int): Only this many documents; 0: all.
-    given_mentions (bool): The pipeline is shown the places and labels of the gold mentions, never
+    format (str | None): Name of the format; None: detected from the content.
+    prefix (str): CURIE prefix for ids without one, e.g. "MESH".
+    widen (bool): Widen mentions that cut a token to whole tokens; otherwise drop them, with a
+        warning that counts them.
+    limit (int): Maximum number of documents; 0: all.
+    given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions, never
         their ids: for a pipeline with a linker only.
     """
 
@@ -66,10 +66,10 @@ def create_corpus_v1(
 def read_texts(
     path: Path, *, format: str | None = None, prefix: str = "", gold_key: str = GOLD_KEY
 ) -> Iterator[AnnotatedText]:
-    """Documents of a corpus file in any format, .spacy included.
+    """Read the documents of a corpus file in any format, .spacy included.
 
-    gold_key (str): The span group that has the gold mentions in a .spacy file.
-    RAISES BioelError: [B060] on a .spacy file that is not one; those of the format's reader.
+    gold_key (str): Span group of the gold mentions in a .spacy file.
+    RAISES BioelError: [B060] on a damaged .spacy file; those of the format's reader.
     """
     if format == "spacy" or (format is None and path.suffix == ".spacy"):
         return (text for _, text in _docs_and_texts(path, Vocab(), gold_key))
@@ -77,12 +77,12 @@ def read_texts(
 
 
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
-    """Docs of a .spacy file. RAISES BioelError: [B060] when it is missing, damaged or no such."""
+    """Read a .spacy file. RAISES BioelError: [B060] when it is missing, damaged or not one."""
     return (doc for doc, _ in _docs_and_texts(path, vocab, GOLD_KEY))
 
 
 def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
-    """Docs and what they say: where a file is damaged, either may fail in ways of its own."""
+    """Docs of a .spacy file with their texts; in a damaged file, both conversions may fail."""
     with _spacy_errors(path):
         docs = DocBin().from_disk(path).get_docs(vocab)
     while True:
@@ -96,7 +96,7 @@ def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[D
 
 @contextmanager
 def _spacy_errors(path: Path) -> Iterator[None]:
-    """[B060] for errors of spaCy, zlib, msgpack, numpy and the system."""
+    """Turn errors of spaCy, zlib, msgpack, numpy and the system into [B060]."""
     collects = gc.isenabled()
     try:
         yield
@@ -104,21 +104,21 @@ def _spacy_errors(path: Path) -> Iterator[None]:
         reason = str(error) or type(error).__name__
         raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
     finally:
-        if collects:  # srsly leaves it off where it fails
+        if collects:  # srsly does not enable it again after an error
             gc.enable()
 
 
 def text_to_doc(
     nlp: Language, text: AnnotatedText, *, widen: bool = False
 ) -> tuple[Doc, Alignment]:
-    """A tokenised Doc with the gold mentions in doc.spans["bioel_gold"]."""
+    """Tokenise a text, with its gold mentions in doc.spans["bioel_gold"]."""
     doc = nlp.make_doc(text.text)
     doc.user_data[_ID] = text.id
     return doc, add_gold(doc, text, widen=widen)
 
 
 def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
-    """The other way round; a Doc without gold has no mentions."""
+    """Convert a Doc to an annotated text; without the group `gold_key` it has no mentions."""
     spans = doc.spans[gold_key] if gold_key in doc.spans else ()
     mentions = tuple(
         Mention(span.start_char, span.end_char, span.label_, split_ids(span.kb_id_))
@@ -128,5 +128,5 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:
-    """A DocBin that keeps span groups and document ids."""
+    """Pack Docs into a DocBin that keeps span groups and document ids."""
     return DocBin(docs=docs, store_user_data=True)

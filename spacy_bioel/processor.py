@@ -1,4 +1,4 @@
-"""Properties of the processor, and how threads share its cores."""
+"""Capabilities of the processor, and the policy of threads for torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Spread = Callable[[Callable, Iterable], list]
 
 
 def processor_has(*names: str) -> bool:
-    """Whether the processor has any of these, as PyTorch calls them; older versions do not say."""
+    """Whether the processor has any of some capabilities, by PyTorch's names for them.
+
+    False under versions of PyTorch that do not report capabilities.
+    """
     import torch
 
     known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
@@ -24,13 +27,16 @@ def processor_has(*names: str) -> bool:
 
 @contextmanager
 def one_thread_each() -> Iterator[Spread]:
-    """A `map` over parts of a batch, on as many threads as torch may use, which uses one in each.
+    """Parallelise over the parts of a batch instead of within matrix products.
 
-    Threads that share a small product wait for each other at every step, on a busy machine ten
-    times as long as it takes one of them, and round as their number has it. A single part is done
-    by the thread that asks: another has a heap of its own, and takes a start.
+    The parts are spread over as many threads as torch may use, and torch uses one thread in each of
+    them. Threads that share a small product synchronise at every step, which on a busy machine
+    takes ten times as long as one thread does, and rounding depends on their number. A single part
+    runs on the calling thread, to save the start and the heap of another one.
 
-    Any number of threads may be inside at once; the limits of a thread are its own.
+    Limits are local to a thread: any number of threads may enter at once.
+
+    YIELDS (Callable): A `map` of a function over parts, which returns a list.
     """
     import torch
 
@@ -49,15 +55,25 @@ def one_thread_each() -> Iterator[Spread]:
         restore()
 
 
-def _limit_thread() -> Callable[[], None]:
-    """Let torch compute on the calling thread alone, until the function is called that it returns.
+def use_one_thread() -> None:
+    """Limit torch to one thread for the rest of this process, which has to be a worker process.
 
-    Not by `torch.set_num_threads`, which also sets what threads of later on start with: two
-    threads that set and restore it in turn leave the process at one.
+    Unlike the limits of `one_thread_each` it also applies to threads started later.
     """
     import torch
 
-    # A thread that is new to torch takes over the number of the process when it is first asked.
+    torch.set_num_threads(1)
+
+
+def _limit_thread() -> Callable[[], None]:
+    """Limit torch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
+
+    `torch.set_num_threads` would also set the default of later threads: two threads that set and
+    restore it in turn would leave the process at one.
+    """
+    import torch
+
+    # A thread takes over the number of the process at its first call of torch.
     torch.get_num_threads()
     openmp = _openmp().limit(limits=1)
     set_mkl = _mkl_setter()
@@ -72,7 +88,7 @@ def _limit_thread() -> Callable[[], None]:
 
 @cache
 def _openmp() -> ThreadpoolController:
-    """OpenMP as torch has loaded it; its number of threads is set thread by thread."""
+    """Controller of the OpenMP that torch has loaded; its number of threads is thread-local."""
     import torch  # noqa: F401
 
     return ThreadpoolController().select(user_api="openmp")
@@ -80,10 +96,10 @@ def _openmp() -> ThreadpoolController:
 
 @cache
 def _mkl_setter() -> Callable[[int], int]:
-    """Sets the threads of the MKL within torch for the calling thread, and returns those before.
+    """Function that sets MKL's number of threads in the calling thread, and returns the old one.
 
-    After `torch.set_num_threads` MKL does not ask OpenMP any more, and threadpoolctl does not know
-    it, for it is part of torch's own library.
+    After `torch.set_num_threads` MKL ignores the number of OpenMP. threadpoolctl does not find MKL,
+    which is linked into torch's own library.
     """
     import torch
 

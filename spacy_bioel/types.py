@@ -1,4 +1,4 @@
-"""The records that travel between the layers. Frozen, plain, importable by every layer."""
+"""Records passed between the layers: frozen, plain, importable by each layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One entry of a knowledge base.
+    """Entry of a knowledge base.
 
     id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
     names (tuple[str, ...]): All names, the preferred one first.
@@ -27,7 +27,7 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A stretch of text that names one concept, several (composite), or none that is known (NIL).
+    """Stretch of text that names one concept, several (composite), or none of the KB (NIL).
 
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
@@ -45,7 +45,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedText:
-    """One document of a corpus with its gold mentions, which may overlap."""
+    """Document of a corpus with its gold mentions, which may overlap."""
 
     id: str
     text: str
@@ -54,11 +54,12 @@ class AnnotatedText:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A concept that a mention may refer to.
+    """Concept that a mention may be linked to.
 
-    score (float): The decision score in [0, 1], comparable across mentions.
+    id (str): Id of the concept.
+    score (float): Decision score in [0, 1], comparable across mentions.
     name (str): The name of the concept that matched.
-    evidence (str): What proposed it, the strongest first, e.g. "exact+dense".
+    evidence (str): Sources of its evidence, the strongest first, e.g. "exact+dense".
     """
 
     id: str
@@ -69,8 +70,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What the linker decided about one mention.
+    """Decision of the linker about a mention.
 
+    start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
     candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
     """

@@ -1,7 +1,7 @@
-"""A self-contained HTML page of linked texts: the mentions in their text, the candidates below.
+"""Self-contained HTML page of linked texts: mentions marked in their text, candidates below.
 
-All that comes from documents and knowledge bases is escaped. (displaCy escapes texts, but no
-labels and no ids.)
+All values of documents and knowledge bases are escaped. (displaCy escapes texts, but neither labels
+nor ids.)
 """
 
 from __future__ import annotations
@@ -37,21 +37,19 @@ _NIL = "NIL"
 
 
 def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
-    """A whole page from what `render_document` returned."""
+    """Assemble a page from sections of `render_document`."""
     return start_page(title) + "".join(f"{section}\n" for section in sections) + END_OF_PAGE
 
 
 def start_page(title: str = "Linked texts") -> str:
-    """The page before its first section, for one that is written bit by bit; it ends with
-    `END_OF_PAGE`.
-    """
+    """Start of a page that is written section by section; its end is `END_OF_PAGE`."""
     return _START.format(title=escape(title))
 
 
 def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str:
-    """One document: its text with the mentions, and a table of candidates.
+    """Render a document: its text with the mentions, and a table of candidates.
 
-    links (Sequence[Link]): In any order; they may overlap.
+    links (Sequence[Link]): Links in any order, which may overlap.
     RETURNS (str): An HTML section.
     """
     heading = f"<h2>{escape(title)}</h2>"
@@ -62,9 +60,9 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
 
 
 def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
-    """The text in pieces between the borders of mentions; where one ends, its label and ids."""
+    """Text split at the borders of mentions, with label and ids after each mention."""
     ending: dict[int, list[Link]] = {}
-    change = dict.fromkeys((0, len(text)), 0)  # of the number of mentions, at each border
+    change = dict.fromkeys((0, len(text)), 0)  # change of the nesting depth at each border
     for link in links:
         ending.setdefault(link.end, []).append(link)
         change[link.start] = change.get(link.start, 0) + 1

@@ -31,7 +31,7 @@ ROOMS: dict[str, list[str]] = {
     "lab": [*GROUND, "text", "kb", "models", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND],
-    "distributed": [*GROUND, "storage", "pipeline"],
+    "distributed": [*GROUND, "storage", "pipeline", "processor"],
     # "" is the package itself, for its version.
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
@@ -69,9 +69,8 @@ PACKAGES: dict[str, list[str]] = {
     "lab/spelling.py": ["sklearn", "scipy", "bm25s"],
     "corpus": ["spacy"],
     "distributed": ["spacy"],
-    "distributed/workers.py": ["torch"],
     "distributed/parquet.py": ["pyarrow"],
-    "distributed/spark.py": ["pyspark", "pyarrow", "pandas", "torch"],
+    "distributed/spark.py": ["pyspark", "pyarrow", "pandas"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/plots.py": ["matplotlib"],
 }

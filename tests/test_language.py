@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spacy_bioel"
 # Folders whose docstrings begin with a noun or a verb.
 FOLDERS = [
-    *("spacy_bioel/kb", "spacy_bioel/storage", "spacy_bioel/text", "spacy_bioel/io"),
-    *("spacy_bioel/lab", "benchmarks", "training/scripts"),
+    "spacy_bioel",
+    "benchmarks",
+    "training/scripts",
 ]
 INTERROGATIVES = {"What", "Which", "How", "Where", "When", "Why", "Whatever", "Would", "Does"}
 

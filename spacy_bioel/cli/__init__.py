@@ -1,4 +1,4 @@
-"""The command `bioel`, one command a file. Nothing imports this package."""
+"""The command `bioel`, with one subcommand per file. No other package imports this one."""
 
 from spacy_bioel.cli.app import main
 

@@ -1,7 +1,7 @@
-"""The commands by name, and what becomes of errors.
+"""Command line application: registration of the commands, and conversion of errors to messages.
 
 The command modules import spaCy and torch inside their functions, so that `bioel --help` and
-mistakes on the command line are answered at once.
+usage errors respond without delay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError, Errors
 
 BAD_INPUT = 2
-# Of paths that are mistaken, or not the user's to write; beside those of a full disk.
+# Errors of wrong paths and missing permissions, in addition to those of a full disk.
 _REFUSED = frozenset(
     getattr(errno, name)
     for name in "ENOENT EEXIST ENOTDIR EISDIR EACCES EPERM EROFS ENAMETOOLONG ELOOP ENXIO".split()
@@ -41,7 +41,7 @@ app = typer.Typer(
     help="Biomedical entity linking with spaCy: knowledge bases, corpora, linking, evaluation.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="markdown",  # fills the paragraphs of the docstrings
+    rich_markup_mode="markdown",  # reflows the paragraphs of the docstrings
     pretty_exceptions_enable=False,
 )
 kb_app = typer.Typer(
@@ -83,8 +83,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command `bioel` and exit.
 
     argv (Sequence[str] | None): Arguments; None takes those of the process.
-    RAISES SystemExit: With status 0 when all went well, 2 for unusable arguments or input (one
-        line on stderr), 1 for any other failure.
+    RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
+        stderr), 1 for any other failure.
     """
     try:
         app(args=None if argv is None else list(argv), prog_name="bioel")
@@ -104,9 +104,7 @@ def _end(message: str) -> NoReturn:
 
 
 def _drop_stdout() -> None:
-    """What a full disk did not take is not tried again when Python ends, with a message of its
-    own.
-    """
+    """Discard output that a full disk refused, which Python would try to write again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the commands share: progress and messages on stderr, results for machines in files."""
+"""Common part of the commands: progress and messages on stderr, results as tables and files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_bioel.io.open import replacing
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
-# Of a write to a file that is open already: these errors carry no name.
+# Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 JsonOption = Annotated[
@@ -28,35 +28,35 @@ JsonOption = Annotated[
     typer.Option("--json", metavar="FILE", help="Also write the result as JSON; - for stdout."),
 ]
 PrefixOption = Annotated[
-    str, typer.Option(help="Vocabulary of ids that name none, e.g. MESH: D003920 is MESH:D003920.")
+    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
 ]
 
 
 def show_error(message: str) -> None:
-    """One red line on stderr, whatever line breaks the message has."""
+    """Print an error in red on one line of stderr."""
     _stderr().print(
         f"error: {' '.join(message.split())}", style="red", markup=False, soft_wrap=True
     )
 
 
 def show_note(message: str) -> None:
-    """A line for people, on stderr, so that stdout stays free for results."""
+    """Print a line for users on stderr; stdout is for results."""
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def count_of(n: int, noun: str) -> str:
-    """A number with its noun: "1 document", "2,000 documents"."""
+    """Format a number with its noun: "1 document", "2,000 documents"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def show_table(table: Table) -> None:
-    """A table on stdout."""
-    # A file or a pipe has no width; the 80 columns that rich assumes would cut cells.
+    """Print a table on stdout."""
+    # For files and pipes rich assumes 80 columns, which would cut cells.
     Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES).print(table)
 
 
 def track(items: Iterable[Item], description: str, *, total: int | None = None) -> Iterator[Item]:
-    """Yield the items behind a progress bar."""
+    """Yield items while showing a progress bar."""
     with progress_bar(description, total=total) as advance:
         for item in items:
             yield item
@@ -65,9 +65,9 @@ def track(items: Iterable[Item], description: str, *, total: int | None = None) 
 
 @contextmanager
 def progress_bar(description: str, *, total: int | None = None) -> Iterator[Any]:
-    """A progress bar on stderr; silent when stderr is no terminal.
+    """Show a progress bar on stderr, if that is a terminal.
 
-    YIELDS (Callable[[int], None]): Say how many items more are done.
+    YIELDS (Callable[[int], None]): Advances the bar by a number of items.
     """
     console = _stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -83,14 +83,14 @@ def progress_bar(description: str, *, total: int | None = None) -> Iterator[Any]
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON to a file, whole or not at all, or to stdout for "-"."""
+    """Write JSON to a file, atomically, or to stdout for "-"."""
     with writing(path) as file:
         file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-    """Write a text file that appears under its name when all went well; "-" is stdout."""
+    """Write a text file, which gets its name only on success; "-" is stdout."""
     if str(path) == "-":
         with naming(Path("stdout")), _flushed(sys.stdout) as file:
             yield file
@@ -102,7 +102,7 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def _flushed(file: TextIO) -> Iterator[TextIO]:
-    """Results are UTF-8, whatever the terminal is, and fail here rather than when Python ends."""
+    """Write UTF-8 whatever the terminal's encoding, and flush, so that errors are raised here."""
     if isinstance(file, TextIOWrapper):
         file.reconfigure(encoding="utf8")
     yield file
@@ -111,8 +111,8 @@ def _flushed(file: TextIO) -> Iterator[TextIO]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an OSError of writing `path` this name: a full disk names no file, other errors the
-    temporary one beside it.
+    """Set the file name of an OSError to `path`: a full disk names no file, other errors name the
+    temporary file beside it.
     """
     try:
         yield
@@ -129,5 +129,5 @@ def _is_temporary(name: object, path: Path) -> bool:
 
 
 def _stderr() -> Console:
-    # Made anew for each use: a console remembers the stream that stderr was at its birth.
+    # A new console for each use, because a console keeps the stream of its creation.
     return Console(stderr=True)

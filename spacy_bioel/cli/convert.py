@@ -1,4 +1,4 @@
-"""`bioel convert`: a corpus to spaCy's training format or to JSON lines."""
+"""`bioel convert`: convert a corpus to spaCy's training format or to JSON lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def convert(
     ],
     out: Annotated[Path, typer.Argument(help="OUT.spacy or OUT.jsonl.")],
     format: Annotated[
-        str | None, typer.Option(help="Format of the corpus; recognised from content if not given.")
+        str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
     ] = None,
     prefix: PrefixOption = "",
     lang: Annotated[str, typer.Option(help="Language of the tokenizer.")] = "en",
@@ -45,14 +45,14 @@ def convert(
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
         bool,
-        typer.Option(help="Stretch mentions that cut a token to whole tokens; else drop them."),
+        typer.Option(help="Widen mentions that cut a token to whole tokens; else drop them."),
     ] = True,
     json_file: JsonOption = None,
 ) -> None:
-    """Convert a corpus, and say which mentions the tokens could not represent.
+    """Convert a corpus, and report mentions that cannot be aligned to tokens.
 
-    In OUT.spacy the gold mentions are in doc.spans["bioel_gold"], their ids joined by "|" in
-    kb_id_. OUT.jsonl keeps character offsets and needs no tokens.
+    OUT.spacy has the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
+    OUT.jsonl has character offsets, without tokenisation.
     """
     from spacy_bioel.corpus import read_texts
 
@@ -99,7 +99,7 @@ def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
 def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
 ) -> dict[str, Any]:
-    """Write the docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
+    """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
     from spacy_bioel.pipeline.gold import Alignment
     from spacy_bioel.storage.atomic import replacing_file

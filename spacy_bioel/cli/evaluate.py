@@ -1,4 +1,4 @@
-"""`bioel evaluate`: a pipeline against a gold corpus, by named protocols."""
+"""`bioel evaluate`: evaluate a pipeline on a gold corpus by named protocols."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from spacy_bioel.scoring.measure import Measurement
 
 _DEFAULT = ("mention", "end_to_end", "gold")
-_SUMMARY = ("f1", "accuracy@1")  # shown for each label; the other metrics only for all labels
-# They follow from others and the recall.
+_SUMMARY = ("f1", "accuracy@1")  # shown for each label; other metrics only for all labels
+# Not shown in the table, because they follow from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
 _NOTES = (
     "nil_gold", "nil_predicted", "missing_from_kb", "partly_missing_from_kb", "not_predicted",
@@ -53,13 +53,13 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help=f"May be repeated: {', '.join(PROTOCOLS)}; "
+            help=f"Protocol, can be repeated: {', '.join(PROTOCOLS)}; "
             f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. "
             f"Default: {', '.join(_DEFAULT)}.",
         ),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="Format of the corpus; recognised from content if not given.")
+        str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
     ] = None,
     prefix: PrefixOption = "",
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
@@ -83,15 +83,15 @@ def evaluate(
         _show(found, about, unlabelled=unlabelled if finds_names(nlp) else set())
 
 
-# Not a docstring: the list of protocols is that of the table.
-evaluate.__doc__ = """Measure a pipeline by one or several protocols, with 95 % intervals.
+# Assigned, not a docstring, because the list of protocols comes from their table.
+evaluate.__doc__ = """Evaluate a pipeline by one or several protocols, with 95 % intervals.
 
-"gold" and "gold_any" hand the linker the gold mentions. All others run the whole pipeline on
-the bare text. The denominator is always that of the corpus: mentions that the tokens or the
+"gold" and "gold_any" give the linker the gold mentions. All others run the whole pipeline on
+the bare text. The denominator is always the whole corpus: mentions that the tokens or the
 knowledge base cannot represent count as wrong. JSON has every metric for every label, and
 the rules of its protocol. Ranks are counted within the linker's `max_candidates`.
 
-What must agree:
+Rules of the protocols:
 
 """ + "\n".join(f"* {name}: {describe(name)}." for name in PROTOCOLS)
 
@@ -115,7 +115,7 @@ def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[s
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """Identify a saved pipeline by the names and contents of all its files."""
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files."""
     from hashlib import blake2b, file_digest
 
     digest = blake2b(digest_size=8)
@@ -128,7 +128,7 @@ def fingerprint_folder(folder: Path) -> str:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Whether mentions are the names of the knowledge base in the text: those have no label."""
+    """Whether mentions are found by dictionary lookup of the KB's names, which gives no labels."""
     linker = find_linker(nlp)
     return linker is not None and linker.cfg["mentions"] == "kb"
 
@@ -136,10 +136,10 @@ def finds_names(nlp: Language) -> bool:
 def _show(
     found: Sequence[Measurement], about: dict[str, Any], *, unlabelled: Collection[str]
 ) -> None:
-    """Tables and notes on what was found.
+    """Print the table of results, and notes.
 
-    unlabelled (Collection[str]): Protocols whose links have no labels, so that no row of a label
-        could be anything but zero.
+    unlabelled (Collection[str]): Protocols whose links have no labels: their rows of single labels
+        would be zero, and are left out.
     """
     table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
     for row in found:

@@ -1,4 +1,4 @@
-"""`bioel kb add`: more concepts and names for a knowledge base."""
+"""`bioel kb add`: add concepts and names to a knowledge base."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spacy_bioel.cli.sources import (
 if TYPE_CHECKING:
     from spacy_bioel.kb.build.grow import Growth
 
-# Of a report, what tells about the records that were read rather than about all that is there.
+# Keys of a report that count the records read, not the whole knowledge base.
 _OF_RECORDS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
     "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
@@ -48,14 +48,14 @@ def add(
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
 
-    What is there stays. A concept that is there gets the names, types and parents that it lacks,
-    and a definition if it has none; its preferred name stays. What is said of a retired id goes to
-    the concept that replaced it. A source that calls a current id retired changes nothing: use
+    Existing entries are kept. An existing concept gets the names, types and parents that it lacks,
+    and a definition if it has none; its preferred name stays. A record of a retired id is merged
+    into the concept that replaced it. A current id is not retired, whatever a source says: use
     `bioel kb retire`.
 
-    All columns are written anew, in seconds for half a million names, and then take the place of
-    those before in one step. Vectors stay: `bioel kb encode` encodes the new names only. Another
-    command that is changing the knowledge base is waited for.
+    All columns are rewritten, in seconds for half a million names, and replaced in one step.
+    Vectors are kept: `bioel kb encode` encodes the new names only. The command waits for others
+    that are changing the knowledge base.
     """
     from spacy_bioel.kb.build.grow import add_concepts
 
@@ -78,12 +78,13 @@ def add(
 
 
 def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None) -> None:
-    """What a change made of a knowledge base, and what to do about its vectors."""
+    """Show or write the report of a change, with a note on outdated vectors."""
     about = as_json(growth)
     if json_file is not None:
         write_json(json_file, about)
     if str(json_file) != "-":
-        show_counts(title, dict(_said(*count) for count in about.items() if count[1] is not True))
+        shown = (_positive(*count) for count in about.items() if count[1] is not True)
+        show_counts(title, dict(shown))
     if growth.vectors_outdated:
         show_note(
             f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
@@ -91,14 +92,14 @@ def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None)
         )
 
 
-def _said(key: str, count: Any) -> tuple[str, Any]:
-    """What is fewer is gone, rather than -1 new ones."""
+def _positive(key: str, count: Any) -> tuple[str, Any]:
+    """Turn a negative count of new items into a positive count of gone ones."""
     is_fewer = isinstance(count, int) and count < 0
     return (key.replace("new_", "gone_"), -count) if is_fewer else (key, count)
 
 
 def as_json(growth: Growth) -> dict[str, Any]:
-    """A change as a flat record."""
+    """Convert a change to a flat record."""
     report = asdict(growth.report)
     return {
         "new_concepts": growth.concepts,

@@ -1,4 +1,4 @@
-"""`bioel kb build`: source files to a knowledge base."""
+"""`bioel kb build`: build a knowledge base from source files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spacy_bioel.cli.sources import (
 
 
 def build(
-    out: Annotated[Path, typer.Argument(help="Folder to make, or knowledge base to replace.")],
+    out: Annotated[Path, typer.Argument(help="Folder to create, or knowledge base to replace.")],
     sources: SourcesArgument,
     format: FormatOption = None,
     prefix: PrefixOption = "",
@@ -45,8 +45,8 @@ def build(
 ) -> None:
     """Build a knowledge base from one or several sources.
 
-    Concepts of one id are merged. Everything that is left out is counted in the report. The
-    folder appears, or replaces the one before, only when all sources were read.
+    Records with the same id are merged. The report counts everything that is left out. The folder
+    is created, or replaced, only after all sources were read.
     """
     from spacy_bioel.kb.build.build import build_kb
     from spacy_bioel.kb.columns.layout import map_vectors

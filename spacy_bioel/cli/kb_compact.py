@@ -1,4 +1,4 @@
-"""`bioel kb compact`: a knowledge base without what it does not need."""
+"""`bioel kb compact`: remove unused files of a knowledge base."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from spacy_bioel.cli.console import JsonOption, count_of, show_note, write_json
 def compact(
     kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
     forget_retired: Annotated[
-        bool, typer.Option("--forget-retired", help="Retired ids lead nowhere from now on.")
+        bool, typer.Option("--forget-retired", help="Also remove all retired ids.")
     ] = False,
     json_file: JsonOption = None,
 ) -> None:
-    """Remove what a knowledge base does not need.
+    """Remove unused files of a knowledge base.
 
-    `bioel kb add` and `bioel kb retire` leave whole columns, so that nothing in them needs
-    compacting. Removed are vectors of an earlier state, of each encoder, which `bioel kb encode`
-    would copy from (run it first), and what killed commands have left. Retired ids stay, unless you
-    say `--forget-retired`.
+    These are outdated vectors of all encoders, and leftovers of killed commands. Run
+    `bioel kb encode` first: it reuses outdated vectors. Columns need no compaction, because
+    `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept without
+    `--forget-retired`.
     """
     from spacy_bioel.kb.build.grow import forget_retired_ids, remove_leftovers
 

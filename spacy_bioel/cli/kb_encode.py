@@ -1,4 +1,4 @@
-"""`bioel kb encode`: vectors for the names of a knowledge base."""
+"""`bioel kb encode`: encode the names of a knowledge base as vectors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def encode(
     kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
     model: Annotated[
         str,
-        typer.Argument(help="Pipeline with a bioel_linker; or KB itself: the package's encoder."),
+        typer.Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
     ],
 ) -> None:
-    """Encode all names with a pipeline's linker and keep the vectors in the knowledge base.
+    """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 
-    A pipeline can search a large knowledge base only with vectors of its own encoder. Those of
-    other encoders stay beside them. Of its own, only new names are encoded. If it is stopped, it
-    goes on where it was. Commands that would change the knowledge base wait until it is done.
+    A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
+    other encoders are kept. Names that already have a vector of this encoder are not encoded again,
+    so that an interrupted run resumes. Commands that change the knowledge base wait meanwhile.
     """
     from spacy_bioel.kb.columns.store import KnowledgeBase
 
@@ -31,7 +31,7 @@ def encode(
     linker = require_linker(load_model(model), model)
     with progress_bar("Encoding names", total=base.n_names) as advance:
         done = linker.encode_kb(base, progress=advance)
-    there = f", {done.copied:,} were there" if done.copied else ""
-    show_note(f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{there}.")
+    kept = f", {done.copied:,} were there" if done.copied else ""
+    show_note(f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}.")
     if done.ann:
         show_note(f"Built an {ann_text(done.ann)}.")

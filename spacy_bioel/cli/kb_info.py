@@ -1,4 +1,4 @@
-"""`bioel kb info`: what a knowledge base holds."""
+"""`bioel kb info`: show sources, counts and vectors of a knowledge base."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spacy_bioel.cli.console import JsonOption, show_table, write_json
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
 
-_N_TYPES = 12  # types shown to people; JSON has all
+_N_TYPES = 12  # types in the table; JSON has all
 
 
 def info(
@@ -23,7 +23,7 @@ def info(
         bool, typer.Option("--verify", help="Read every byte and compare checksums.")
     ] = False,
 ) -> None:
-    """Show where a knowledge base comes from, what it counts, and whether it is whole."""
+    """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
     from spacy_bioel.kb.columns.store import KnowledgeBase
     from spacy_bioel.kb.vectors.writing import verify_vectors
 
@@ -42,9 +42,9 @@ def info(
 
 
 def describe(base: KnowledgeBase) -> dict[str, Any]:
-    """Meta data, concepts per type and vectors of a knowledge base, ready for JSON.
+    """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
 
-    RAISES BioelError: See `open_vectors`, when there are vectors and they are damaged.
+    RAISES BioelError: Those of `kb.vectors.writing.describe_vectors`, for damaged vectors.
     """
     import numpy as np
 
@@ -84,7 +84,7 @@ def _vectors_text(vectors: dict[str, Any], *, kb: Path) -> str:
 
 
 def ann_text(ann: dict[str, Any] | None) -> str:
-    """An approximate index in words, with what of the exact search it finds."""
+    """Describe an approximate index, with its recall of exact search."""
     if ann is None:
         return "no approximate index"
     recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"

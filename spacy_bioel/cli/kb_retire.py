@@ -1,4 +1,4 @@
-"""`bioel kb retire`: ids that lead to others from now on, or nowhere."""
+"""`bioel kb retire`: replace or remove ids of a knowledge base."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def retire(
     ] = "",
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tsv", help="Instead: old ids, a tab, the current ids."),
+        typer.Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
     ] = None,
     prefix: PrefixOption = "",
     json_file: JsonOption = None,
 ) -> None:
     """Retire ids of a knowledge base.
 
-    A retired id stays findable: it leads to its replacement, which takes over the names and the
-    children of the concept. Without a replacement the concept is gone, with the names that only it
-    had, and the id is unknown. All ids are retired, or none if one of them is not there.
+    A retired id resolves to its replacement, which takes over the names and the children of the
+    concept. Without a replacement, the concept, the names that only it had and its id are removed.
+    If one of the ids is unknown, none is retired.
     """
     from spacy_bioel.io.ids import curie
     from spacy_bioel.kb.build.grow import retire_ids

@@ -1,4 +1,4 @@
-"""`bioel kb upgrade`: a knowledge base of an earlier version in the layout of this one."""
+"""`bioel kb upgrade`: convert a knowledge base of an earlier version to the current layout."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from spacy_bioel.cli.console import show_note
 def upgrade(
     kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
 ) -> None:
-    """Bring a knowledge base that an earlier version wrote into the layout of this one.
+    """Convert a knowledge base of an earlier version to the current layout.
 
-    It is read as it is, too. In the layout of this version it can be changed while others read it,
-    and has vectors of several encoders. Names and vectors stay as they are; the commands that
-    change a knowledge base do the same for its columns. An earlier version cannot read it then.
+    The earlier layout can be read, too. The current one can be changed while others read it, and
+    can have vectors of several encoders. Names and vectors do not change. Commands that change a
+    knowledge base also convert its columns. Earlier versions cannot read the current layout.
     """
     from spacy_bioel.kb.build.grow import upgrade_kb
 
     done = upgrade_kb(kb)
-    show_note(f"Brought {kb} into the new layout." if done else f"{kb} is in the new layout.")
+    shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
+    show_note(shown)

@@ -1,4 +1,4 @@
-"""`bioel link`: texts to JSON lines of links, and to a page to look at."""
+"""`bioel link`: link texts, with output as JSON lines, Parquet and an HTML page."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ STDIN = STDOUT = "-"
 SOME_FAILED = 1  # exit status
 _PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
 _OUTPUTS = (".jsonl", ".ndjson", ".json", _PARQUET, "")
-# What a .txt file may be besides plain text; a line with a tab in it is still text.
+# Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """Engine that runs the pipeline."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -41,39 +41,39 @@ def link(
         str,
         typer.Argument(
             help="Pipeline, by folder or package name; or a knowledge base, whose names are then "
-            "found in the text as they stand, without training."
+            "found by dictionary lookup, without training."
         ),
     ],
     input: Annotated[
         str,
         typer.Argument(
-            help="Text with one document a line, JSONL or Parquet with id and text, a corpus, or - "
-            "for stdin."
+            help="Text with one document per line, JSONL or Parquet with id and text, a corpus, or "
+            "- for stdin."
         ),
     ],
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="OUT", help="OUT.jsonl or OUT.parquet; else to stdout."
+            "--output", "-o", metavar="OUT", help="OUT.jsonl or OUT.parquet; default: stdout."
         ),
     ] = STDOUT,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.html", help="Write a page with the texts and their candidates."),
+        typer.Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="Format of the input, e.g. text; recognised if not given."),
+        typer.Option(help="Format of the input, e.g. text; default: detected."),
     ] = None,
     n_process: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Worker processes. They pay where cores are idle: two share the processor time "
-            "of one, and add a sixth of it.",
+            help="Worker processes. They save time only on idle cores: two take a sixth more "
+            "processor time than one.",
         ),
     ] = 1,
-    batch_size: Annotated[int, typer.Option(min=1, help="Documents a batch.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 64,
     engine: Annotated[
         Engine,
         typer.Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
@@ -81,10 +81,10 @@ def link(
 ) -> None:
     """Find and link the mentions of texts.
 
-    One JSON object a line: id, text, and links with start, end, text, label, id (null: NIL), ids,
-    and candidates with id, score, name and evidence; error is null. A document that fails has no
-    links, and an error with code and message; the exit status is then 1. Annotations in the input
-    are ignored.
+    The output has one JSON object per line: id, text, error, and links with start, end, text,
+    label, id (null: NIL), ids, and candidates with id, score, name and evidence. A failed document
+    has no links and an error with code and message, and the exit status is 1; otherwise error is
+    null. Annotations in the input are ignored.
     """
     if Path(output).suffix not in _OUTPUTS:
         raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
@@ -99,7 +99,7 @@ def link(
         texts = _read_input(input, format)
         nlp = load_model(model)
         check_linker(nlp)
-        # Closed when a result cannot be written, too: worker processes end with it.
+        # Closed even if a result cannot be written, which ends the worker processes.
         with closing(link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)) as linked:
             totals = _write(linked, Path(output), html)
     _report(totals)
@@ -113,7 +113,7 @@ def _refuse_with_spark(*, html: Path | None, format: str | None, n_process: int)
 
 
 def _write(linked: Iterable[LinkedText], output: Path, html: Path | None) -> Totals:
-    """Rows to a file or stdout, and their page; both appear when all went well."""
+    """Write rows to a file or stdout, and the page; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals, to_row
 
     totals = Totals()
@@ -155,7 +155,7 @@ def _writing_page(html: Path) -> Iterator[Callable[[LinkedText], None]]:
 
 
 def _report(totals: Totals) -> None:
-    """RAISES typer.Exit: When a document could not be linked."""
+    """Print a summary. RAISES typer.Exit: When a document failed."""
     found = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
     show_note(f"{found}, {totals.nil:,} of them NIL.")
     if totals.failed:
@@ -164,10 +164,10 @@ def _report(totals: Totals) -> None:
 
 
 def _read_input(source: str, format: str | None) -> Iterator[Document]:
-    """Stream (text, id) of each document; without ids of its own, its line number.
+    """Stream (text, id) of each document; ids of plain text are line numbers.
 
-    RAISES BioelError: [B101], [B134], [B142], those of Parquet at once, and not after the pipeline
-        has been loaded.
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, and
+        those of Parquet; raised by the call itself, before the pipeline is loaded.
     """
     from spacy_bioel.io.formats import CORPUS_FORMATS
 
@@ -200,10 +200,11 @@ def _read_plain(source: str) -> Iterator[Document]:
 
 
 def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
-    """Lines with text, by their number. A byte that is no UTF-8 becomes a lone surrogate, which is
-    the error of its document, and not of all.
+    """Stream the non-empty lines with their numbers.
 
-    RAISES BioelError: [B103] when the file says that it is UTF-16.
+    Undecodable bytes become lone surrogates, so that only their document fails.
+
+    RAISES BioelError: [B103] on the byte order mark of UTF-16.
     """
     for number, line in enumerate(file, start=1):
         if number == 1 and line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
@@ -215,7 +216,7 @@ def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
-    """Annotations are not read where they can be left out: wrong ones are no reason to stop."""
+    """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
     from spacy_bioel.corpus import read_texts
     from spacy_bioel.io.brat import read_brat
     from spacy_bioel.io.formats import detect_corpus_format
@@ -241,5 +242,5 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return format == _PLAIN
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
-    except BioelError:  # Not recognised. Unreadable files say so again when they are read.
+    except BioelError:  # no format detected; an unreadable file fails again when it is read
         return True

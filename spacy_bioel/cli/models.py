@@ -1,4 +1,4 @@
-"""What the commands ask of a pipeline."""
+"""Loading of pipelines, linkers and gold documents for the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_model(model: str) -> Language:
-    """As `pipeline.loading.load_model`; spaCy is imported now, and not for `bioel --help`."""
+    """Call `pipeline.loading.load_model`; a late import keeps `bioel --help` free of spaCy."""
     from spacy_bioel.pipeline import loading
 
     return loading.load_model(model)
@@ -22,9 +22,9 @@ def load_model(model: str) -> Language:
 def load_with_gold(
     model: str, gold: Path, *, format: str | None, prefix: str
 ) -> tuple[Language, list[AnnotatedText]]:
-    """A pipeline and gold documents, with the mentions of the pipeline's own `gold_key`.
+    """Load a pipeline and gold documents, with mentions from the pipeline's own `gold_key`.
 
-    The documents are read first, so that a mistake in them is answered at once.
+    The documents are read first, so that errors in them are reported without delay.
     """
     from spacy_bioel.corpus import read_texts
     from spacy_bioel.pipeline.gold import GOLD_KEY
@@ -39,14 +39,14 @@ def load_with_gold(
 
 
 def find_linker(nlp: Language) -> Any:
-    """As `pipeline.loading.find_linker`."""
+    """Call `pipeline.loading.find_linker`, with a late import."""
     from spacy_bioel.pipeline import loading
 
     return loading.find_linker(nlp)
 
 
 def require_linker(nlp: Language, model: str) -> Any:
-    """As `find_linker`. RAISES BioelError: [B072] when the pipeline has no linker."""
+    """Find the linker of a pipeline. RAISES BioelError: [B072] when it has none."""
     linker = find_linker(nlp)
     if linker is None:
         raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))

@@ -1,4 +1,4 @@
-"""Result files as plots."""
+"""Plots of result files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_file
 
 _FORMATS = (".svg", ".png", ".pdf")
-# Rows of the probing plot; the published windows stand beside ours of both kinds.
+# Labels of the probing plot; published windows are shown beside both of our variants.
 _PROBES = {
     "unperturbed": "unperturbed",
     "shuffle_unigram": "shuffle 1",
@@ -27,9 +27,9 @@ _PROBES = {
 
 
 def check_plottable(path: Path) -> None:
-    """Fail before the work rather than after it.
+    """Check that a plot can be written, before the computation starts.
 
-    RAISES BioelError: [B156] without matplotlib, [B158] when the name has another ending.
+    RAISES BioelError: [B156] without matplotlib, [B158] on another suffix than .svg, .png, .pdf.
     """
     try:
         import matplotlib  # noqa: F401
@@ -40,10 +40,10 @@ def check_plottable(path: Path) -> None:
 
 
 def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw rows of `bioel probe --json`, of any number of systems: one panel a corpus.
+    """Plot rows of `bioel probe --json`, of any number of systems, with one panel per corpus.
 
-    rows (Sequence[dict]): With corpus, split, system, protocol and value.
-    RAISES BioelError: See `check_plottable`.
+    rows (Sequence[dict]): Rows with corpus, split, system, protocol and value.
+    RAISES BioelError: Those of `check_plottable`.
     """
     check_plottable(path)
     from matplotlib import rc_context
@@ -58,7 +58,7 @@ def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
         panel.set_title(f"{corpus}, {split}")
     path.parent.mkdir(parents=True, exist_ok=True)
     suffix = path.suffix.lower()
-    # The same rows make the same file: no date, and the same ids inside.
+    # Reproducible files: no date, and a fixed salt of the ids.
     metadata = {"Date": None} if suffix == ".svg" else None
     with (
         naming(path),
@@ -69,13 +69,13 @@ def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _draw_panel(panel: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """A point for each probe and system, side by side; hollow ones are quoted."""
+    """Draw a point for each probe and system, side by side; hollow for quoted values."""
     places = {label: at for at, label in enumerate(dict.fromkeys(_PROBES.values()))}
     systems = list(dict.fromkeys(row["system"] for row in rows))
     for number, system in enumerate(systems):
         own = [row for row in rows if row["system"] == system]
-        aside = 0.6 * ((number + 0.5) / len(systems) - 0.5)
-        x = [places[_PROBES[row["protocol"]]] + aside for row in own]
+        shift = 0.6 * ((number + 0.5) / len(systems) - 0.5)
+        x = [places[_PROBES[row["protocol"]]] + shift for row in own]
         y = [row["value"] for row in own]
         hollow = {"markerfacecolor": "none"} if own[0].get("quoted") else {}
         panel.plot(x, y, "o", label=system, **hollow)

@@ -1,4 +1,4 @@
-"""`bioel probe`: what an encoder loses by shuffled word pieces and by narrow attention."""
+"""`bioel probe`: probe a name encoder with shuffled word pieces and narrow attention windows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _SHOWN = {
     "window_5": "window 5",
 }
 
-# Table 1 of Lai, Ji and Zhai (2021), development sets, as printed there. The paper does not say
-# by which of the two rules for [CLS] its windows were measured.
+# Table 1 of Lai, Ji and Zhai (2021), development sets, as printed. The paper does not specify
+# which of the two rules for [CLS] its windows use.
 _QUOTED_SYSTEM = "SapBERT, quoted from Lai et al. (2021)"
 _QUOTED_ROWS = (
     "unperturbed", "shuffle_unigram", "shuffle_bigram", "shuffle_trigram", "window_3", "window_5",
@@ -69,14 +69,14 @@ def probe(
         str,
         typer.Option(
             metavar="NAME",
-            help="Corpus, for the record. The published figures are shown beside those of "
+            help="Name of the corpus, for the record. Published figures are shown for "
             f"{', '.join(_QUOTED)}. Default: the name of the file.",
         ),
     ] = "",
     split: Annotated[str, typer.Option(help="Part of the corpus, for the record.")] = "dev",
     seed: Annotated[int, typer.Option(help="Seed of the shuffles.")] = 0,
     format: Annotated[
-        str | None, typer.Option(help="Format of the corpus; recognised from content if not given.")
+        str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
     ] = None,
     prefix: PrefixOption = "",
     json_file: JsonOption = None,
@@ -84,11 +84,11 @@ def probe(
         Path | None, typer.Option(metavar="FILE", help="Also draw the result: .svg, .png or .pdf.")
     ] = None,
 ) -> None:
-    """Probe what a linker's encoder needs of a name.
+    """Probe how a linker's name encoder depends on word order and long-range attention.
 
-    Word pieces of mentions and of all names are shuffled by ones, twos and threes, or attention is
-    cut to a window of 3 or 5 tokens; then accuracy is measured again. Only the encoder is asked:
-    right is a mention whose nearest name is one of a gold concept. Encodes all names eight times.
+    Word pieces of mentions and names are shuffled by ones, twos and threes, or attention is limited
+    to a window of 3 or 5 tokens; then accuracy is measured again. Only dense search is used: a
+    mention is right if its nearest name belongs to a gold concept. Encodes all names eight times.
     """
     from spacy_bioel.corpus import read_texts
     from spacy_bioel.lab.probing import PERTURBATIONS, gold_queries
@@ -119,14 +119,14 @@ def probe(
     if str(json_file) != "-":
         _show(found, rows, system)
         unknown = sum(not known for known in concepts)
-        show_note(f"{len(queries):,} gold mentions, {unknown:,} of them of no concept of the "
+        show_note(f"{len(queries):,} gold mentions, {unknown:,} of them without a concept of the "
                   "knowledge base: these count as wrong.")  # fmt: skip
 
 
 def measured_rows(found: Sequence[Probed], system: str, about: Row) -> list[Row]:
-    """One row a perturbation that could be measured.
+    """Make one row per perturbation that applies to the encoder.
 
-    about (Row): What is the same for all of them.
+    about (Row): Fields common to all rows.
     """
     base = found[0].accuracy
     return [
@@ -137,7 +137,7 @@ def measured_rows(found: Sequence[Probed], system: str, about: Row) -> list[Row]
 
 
 def quoted_rows(about: Row) -> list[Row]:
-    """The published figures of this corpus, if there are any, marked as quoted."""
+    """Published figures for a corpus, if any, marked as quoted."""
     if about["corpus"] not in _QUOTED or about["split"] != "dev":
         return []
     values = _QUOTED[about["corpus"]]
@@ -159,7 +159,7 @@ def _row(system: str, protocol: str, value: float, base: float | None) -> Row:
 
 
 def _describe_run(linker: Any, seed: int) -> Row:
-    # Folders are those of one machine; their names are enough to run it again.
+    # Base names only: the folders are specific to a machine.
     arguments = [Path(argument).name or argument for argument in sys.argv[1:]]
     device = "no GPU" if linker.model.ops.device_type == "cpu" else "GPU"
     cores, python = os.cpu_count(), platform.python_version()
@@ -174,7 +174,7 @@ def _describe_run(linker: Any, seed: int) -> Row:
 
 
 def _show(found: Sequence[Probed], rows: Sequence[Row], system: str) -> None:
-    """The shape of the paper's table 1, our rows first."""
+    """Print a table in the form of table 1 of the paper, measured rows first."""
     corpus = rows[0]["corpus"]
     table = Table(
         "system",

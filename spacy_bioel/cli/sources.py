@@ -1,4 +1,4 @@
-"""Sources of concepts as the commands take them: options, reading, and the counts of a report."""
+"""Sources of concepts for the commands: options, reading, and the table of a report."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ SourcesArgument = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    str | None, typer.Option(help="Format of the sources; recognised from content if not given.")
+    str | None, typer.Option(help="Format of the sources; default: detected from the content.")
 ]
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
         metavar="KEY=COLUMN,...",
-        help="The columns of a table, by number or header: id=1,name=2,synonyms=Synonyms.",
+        help="Columns of a table, by number or header: id=1,name=2,synonyms=Synonyms.",
     ),
 ]
 SourceNameOption = Annotated[
-    str, typer.Option(help="Name of the source, for the record; else the file names.")
+    str, typer.Option(help="Name of the source, for the record; default: the file names.")
 ]
 ReleaseOption = Annotated[
-    str, typer.Option(help="Release of the source, for the record; else as an OBO header says.")
+    str, typer.Option(help="Release of the source, for the record; default: that of OBO headers.")
 ]
 LicenceOption = Annotated[
-    str, typer.Option(help="Licence of the source, for the record; else as an OBO header says.")
+    str, typer.Option(help="Licence of the source, for the record; default: that of OBO headers.")
 ]
-# A longer number is a name in the header, if anything.
+# Longer numbers are taken for names in the header.
 _MAX_DIGITS = 9
 Columns = dict[str, str | int | tuple[str, ...]]
 
@@ -61,10 +61,10 @@ def open_sources(
     release: str,
     licence: str,
 ) -> tuple[Iterator[Concept], dict[str, str]]:
-    """What the options of a command say to read.
+    """Open the sources given by the options of a command.
 
-    RETURNS (tuple): The concepts of all files, streamed; and source, release and licence: as given,
-        else the file names and what OBO headers state.
+    RETURNS (tuple): A stream of the concepts of all files; and source, release and licence, by
+        default the file names and the values in OBO headers.
     RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
     """
     chosen = None if columns is None else parse_columns(columns)
@@ -86,7 +86,7 @@ def _read(
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
-    """A table of the counts that are not zero."""
+    """Print a table of the counts that are not zero."""
     table = Table("count", "value", title=title)
     for name, count in counts.items():
         if count:
@@ -96,9 +96,9 @@ def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
 
 
 def parse_columns(text: str) -> Columns:
-    """Read "id=1,name=Label" as {"id": 1, "name": "Label"}.
+    """Parse "id=1,name=Label" as {"id": 1, "name": "Label"}.
 
-    RAISES BioelError: [B070] when a part is no KEY=COLUMN.
+    RAISES BioelError: [B070] when a part is not KEY=COLUMN.
     """
     columns: Columns = {}
     for part in split_list(text):
@@ -111,7 +111,7 @@ def parse_columns(text: str) -> Columns:
 
 
 def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
-    """Releases and licences that the headers of OBO files state, each once."""
+    """Releases and licences in the headers of OBO files, without duplicates."""
     from spacy_bioel.io.formats import detect_ontology_format
     from spacy_bioel.io.ontology import read_obo_header
 
@@ -126,5 +126,5 @@ def _join(values: Iterable[str]) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Read "a, b" as ["a", "b"]."""
+    """Parse "a, b" as ["a", "b"]."""
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""`bioel tune`: choose on development documents what training does not learn."""
+"""`bioel tune`: choose weights and thresholds of a pipeline on development documents."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def tune(
         typer.Option(help="Link against this knowledge base, and save it with the pipeline."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="Format of DEV; recognised from content if not given.")
+        str | None, typer.Option(help="Format of DEV; default: detected from the content.")
     ] = None,
     prefix: PrefixOption = "",
     json_file: JsonOption = None,
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.
 
-    Fits the weights of the linker's evidence, then the detector's threshold, consistency and
-    overlap by mention F1, then the NIL threshold by end-to-end F1. What is maximised is what
-    `bioel evaluate` reports. Of every figure there are two: fitted, on the documents that it was
-    chosen on, and cross-fitted, each document measured with what the other folds chose. Both are
-    written to `meta.json` of OUT too. OUT must be another folder than MODEL.
+    Fits the weights of the linker's evidence, then chooses the detector's threshold, consistency
+    and overlap by mention F1, then the NIL threshold by end-to-end F1, as `bioel evaluate` reports
+    them. Each figure is given twice: fitted, on the documents used for the choice, and
+    cross-fitted, with each document measured under the choice of the other folds. Both are also
+    written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
     from spacy_bioel.pipeline.measuring import check_gold
     from spacy_bioel.tuning.run import tune as run
@@ -78,10 +78,10 @@ def tune(
 
 
 def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
-    """Refuse to replace what is read, or what is no pipeline.
+    """Check that the output folder replaces neither an input nor anything but a pipeline.
 
-    inputs (dict[str, Path | None]): What is read, by what to call it; None: nothing.
-    RAISES BioelError: [B230], [B231].
+    inputs (dict[str, Path | None]): Paths of the inputs by their names in messages.
+    RAISES BioelError: [B230] an input would be replaced, [B231] the folder is not a pipeline.
     """
     target = out.resolve()
     for what, path in inputs.items():
@@ -97,15 +97,15 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
 
 
 def require_transformers(nlp: Language) -> None:
-    """Let the package of a pipeline with a transformer ask for the extra that it needs."""
+    """Add the extra `transformers` to the requirements of a pipeline with a transformer."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 
-    # Names of models that the package transformers is needed for.
+    # Names of models that need the package transformers.
     names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer"}
     if not names.isdisjoint(_model_names(nlp)):
-        # `spacy package` writes it into the wheel.
+        # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
         nlp.meta["requirements"] = [f"spacy-bioel[transformers]{versions}"]
 
@@ -113,7 +113,7 @@ def require_transformers(nlp: Language) -> None:
 def _model_names(nlp: Language) -> Iterator[str]:
     for _, pipe in nlp.pipeline:
         model: Any = getattr(pipe, "model", None)
-        if hasattr(model, "walk"):  # a model of thinc; some pipes have none
+        if hasattr(model, "walk"):  # a thinc model; some pipes have none
             yield from (node.name for node in model.walk())
 
 

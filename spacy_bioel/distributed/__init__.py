@@ -1,1 +1,1 @@
-"""Linking in bulk: rows that one process and a cluster have in common, and Spark."""
+"""Bulk linking, with the same rows from one process, worker processes and Spark."""

@@ -1,4 +1,4 @@
-"""Documents from Parquet and rows to Parquet, without Spark. Needs pyarrow, of the extra spark."""
+"""Documents from Parquet and rows to Parquet, without Spark. Requires pyarrow (extra `parquet`)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from spacy_bioel.distributed.rows import Document, Row
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_file
 
-_ROWS_A_GROUP = 1000
+_ROWS_PER_GROUP = 1000
 
 
 def row_schema() -> Any:
-    """The columns of the output, a `pyarrow.Schema`: one row a document.
+    """Schema of the output, with one row per document.
 
-    "id" and "text" as they came in; "links", empty if there are none or the document failed;
-    "error", null if all went well. Of a link: "start" and "end" count Unicode characters of the
-    text, "id" is null for NIL, "ids" has several for a composite mention, "candidates" has the
-    best one first. Of an error: "code" and "message".
+    Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
+    "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
+    text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
+    first. Fields of an error: "code" and "message".
+
+    RETURNS (pyarrow.Schema): The schema.
     """
     import pyarrow as pa
 
@@ -45,33 +47,33 @@ def row_schema() -> Any:
 
 
 def read_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
-    """Stream (text, id) from the columns "text" and "id" of a Parquet file, or of a folder of them.
+    """Stream (text, id) from the columns "text" and "id" of a Parquet file, or a folder of files.
 
     RAISES BioelError: [B101] no such path, [B191] a column is missing, [B192] no pyarrow, [B195]
-        not Parquet; all of them at once, and not at the first document.
+        not Parquet; all raised by the call itself, not by the first document.
     """
     if not Path(path).exists():
         raise BioelError(Errors.B101.format(path=path))
     dataset = _import_pyarrow("dataset").dataset
     try:
         source = dataset(path, format="parquet")
-    except Exception as error:  # pyarrow's own kinds of errors, and those of the system
+    except Exception as error:  # exceptions of pyarrow and of the system
         raise BioelError(Errors.B195.format(path=path, error=error)) from error
     check_columns(source.schema.names, "text", "id")
     return _documents(source)
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
-    """RAISES BioelError: [B191] when one is missing."""
+    """Check for expected columns. RAISES BioelError: [B191] when one is missing."""
     if missing := [name for name in expected if name not in columns]:
         raise BioelError(Errors.B191.format(missing=missing[0], columns=", ".join(columns)))
 
 
 @contextmanager
 def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
-    """Write rows to a Parquet file that appears under its name when all went well.
+    """Write rows to a Parquet file, which gets its name only on success.
 
-    YIELDS (Callable[[dict], None]): Write one row of `row_schema`.
+    YIELDS (Callable[[dict], None]): Writes one row of `row_schema`.
     RAISES BioelError: [B192] no pyarrow.
     """
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
@@ -85,7 +87,7 @@ def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
 
         def write(row: Row) -> None:
             rows.append(row)
-            if len(rows) == _ROWS_A_GROUP:
+            if len(rows) == _ROWS_PER_GROUP:
                 flush()
 
         yield write

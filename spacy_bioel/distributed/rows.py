@@ -1,4 +1,4 @@
-"""Texts to rows, the same in one process and on a cluster. A document that fails is a row, too."""
+"""Rows of linked texts, the same in one process and on a cluster; also of failed documents."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from spacy_bioel.types import Link
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
 
-# Half of a pair, or what stands for a byte that is no UTF-8: text that cannot be written.
+# Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CODED = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a document has no links: the code of the message, ours or spaCy's, or the kind of error
-    where there is none.
+    """Error of a document that could not be linked.
+
+    code (str): Code of the message, of this package or spaCy; else the name of the exception.
+    message (str): The message without its code.
     """
 
     code: str
@@ -40,11 +42,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LinkedText:
-    """The links of one document, in plain values that outlive the pipeline's memory.
+    """Links of one document as plain values, independent of the pipeline's memory zone.
 
-    text (str | None): As it came in; where it failed for characters that no file can hold, U+FFFD
-        is in their place. The same goes for `id`.
-    error (Failure | None): Says why, if the document failed; then there are no links.
+    id, text (str | None): As in the input; lone surrogates, which cannot be written, are replaced
+        by U+FFFD.
+    links (tuple[Link, ...]): Links of the document; empty on failure.
+    error (Failure | None): The error, if the document failed.
     """
 
     id: str | None
@@ -55,10 +58,11 @@ class LinkedText:
 
 @dataclass(slots=True)
 class Totals:
-    """What became of all of them.
+    """Counts over all documents.
 
+    documents, mentions (int): Documents, and mentions found in them.
     nil (int): Mentions without an id.
-    failed (int): Documents that have an error instead of links.
+    failed (int): Documents with an error instead of links.
     """
 
     documents: int = 0
@@ -76,34 +80,36 @@ class Totals:
 def link_texts(
     nlp: Language, documents: Iterable[Document], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link documents, in their order. One that fails takes no other with it.
+    """Link documents in their order. A failing document does not affect any other.
 
-    spaCy forgets the words of a batch after it, or memory would grow with every new word. What is
-    yielded is plain, and between two results the pipeline is as the caller left it. While it is at
-    work, no other thread may use the pipeline.
+    Each batch has a memory zone, so that spaCy's vocabulary does not grow with every new word.
+    Results are plain values, and between two results the pipeline's state is unchanged. No other
+    thread may use the pipeline while a result is being computed.
 
-    documents (Iterable): (text, id) of each, of any number; they are streamed.
-    batch_size (int): Documents a batch. Where one fails, its batch is done again one by one.
-    n_process (int): Worker processes, with one thread each. They end when the generator is
-        finished or closed. They pay where cores are idle: two took for 5,000
-        sentences together 5.4 seconds of processor time with the package's linker, one
-        4.6. Where processes are spawned, each loads the pipeline first.
-    YIELDS (LinkedText): One a document.
+    documents (Iterable): A stream of (text, id).
+    batch_size (int): Documents per batch. Documents that fail in a batch are processed again, one
+        by one.
+    n_process (int): Number of worker processes, with one thread each. They end when the generator
+        is exhausted or closed. They save time only on idle cores: 5,000 sentences took 5.4 seconds
+        of processor time in two processes with the bundled linker, and 4.6 in one. Under the start
+        method spawn, each process loads the pipeline first.
+    YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] when a worker process died.
     """
     work = partial(_link_batch, nlp)
-    alone = nullcontext(partial(map, work))
-    with alone if n_process < 2 else worker_processes(work, n_process) as spread:
+    serial = nullcontext(partial(map, work))
+    with serial if n_process < 2 else worker_processes(work, n_process) as spread:
         for linked in spread(minibatch(documents, batch_size)):
             yield from linked
 
 
 def check_linker(nlp: Language) -> None:
-    """Open the knowledge base of a linker and link a word, before any document is read.
+    """Check KB and vectors of a pipeline's linker by a query, before any document is read.
 
-    What is wrong with them would else be the error of each document.
+    Otherwise each document would fail with the same error.
 
-    RAISES BioelError: Those of `KnowledgeBase.open`, of its vectors, and of a linker without one.
+    RAISES BioelError: Those of `KnowledgeBase.open` and of its vectors; that of a linker without
+        a KB.
     """
     linker = find_linker(nlp)
     if linker is not None:
@@ -111,13 +117,13 @@ def check_linker(nlp: Language) -> None:
 
 
 def spans_key(nlp: Language) -> str:
-    """The span group in which the linker of a pipeline leaves its links."""
+    """Span group of the links of a pipeline's linker."""
     linker = find_linker(nlp)
     return SPANS_KEY if linker is None else linker.cfg["spans_key"]
 
 
 def to_row(linked: LinkedText) -> Row:
-    """One row of the output: ready for JSON, and of the schema `distributed.parquet.row_schema`."""
+    """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`."""
     error = None if linked.error is None else asdict(linked.error)
     links = [_link_row(linked.text or "", link) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
@@ -136,28 +142,28 @@ def _link_row(text: str, link: Link) -> Row:
 
 
 def _link_batch(nlp: Language, documents: list[Document]) -> list[LinkedText]:
-    """What does not come back from `nlp.pipe` is done again by itself, in its place."""
+    """Link a batch; documents that `nlp.pipe` does not return are linked again, one by one."""
     key = spans_key(nlp)
-    # Zones do not nest: within one of the caller's, it is for the caller to leave it.
+    # Memory zones do not nest: a zone opened by the caller is left to the caller.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     with nullcontext() if is_open else nlp.memory_zone():
-        together = _link_together(nlp, documents, key)
+        linked = _link_together(nlp, documents, key)
         return [
-            together[number] if number in together else _link_alone(nlp, document, key)
-            for number, document in enumerate(documents)
+            linked[index] if index in linked else _link_alone(nlp, document, key)
+            for index, document in enumerate(documents)
         ]
 
 
 def _link_together(nlp: Language, documents: list[Document], key: str) -> dict[int, LinkedText]:
-    """Those that do not fail, by their number."""
+    """Link a batch with `nlp.pipe`. RETURNS (dict): Documents without an error, by index."""
     docs = []
     linked = {}
-    for number, document in enumerate(documents):
-        with suppress(Exception):  # says so when it is done by itself
-            docs.append((nlp.make_doc(_checked_text(document)), number))
+    for index, document in enumerate(documents):
+        with suppress(Exception):  # `_link_alone` reports it
+            docs.append((nlp.make_doc(_checked_text(document)), index))
     with suppress(Exception), _errors_to(nlp, _leave_out):
-        for doc, number in nlp.pipe(docs, as_tuples=True, batch_size=len(documents)):
-            linked[number] = _linked(doc, documents[number][1], key)
+        for doc, index in nlp.pipe(docs, as_tuples=True, batch_size=len(documents)):
+            linked[index] = _linked(doc, documents[index][1], key)
     return linked
 
 
@@ -166,7 +172,7 @@ def _link_alone(nlp: Language, document: Document, key: str) -> LinkedText:
     try:
         with _errors_to(nlp, raise_error):
             return _linked(nlp(_checked_text(document)), id, key)
-    except Exception as error:  # whatever a pipe may raise: the job goes on
+    except Exception as error:  # of any pipe: the job continues
         return LinkedText(_storable(id), _storable(text), error=_failure(error))
 
 
@@ -175,7 +181,7 @@ def _linked(doc: Doc, id: str | None, key: str) -> LinkedText:
 
 
 def _checked_text(document: Document) -> str:
-    """RAISES BioelError: [B190] no string, [B251] text or id has what no file can hold."""
+    """Text of a document. RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
     text, id = document
     if not isinstance(text, str):
         raise BioelError(Errors.B190.format(found=type(text).__name__))
@@ -207,4 +213,4 @@ def _errors_to(nlp: Language, handler: Any) -> Iterator[None]:
 
 
 def _leave_out(name: str, pipe: Any, docs: list[Doc], error: Exception) -> None:
-    """An error handler of spaCy: the documents of a failed batch do not come back."""
+    """Error handler for spaCy that drops the documents of a failed batch."""

@@ -1,7 +1,7 @@
-"""Bulk linking on Spark: `link` for frames of one's own, the rest for `bioel link`.
+"""Bulk linking on Spark: `link` for data frames, `link_file` for `bioel link --engine spark`.
 
-A pipeline goes to the workers by its path, is loaded once in each worker process, and kept for the
-life of the process. Its knowledge base is memory-mapped: the workers of a machine share its pages.
+Workers get the path of a pipeline. Each worker process loads it once and keeps it until it ends.
+The knowledge base is memory-mapped: the workers of a machine share its pages.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uuid import uuid4
 from spacy_bioel.distributed.parquet import check_columns, row_schema
 from spacy_bioel.distributed.rows import Document, Totals, check_linker, link_texts, to_row
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.processor import use_one_thread
 
 if TYPE_CHECKING:
     from pandas import DataFrame as PandasFrame
@@ -30,15 +31,15 @@ _PARQUET, _JSONL = ".parquet", ".jsonl"
 def link(
     frame: DataFrame, *, model: str, text: str = "text", id: str = "id", batch_size: int = 64
 ) -> DataFrame:
-    """Find and link the mentions of a column of texts; computed when the result is used.
+    """Find and link the mentions of a column of texts. The result is evaluated lazily.
 
-    frame (DataFrame): A row a document.
-    model (str): Folder of a pipeline or knowledge base that all workers see under this path, or
-        the name of a pipeline package that they have installed.
-    text, id (str): Columns; ids become strings.
-    batch_size (int): Documents a batch of the pipeline. It changes no result.
-    RETURNS (DataFrame): One row a document, of the schema `distributed.parquet.row_schema`: id,
-        text, links, error. A document that fails has no links, and the error's code and message.
+    frame (DataFrame): One row per document.
+    model (str): Folder of a pipeline or knowledge base, under a path valid on all workers, or the
+        name of a pipeline package installed on them.
+    text, id (str): Names of the columns; ids become strings.
+    batch_size (int): Documents per batch of the pipeline. It does not change results.
+    RETURNS (DataFrame): One row per document, of the schema `distributed.parquet.row_schema`: id,
+        text, links, error. A failed document has no links, and the code and message of the error.
     RAISES BioelError: [B191] a column is missing, [B192] no pandas or pyarrow. A worker that
         cannot load the pipeline [B071] fails the job.
     """
@@ -54,13 +55,13 @@ def link(
 
 
 def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> Totals:
-    """Link the documents of Parquet or JSON lines; the rows are in a folder of part files.
+    """Link the documents of Parquet or JSON lines, and write rows to a folder of part files.
 
-    source (str): .parquet or .jsonl, a file or a folder, anywhere that Spark reads from; with the
-        columns id and text. JSON lines without an id keep null.
-    target (str): .parquet or .jsonl, a new folder; it appears when all is written.
-    RAISES BioelError: [B192] no pyspark, [B193] it does not start, [B194] it gave up, [B196] names
-        of other formats, [B197] the target exists; those of `link`.
+    source (str): .parquet or .jsonl, a file or a folder on any file system of Spark, with the
+        columns id and text. Ids missing in JSON lines stay null.
+    target (str): .parquet or .jsonl, a new folder; it gets its name only on success.
+    RAISES BioelError: [B192] no pyspark, [B193] Spark does not start, [B194] the job failed, [B196]
+        another format, [B197] the target exists; those of `link`.
     """
     _check_suffix("input", source)
     _check_suffix("output", target)
@@ -72,7 +73,7 @@ def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> 
         folder.publish()
     except BioelError:
         raise
-    except Exception as error:  # of pyspark or py4j, by version
+    except Exception as error:  # of pyspark or py4j, depending on the version
         raise BioelError(Errors.B194.format(error=_reason(error))) from error
     finally:
         folder.clear()
@@ -82,7 +83,7 @@ def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> 
 def _link_frames(
     frames: Iterator[PandasFrame], *, model: str, batch_size: int
 ) -> Iterator[PandasFrame]:
-    """What a worker does with a partition."""
+    """Link the frames of a partition, in a worker process."""
     import pandas as pd
     from spacy.util import minibatch
 
@@ -96,12 +97,10 @@ def _link_frames(
 
 @lru_cache(maxsize=1)
 def _load_once(model: str) -> Language:
-    """The pipeline of this worker process. One thread: Spark runs a worker for each core."""
-    import torch
-
+    """Load the pipeline of this worker process. One thread: Spark has one worker per core."""
     from spacy_bioel.pipeline.loading import load_model
 
-    torch.set_num_threads(1)
+    use_one_thread()
     nlp = load_model(model)
     check_linker(nlp)
     return nlp
@@ -112,23 +111,23 @@ def _read(spark: SparkSession, source: str) -> DataFrame:
         return spark.read.parquet(source)
     from pyspark.sql.functions import coalesce, col
 
-    # Given, so that Spark does not read everything twice; a line that is no JSON stops the job.
+    # An explicit schema saves a pass over the data; FAILFAST stops the job at invalid JSON.
     schema = "id string, pmid string, text string"
     lines = spark.read.schema(schema).json(source, mode="FAILFAST")
     return lines.select(coalesce(col("id"), col("pmid")).alias("id"), col("text"))
 
 
 def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
-    """Write rows, and count them while they pass."""
+    """Write rows, and count them in the same pass."""
     from pyspark.sql import Observation
     from pyspark.sql.functions import coalesce, col, count, expr, lit, sum
 
     def total(expression: str) -> Any:
         return coalesce(sum(expr(expression)), lit(0))
 
-    seen = Observation()
+    observation = Observation()
     counted = rows.observe(
-        seen,
+        observation,
         count(lit(1)).alias("documents"),
         total("size(links)").alias("mentions"),
         total("size(filter(links, link -> link.id is null))").alias("nil"),
@@ -138,13 +137,13 @@ def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
         counted.write.parquet(temporary)
     else:
         counted.write.json(temporary, ignoreNullFields=False)
-    return Totals(**seen.get)
+    return Totals(**observation.get)
 
 
 class _Folder:
-    """A folder that is written under another name first. Hadoop's files: local ones and others.
+    """Output folder that is written under a temporary name, on any file system of Hadoop.
 
-    RAISES BioelError: [B197] when there is something under its name.
+    RAISES BioelError: [B197] when the target exists.
     """
 
     def __init__(self, spark: SparkSession, target: str) -> None:
@@ -157,25 +156,25 @@ class _Folder:
             raise BioelError(Errors.B197.format(path=target))
 
     def publish(self) -> None:
-        """Give it its name. RAISES BioelError: [B197] when another has taken the name."""
+        """Rename it to its target. RAISES BioelError: [B197] when the target exists by now."""
         if not self._files.rename(self._from, self._to):
             raise BioelError(Errors.B197.format(path=self._to.toString()))
 
     def clear(self) -> None:
-        """Remove what was not published."""
+        """Remove the temporary folder, if it was not published."""
         self._files.delete(self._from, True)
 
 
 def _start() -> SparkSession:
-    """The session of `spark-submit` or of PYSPARK_SUBMIT_ARGS; else one of this machine's cores."""
+    """Get the session of `spark-submit` or PYSPARK_SUBMIT_ARGS, else start a local one."""
     _require_packages()
     from pyspark.sql import SparkSession
 
-    # Its own default is whatever `python3` is, which need not be the environment of this process.
+    # Spark's default is `python3` of the PATH, which may be of another environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("bioel link").getOrCreate()
-    except Exception as error:  # of pyspark or py4j, by version
+    except Exception as error:  # of pyspark or py4j, depending on the version
         raise BioelError(Errors.B193.format(error=_reason(error))) from error
 
 
@@ -195,7 +194,7 @@ def _check_suffix(what: str, path: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a worker said, if it was this package; else the first line, without its stack trace."""
+    """Coded message of a worker, if any; else the first line of the error, without stack trace."""
     text = str(error)
     coded = re.search(r"\[B\d{3}\] .*", text)
     return (coded.group() if coded else text.strip().partition("\n")[0]).rstrip(". ")

@@ -1,8 +1,7 @@
-"""Worker processes: results come in order, the processes end with their caller, and one that dies
-is noticed.
+"""Worker processes with ordered results, reliable shutdown and detection of killed workers.
 
-`Language.pipe` has processes, too, but waits for ever for one that was killed, and ends its own
-only when all documents are done or its generator is closed.
+`Language.pipe` has processes too, but waits for ever for a killed one, and its processes end only
+when its generator is exhausted or closed.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from multiprocessing.process import BaseProcess
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.processor import use_one_thread
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Items a process that are read before their turn, so that a slow one does not stop the others.
+# Items per process that may be in progress, so that a slow item does not block the others.
 _AHEAD = 4
 _SECONDS_TO_DIE = 5
 
@@ -36,22 +36,22 @@ class _Worker(NamedTuple):
 def worker_processes(
     work: Callable[[Item], Result], n_process: int
 ) -> Iterator[Callable[[Iterable[Item]], Iterator[Result]]]:
-    """A `map` of a function, on processes that are gone when the block ends, however it ends.
+    """Start worker processes; they are killed at the end of the block, also after an error.
 
-    work (Callable): Goes to the processes as the start method has it: "spawn" pickles it.
-    YIELDS (Callable): Items to results, in the order of the items, which are read as they are
-        needed. RAISES BioelError: [B250] when a process died.
+    work (Callable): Function to run in the processes; picklable under the start method spawn.
+    YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
+        RAISES BioelError: [B250] when a process died.
     """
     workers: list[_Worker] = []
     try:
-        # One after the other: the next one must not hold the far end of this one's connection,
-        # or its death would not be seen.
+        # One by one: a forked worker must not inherit the far end of an earlier connection, or the
+        # death of the earlier worker would not close it.
         for _ in range(n_process):
             workers.append(_start(work))
         yield _Spread[Item, Result](workers).map
     finally:
         for worker in workers:
-            worker.process.kill()  # not terminate: a handler of the caller's may stand in the way
+            worker.process.kill()  # not terminate: an inherited signal handler might block it
         for worker in workers:
             worker.process.join()
             worker.connection.close()
@@ -59,7 +59,7 @@ def worker_processes(
 
 def _start(work: Callable[[Item], Result]) -> _Worker:
     ours, theirs = multiprocessing.Pipe()
-    # Daemons end with this process, even if nobody closed the generator that has them.
+    # Daemon processes end with this process, even if the generator was never closed.
     process = multiprocessing.Process(target=_serve, args=(work, theirs, ours), daemon=True)
     process.start()
     theirs.close()
@@ -67,11 +67,13 @@ def _start(work: Callable[[Item], Result]) -> _Worker:
 
 
 def _serve(work: Callable[[Item], Result], connection: Connection, far_end: Connection) -> None:
-    """What a worker does until its caller is gone."""
-    far_end.close()  # else the caller's end would stay open in this process after its death
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the caller, who ends its workers
+    """Loop of a worker process: receive an item, send its result, until the caller is gone."""
+    far_end.close()  # otherwise the caller's end would stay open here after the caller's death
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
     if "torch" in sys.modules:
-        _use_one_thread()
+        # The processes share the cores. Also, a forked process has none of the threads that
+        # PyTorch started before the fork, and would wait for them.
+        use_one_thread()
     try:
         while True:
             connection.send(work(connection.recv()))
@@ -79,17 +81,9 @@ def _serve(work: Callable[[Item], Result], connection: Connection, far_end: Conn
         return
 
 
-def _use_one_thread() -> None:
-    """The cores are taken by the processes; and a process that was forked has none of the threads
-    that PyTorch believes it has, and would wait for them."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 class _Spread(Generic[Item, Result]):
-    """Hands out items and takes results back. A worker has one item at a time, so that neither
-    side ever waits for the other to read.
+    """Distributes items and collects results. A worker has one item at a time, which avoids a
+    deadlock of both sides writing.
     """
 
     def __init__(self, workers: list[_Worker]) -> None:
@@ -112,7 +106,7 @@ class _Spread(Generic[Item, Result]):
 
     def _hand_out(self, numbered: Iterator[tuple[int, Item]]) -> None:
         room = _AHEAD * len(self._workers) - len(self._busy) - len(self._done)
-        # The shorter one first: zip would take an item for which there is no worker.
+        # Workers first: zip must not consume an item without a worker for it.
         for worker, (number, item) in zip(self._idle[: max(room, 0)], numbered, strict=False):
             with _noticing_death(worker):
                 worker.connection.send(item)
@@ -120,7 +114,7 @@ class _Spread(Generic[Item, Result]):
             self._idle.remove(worker)
 
     def _collect(self, *, timeout: float | None) -> None:
-        """Take what is ready; without a timeout, wait for something."""
+        """Collect the results that are ready; with a timeout of None, wait for at least one."""
         sentinels = {worker.process.sentinel: worker for worker in self._workers}
         for ready in wait([*self._busy, *sentinels], timeout):
             if isinstance(ready, int):

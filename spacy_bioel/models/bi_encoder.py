@@ -1,7 +1,7 @@
-"""The dual encoder: an encoder of names, and one of mentions that reads the document.
+"""Bi-encoder: a name encoder, and a mention encoder that reads the document.
 
-`models.name_encoder.NameEncoder` stays as it is, and is one of the two towers; the other takes the
-token vectors of a pipe `tok2vec` that the mention detector may share.
+One tower is a `models.name_encoder.NameEncoder`. The other, `nn.bi_encoder.MentionTower`, takes
+the token vectors of a pipe `tok2vec`, which the mention detector may share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
 _PART, _TOK2VEC = "mentions.safetensors", "tok2vec.msgpack"
-# Tokens on each side of a mention that is read by itself.
+# Tokens of context on each side of a mention, where mentions are encoded one by one.
 _CONTEXT = 64
 
 
@@ -40,17 +40,17 @@ def build_dual_encoder_v1(
 ) -> DualEncoder:
     """Registered as `spacy-bioel.DualEncoder.v1`; see `nn.bi_encoder` for the paper.
 
-    tok2vec (Model): A listener to the pipe that reads the documents; or, when mentions are read
-        one by one, a model of its own.
-    names (NameEncoder): Encodes names of concepts, e.g. `spacy-bioel.TransformerNames.v1` as in the
-        paper, or the small `spacy-bioel.ResCNN.v1`.
+    tok2vec (Model): A listener to the shared pipe `tok2vec`; with `collective = false`, a tok2vec
+        of its own.
+    names (NameEncoder): The name encoder, e.g. `spacy-bioel.TransformerNames.v1` as in the paper,
+        or the small `spacy-bioel.ResCNN.v1`.
     pooling (str): "ends" or "mean" of the mention's tokens.
-    from_words (bool): Start from the vector of the mention's own words; else, as in the paper, a
-        mention is only what was read in the document.
-    collective (bool): Read a document once for all of its mentions. Else each mention is read by
-        itself, with `_CONTEXT` tokens before and after it: the variant that the paper compares to.
-    RAISES BioelError: [B175] on an unknown pooling, [B177] when a listener, which has what was read
-        of whole documents, should read mentions one by one.
+    from_words (bool): Add the name encoder's vector of the mention's string to that of its tokens;
+        else, as in the paper, use the tokens only.
+    collective (bool): Encode a document once for all of its mentions. Else encode each mention
+        separately, with `_CONTEXT` tokens before and after it: the paper's baseline.
+    RAISES BioelError: [B175] on an unknown pooling, [B177] for a listener with
+        `collective = false`: its vectors are those of whole documents.
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(Errors.B175.format(pooling=pooling))
@@ -65,7 +65,7 @@ def build_dual_encoder_v1(
 
 
 def _add_tower(model: DualEncoder) -> None:
-    """The mention side; the size of the names' vectors is known now."""
+    """Add the mention tower. Call it once the size of the name vectors is known."""
     require_torch()
     model.get_ref("tok2vec").initialize()
     from spacy_bioel.nn.bi_encoder import MentionTower
@@ -83,11 +83,12 @@ def _add_tower(model: DualEncoder) -> None:
 def encode_mentions(
     model: DualEncoder, docs: Sequence[Doc], spans: IntArray, words: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Unit vectors of the mentions of a batch of documents, read in one pass.
+    """Encode the mentions of a batch of documents in one pass.
 
-    spans (IntArray): First token and the one after the last, counted over all documents. Shape
-        (n_mentions, 2).
+    spans (IntArray): Start and end token (exclusive) of each mention, counted over the
+        concatenated documents. Shape (n_mentions, 2).
     words (NDArray[float32]): Vectors of the mentions' strings. Shape (n_mentions, dim).
+    RETURNS (NDArray[float32]): Unit vectors. Shape (n_mentions, dim).
     """
     if not len(spans):
         return words
@@ -96,11 +97,12 @@ def encode_mentions(
 
 
 def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tuple[float, Any, Any]:
-    """Loss of mentions against candidates, with its gradients by the vectors of both.
+    """Compute `nn.losses.collective_loss` with its gradients.
 
-    mentions (Floats2d): Shape (n_mentions, dim).
-    names (Floats2d): Shape (n_candidates, dim).
-    right (NDArray[bool]): Shape (n_mentions, n_candidates).
+    mentions (Floats2d): Vectors of mentions. Shape (n_mentions, dim).
+    names (Floats2d): Vectors of candidates. Shape (n_candidates, dim).
+    right (NDArray[bool]): Whether a candidate is right. Shape (n_mentions, n_candidates).
+    RETURNS (tuple): The loss, and its gradients with respect to `mentions` and `names`.
     """
     import torch
 
@@ -129,25 +131,26 @@ def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
 
 
 def is_listener(tok2vec: Model) -> bool:
-    """Whether a model takes its token vectors from a pipe of the pipeline."""
+    """Whether a model is a listener to a pipe `tok2vec`."""
     return isinstance(tok2vec, Tok2VecListener)
 
 
 def one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
-    """A document for each mention, of the words around it.
+    """Cut out one short document per mention: the mention with its context.
 
-    spans (IntArray): Counted over all documents, here and in what is returned. Shape
-        (n_mentions, 2).
+    spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
+        Shape (n_mentions, 2).
+    RETURNS (tuple[list[Doc], IntArray]): The cut documents, and the spans counted over them.
     """
     offsets = np.cumsum([0, *(len(doc) for doc in docs)])
     owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
-    alone, places, n_tokens = [], [], 0
+    excerpts, places, n_tokens = [], [], 0
     for owner, (start, end) in zip(owners, spans - offsets[owners, None], strict=True):
         first = max(0, int(start) - _CONTEXT)
-        alone.append(docs[owner][first : int(end) + _CONTEXT].as_doc())
+        excerpts.append(docs[owner][first : int(end) + _CONTEXT].as_doc())
         places.append((n_tokens + start - first, n_tokens + end - first))
-        n_tokens += len(alone[-1])
-    return alone, np.array(places, dtype=np.int64).reshape(-1, 2)
+        n_tokens += len(excerpts[-1])
+    return excerpts, np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
 def _forward(
@@ -158,12 +161,12 @@ def _forward(
         docs, spans = one_by_one(docs, spans)
     lengths: Any = [len(doc) for doc in docs]
     tokens, backprop_tokens = model.get_ref("tok2vec")(docs, is_train)
-    # A tok2vec may return a row for an empty document; the concatenation must not have it.
+    # Some tok2vec models return a row for an empty document: cut each array to its document.
     flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
     vectors, backprop = model.get_ref("network")((flat, spans, words), is_train)
 
     def backprop_mentions(d_vectors: Floats2d) -> Any:
-        """RETURNS (Floats2d): Gradient by `words`."""
+        """Backpropagate. RETURNS (Floats2d): Gradient with respect to `words`."""
         d_flat, d_words = backprop(d_vectors)
         backprop_tokens(model.ops.unflatten(d_flat, lengths))
         return d_words
@@ -183,7 +186,7 @@ def _to_torch(
 
     def backprop(d_args: ArgsKwargs) -> Any:
         d_tokens, _, d_words = d_args.args
-        # The words are left out of a tower that does not start from them.
+        # A tower without `from_words` has no gradient for the strings.
         gradients = (
             torch.zeros_like(x) if d is None else d
             for x, d in ((tokens, d_tokens), (strings, d_words))

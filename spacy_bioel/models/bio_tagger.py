@@ -1,7 +1,7 @@
-"""Mention detection by tags: each token begins a mention of a label, is inside of one, or neither.
+"""Mention detection by BIO tagging.
 
-The variant that Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
-using a dual encoder, https://aclanthology.org/2021.louhi-1.4, compare their span scorer with.
+The baseline to the span scorer in Bhowmik, Stratos and de Melo (2021), Fast and effective
+biomedical entity linking using a dual encoder, https://aclanthology.org/2021.louhi-1.4.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spacy_bioel.models.detector import DetectorKind, MentionModel, Tok2Vec, mention_model
 from spacy_bioel.models.types import Logits, TokenSpans
 
-# Tags: 0 is O; then B of each label; then I of each label.
+# Tags: 0 is O, followed by B of each label, then I of each label.
 
 
 def build_bio_tagger_v1(
@@ -22,19 +22,20 @@ def build_bio_tagger_v1(
 ) -> MentionModel:
     """Registered as `spacy-bioel.BioTagger.v1`.
 
-    Fast, and for mentions of any length, but tags cannot express mentions that overlap: it learns
-    the longest of them (of equally long ones the first) and finds no others.
+    Fast, and not limited in the length of mentions. BIO tags cannot represent overlapping
+    mentions: of these it learns the longest (at equal length the first) and predicts no other.
 
-    A mention is as sure as its least sure token: unlike the product of all its tokens that does
-    not fall with the length, so that one threshold suits all. Each token has its likeliest tag,
-    whatever the threshold: a low one adds few mentions.
+    The probability of a mention is the lowest of its tokens' probabilities. Unlike their product
+    it does not fall with the length, so that one threshold suits all mentions. Decoding takes the
+    most probable tag of each token whatever the threshold: a low one adds few mentions.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): The longest lexicon match in tokens.
-    context (int): Size of a bidirectional LSTM between tok2vec and tags; 0 for none.
-    dropout (float): In training, on token vectors.
-    RETURNS (Model[MentionBatch, Logits]): Its torch part exists once labels are known, see
-        `add_scorer`.
+    context (int): Size of a bidirectional LSTM between tok2vec and tags; 0: no LSTM.
+    dropout (float): Dropout on token vectors, in training.
+    RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
+        once the labels are known.
+    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
     settings = {"context": context, "dropout": dropout}
     return mention_model("bio_tagger", _KIND, tok2vec, max_width=max_width, settings=settings)
@@ -49,19 +50,21 @@ def _make(*, n_labels: int, **settings: Any) -> Any:
 def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
     """Cross-entropy of the tags, mean over tokens.
 
-    logits (Logits): Shape (n_tokens, 2 * n_labels + 1).
+    logits (Logits): Logits of the tags. Shape (n_tokens, 2 * n_labels + 1).
     """
     n_tokens, n_tags = logits.shape
-    here = np.arange(n_tokens), _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
+    target = np.arange(n_tokens), _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
     p = _softmax(logits)
-    loss = float(-np.log(np.maximum(p[here], 1e-8)).mean())
-    p[here] -= 1.0
+    loss = float(-np.log(np.maximum(p[target], 1e-8)).mean())
+    p[target] -= 1.0
     return loss, p / n_tokens
 
 
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:
-    """The tag of each token; of mentions that overlap the longest, then the first. Shape
-    (n_tokens,)."""
+    """Gold tag of each token; of overlapping mentions, the longest wins, then the first.
+
+    RETURNS (NDArray[int64]): Shape (n_tokens,).
+    """
     tags = np.zeros(n_tokens, dtype=np.int64)
     longest_first = sorted(gold.tolist(), key=lambda span: (span[0] - span[1], span))
     for start, end, label in longest_first:
@@ -74,20 +77,23 @@ def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.
 def _decode(
     logits: Logits, lengths: NDArray[np.int64], lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Mentions by the likeliest tag of each token. A B opens one, and so does an I after O, after
-    another label, or at the start of a document."""
+    """Decode mentions from the most probable tag of each token.
+
+    A mention starts at B, and at an I that follows O, another label or the start of a document.
+    """
     n_labels = logits.shape[1] // 2
-    tags, sure = logits.argmax(axis=1), _softmax(logits).max(axis=1)
+    tags, confidence = logits.argmax(axis=1), _softmax(logits).max(axis=1)
     labels = np.where(tags > 0, (tags - 1) % n_labels, -1)
     before = np.concatenate([[-1], labels[:-1]])
     before[(np.cumsum(lengths) - lengths)[lengths > 0]] = -1
-    opens = (labels >= 0) & ((tags <= n_labels) | (labels != before))
-    # A mention ends where the next one opens, at the next O, or with the last token.
-    borders = np.append(np.flatnonzero(opens | (labels < 0)), len(tags))
-    start = np.flatnonzero(opens)
+    starts = (labels >= 0) & ((tags <= n_labels) | (labels != before))
+    # A mention ends before the next start, before the next O, or with the last token.
+    borders = np.append(np.flatnonzero(starts | (labels < 0)), len(tags))
+    start = np.flatnonzero(starts)
     end = borders[np.searchsorted(borders, start, side="right")]
     probabilities = np.array(
-        [sure[first:last].min() for first, last in zip(start, end, strict=True)], dtype=np.float32
+        [confidence[first:last].min() for first, last in zip(start, end, strict=True)],
+        dtype=np.float32,
     )
     kept = probabilities >= lowest
     return np.stack([start, end, labels[start]], axis=1)[kept], probabilities[kept]

@@ -1,4 +1,4 @@
-"""Checkpoints of Hugging Face, from a folder or the hub: backbone, word pieces, configuration."""
+"""Hugging Face checkpoints, from a folder or the hub: backbone, word pieces, configuration."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.js
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _FILES = (CONFIG, _WEIGHTS, _TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
-# What configurations of backbones call the dropout of attention weights.
+# Names of the dropout of attention weights in configurations of backbones.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
-# Where a checkpoint came from, and what wrote it: not part of what an encoder is.
+# Keys about the origin of a checkpoint, which do not change the encoder.
 _NOT_STORED = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
 def require_transformers() -> None:
-    """RAISES BioelError: [B150] when the package transformers is not installed, [B040] torch."""
+    """Check that transformers and torch are installed.
+
+    RAISES BioelError: [B150] without the package transformers, [B040] without torch.
+    """
     require_torch()
     try:
         import transformers  # noqa: F401
@@ -34,12 +37,14 @@ def require_transformers() -> None:
 
 
 def read_checkpoint(path: str, *, max_pieces: int) -> tuple[Path, Any, Tokenizer]:
-    """Folder, backbone without its pooler, and word pieces without padding or truncation.
+    """Load a checkpoint.
 
     path (str): Folder of a Hugging Face checkpoint with safetensors weights, or its id on the hub.
-    max_pieces (int): Word pieces that are to be read at once, the special ones included.
-    RAISES BioelError: [B150] transformers is missing, [B152] nothing is found, [B153] a file is
-        missing, such as that of a fast tokenizer, [B154] parts do not fit one another.
+    max_pieces (int): Longest input in word pieces, special ones included.
+    RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
+        tokenizer without padding or truncation.
+    RAISES BioelError: [B150] transformers is missing, [B152] no checkpoint is found, [B153] a file
+        is missing, such as that of a fast tokenizer, [B154] parts do not fit one another.
     """
     require_transformers()
     folder = _find_checkpoint(path)
@@ -54,7 +59,7 @@ def read_checkpoint(path: str, *, max_pieces: int) -> tuple[Path, Any, Tokenizer
 
 
 def backbone_from_json(config: str) -> Any:
-    """A backbone with random weights, from what `config_to_json` gave."""
+    """Backbone with random weights, from the output of `config_to_json`."""
     require_transformers()
     from transformers import AutoConfig, AutoModel
 
@@ -64,7 +69,10 @@ def backbone_from_json(config: str) -> Any:
 
 
 def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Ids of the special pieces before and after a text, such as [CLS] and [SEP]."""
+    """Ids of the special pieces before and after a text, such as [CLS] and [SEP].
+
+    Padding and truncation of the tokenizer are switched off.
+    """
     tokenizer.no_padding()
     tokenizer.no_truncation()
     pieces = tokenizer.encode("a")
@@ -75,7 +83,7 @@ def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _find_checkpoint(path: str) -> Path:
-    """The folder itself, or that of a model of the hub, which may have to be fetched."""
+    """Folder of a checkpoint; one of the hub is downloaded unless it is in the cache."""
     if Path(path).is_dir():
         return Path(path)
     if not _HUB_ID.fullmatch(path):
@@ -84,15 +92,15 @@ def _find_checkpoint(path: str) -> Path:
 
     try:
         return Path(snapshot_download(path, allow_patterns=[*_FILES, *_OLD_VOCABULARIES]))
-    except Exception as error:  # the network, the cache and the hub each have their own
+    except Exception as error:  # the network, the cache and the hub have their own exceptions
         raise BioelError(Errors.B152.format(path=path, error=error)) from error
 
 
 def _load_backbone(folder: Path) -> Any:
-    """The encoder of a checkpoint, without the pooler, which nothing here uses.
+    """Encoder of a checkpoint, without the pooler, which is not used.
 
-    Attention weights are never dropped, whatever its config says: to do so, PyTorch must hold them
-    all and cannot use its fused kernels, and on a CPU an update takes 1.7 times as long.
+    Dropout of attention weights is disabled, whatever the config says: with it PyTorch cannot use
+    its fused kernels, and an update on a CPU takes 1.7 times as long.
 
     RAISES BioelError: [B153] a file is missing, [B154] a tensor is.
     """
@@ -114,7 +122,7 @@ def _load_backbone(folder: Path) -> Any:
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except Exception as error:  # json, safetensors and transformers each have their own
+    except Exception as error:  # json, safetensors and transformers have their own exceptions
         missing = f"readable {CONFIG} and {_WEIGHTS} ({error})"
         raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
     missing_keys = sorted(key for key in loading["missing_keys"] if "pooler." not in key)
@@ -125,7 +133,7 @@ def _load_backbone(folder: Path) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bar, and no report of tensors that are missing: the caller looks at them."""
+    """Silence progress bars and warnings of missing tensors, which the caller checks itself."""
     from transformers.utils import logging
 
     verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -146,11 +154,11 @@ def _without_pooler(backbone: Any) -> Any:
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
-    """Word pieces of a checkpoint. RAISES BioelError: [B153] when there are none to be read."""
+    """Word pieces of a checkpoint. RAISES BioelError: [B153] without a readable tokenizer."""
     if (folder / _TOKENIZER).is_file():
         try:
             return Tokenizer.from_file(str(folder / _TOKENIZER))
-        except Exception as error:  # tokenizers raises nothing more special
+        except Exception as error:  # tokenizers raises bare exceptions
             missing = f"readable {_TOKENIZER} ({error})"
             raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
     from transformers import AutoTokenizer
@@ -166,10 +174,12 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
+    """Error [B154] about a checkpoint or, without a folder, a saved encoder."""
     where = folder or "The saved encoder"
     return BioelError(Errors.B154.format(folder=where, found=found, expected=expected))
 
 
 def config_to_json(config: Any) -> str:
+    """Configuration of a backbone as JSON, without the keys about its origin."""
     settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_STORED}
     return json.dumps(settings, indent=1, sort_keys=True)

@@ -1,10 +1,10 @@
-"""The cross-encoder: a transformer that scores a mention in its context together with a candidate.
+"""Cross-encoder: a transformer that scores a mention in its context together with a candidate.
 
-It comes from a Hugging Face checkpoint. After training, configuration, word pieces and weights are
-stored with the pipe, so that loading it never asks for the checkpoint again.
+Training starts from a Hugging Face checkpoint. Configuration, word pieces and weights are saved
+with the pipe, so that loading a pipeline does not need the checkpoint.
 
-A linker has it beside an encoder of names (`build_reranker_v1`), which finds the candidates, as in
-any linker, and is left as it is; the cross-encoder puts them in order.
+In a linker (`build_reranker_v1`) the name encoder generates candidates and is not trained further;
+the cross-encoder reranks them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights
 PairScorer = Model[Sequence[Pair], Floats1d]
 
 _TOKENIZER, _WEIGHTS = "tokenizer.json", "model.safetensors"
-# Of these files in a linker: its encoder of names may be a transformer too.
+# Prefix of these files in a linker, whose name encoder may be a transformer too.
 _PREFIX = "pairs."
-# Rows of the vocabulary that pretraining left alone; BERT has them, other checkpoints may not.
+# Word pieces not used in pretraining, which mark the mention; BERT has them, others may not.
 _UNUSED = ("[unused1]", "[unused2]")
-# Pairs whose pieces are in memory at once.
+# Pairs tokenised at once: bounds the memory.
 _PAIRS = 1024
 
 
@@ -52,24 +52,25 @@ def build_cross_encoder_v1(
     learn_rate_scale: float = 1.0,
     mixed_precision: bool = False,
 ) -> PairScorer:
-    """Registered as `spacy-bioel.CrossEncoder.v1`; see `nn.cross_encoder` for the paper, and
-    `models.pairs` for how a pair is written, and cut where it is too long.
+    """Registered as `spacy-bioel.CrossEncoder.v1`; see `nn.cross_encoder` for the paper.
+
+    `models.pairs` defines the input of a pair, and its truncation.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. Read by `add_cross_encoder`, not here.
-    max_pieces (int): Word pieces that are read of a pair, the special ones included.
-    learn_rate_scale (float): Part of the training's learning rate that the checkpoint's weights
-        take; the new layer on top takes all of it.
-    mixed_precision (bool): Train with matrices multiplied in bfloat16, on CPU or GPU.
-    RETURNS (Model[Sequence[Pair], Floats1d]): A logit for each pair, to be compared among the
-        candidates of one mention. Its torch part exists after `add_cross_encoder`.
+        the hub. It is read by `add_cross_encoder`.
+    max_pieces (int): Maximum number of word pieces of a pair, special ones included.
+    learn_rate_scale (float): Factor on the learning rate of the checkpoint's weights; the new
+        layer uses the full learning rate.
+    mixed_precision (bool): Train under bfloat16 autocast, on CPU or GPU.
+    RETURNS (Model[Sequence[Pair], Floats1d]): A model from pairs to logits, which are comparable
+        among the candidates of one mention. `add_cross_encoder` adds its torch part.
     """
     network = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     attrs = {
         "path": path,
         "max_pieces": max_pieces,
         "network_settings": network,
-        # Set with the network: a PairPieces, and the backbone's configuration.
+        # Set together with the network: a PairPieces, and the backbone's configuration.
         "pieces": None,
         "config": None,
     }
@@ -77,23 +78,23 @@ def build_cross_encoder_v1(
 
 
 def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
-    """Registered as `spacy-bioel.Reranker.v1`: retrieve and rerank, as BLINK does.
+    """Registered as `spacy-bioel.Reranker.v1`: candidate generation and reranking, as in BLINK.
 
     Wu et al. (2020), https://aclanthology.org/2020.emnlp-main.519.
 
-    names (NameEncoder): Finds candidates, beside or instead of the linker's other evidence.
-    pairs (PairScorer): `spacy-bioel.CrossEncoder.v1`.
+    names (NameEncoder): Name encoder for dense search, one of the linker's sources of evidence.
+    pairs (PairScorer): The cross-encoder, `spacy-bioel.CrossEncoder.v1`.
     """
     kind = ReadingKind(add=_add_pairs, parts=_pairs_parts, load=_load_pairs)
     return reading_model("reranker", kind, _forward_pairs, {"names": names, "pairs": pairs})
 
 
 def add_cross_encoder(model: PairScorer) -> None:
-    """Read the checkpoint, and put a new layer on top of it.
+    """Load the checkpoint and add a new linear layer on top.
 
     RAISES BioelError: [B159] no checkpoint is named; [B040, B150] torch or transformers is missing;
-        [B152] nothing is found there, [B153] a file is missing, [B154] the parts do not fit one
-        another or `max_pieces`.
+        [B152] no checkpoint is found, [B153] a file is missing, [B154] parts do not fit one another
+        or `max_pieces`.
     """
     if model.attrs["path"] is None:
         raise BioelError(Errors.B159)
@@ -112,14 +113,14 @@ def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
 
 
 def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
-    """Take word pieces and network, in place of any before."""
+    """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.cross_encoder import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
     if not (prefix and suffix):
         raise misfit(folder, "no special pieces around a text", "some, such as [CLS] and [SEP]")
     n_rows = backbone.config.vocab_size
-    markers = _unused(tokenizer) or (n_rows - 2, n_rows - 1)  # those that were added
+    markers = _unused(tokenizer) or (n_rows - 2, n_rows - 1)  # the rows added to the embeddings
     pieces = PairPieces(tokenizer, prefix, suffix, markers, model.attrs["max_pieces"])
     if pieces.room < 2:
         least = f"at least {pieces.max_pieces - pieces.room + 2}"
@@ -134,7 +135,7 @@ def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path
 
 
 def cross_encoder_parts(model: PairScorer) -> Parts:
-    """What `load_cross_encoder` needs, as bytes by file name; nothing without a network."""
+    """Files for `load_cross_encoder`: bytes by file name; empty without a network."""
     if model.attrs["pieces"] is None:
         return {}
     tokenizer, config = model.attrs["pieces"].tokenizer, model.attrs["config"]
@@ -146,7 +147,7 @@ def cross_encoder_parts(model: PairScorer) -> Parts:
 
 
 def load_cross_encoder(model: PairScorer, parts: Mapping[str, bytes]) -> None:
-    """Take back what `cross_encoder_parts` gave, if there is a cross-encoder among the parts.
+    """Load the files of `cross_encoder_parts`, if the parts include a cross-encoder.
 
     RAISES BioelError: [B040, B150] torch or transformers is missing; [B041] the weights do not fit.
     """
@@ -159,16 +160,16 @@ def load_cross_encoder(model: PairScorer, parts: Mapping[str, bytes]) -> None:
         tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
     _add(model, tokenizer, backbone, folder=None)
     weights_from_bytes(model, parts[_WEIGHTS])
-    # As it was written, so that saving again gives the same when transformers has new settings.
+    # Kept verbatim, so that saving again writes the same even if transformers adds settings.
     model.attrs["config"] = config
 
 
 def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-    """Logits of pairs, without dropout.
+    """Score pairs in evaluation mode.
 
-    pairs (Sequence[Pair]): Of any number of mentions; those of one mention one after another are
-        tokenised only once.
-    RETURNS (NDArray[float32]): Shape (n_pairs,).
+    pairs (Sequence[Pair]): Pairs of any number of mentions. Equal texts within a batch are
+        tokenised once, so keep the pairs of a mention together.
+    RETURNS (NDArray[float32]): Logits. Shape (n_pairs,).
     """
     import torch
 
@@ -184,21 +185,21 @@ def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]
 def pairs_loss(
     logits: Any, groups: NDArray[np.int64], right: NDArray[np.bool_]
 ) -> tuple[float, Any]:
-    """`nn.losses.ranking_loss`, and its gradient by the logits.
+    """Compute `nn.losses.ranking_loss` and its gradient with respect to the logits.
 
-    logits (Floats1d): Shape (n_pairs,).
-    groups (NDArray[int64]): Number of the mention of each pair. Shape (n_pairs,).
+    logits (Floats1d): Logits of the pairs. Shape (n_pairs,).
+    groups (NDArray[int64]): Index of the mention of each pair. Shape (n_pairs,).
     right (NDArray[bool]): Whether the candidate is right. Shape (n_pairs,).
-    RETURNS (tuple[float, Floats1d]): The gradient has shape (n_pairs,).
+    RETURNS (tuple[float, Floats1d]): The loss and the gradient, shape (n_pairs,).
     """
     import torch
 
     from spacy_bioel.nn.losses import ranking_loss
 
     tensor = xp2torch(logits, requires_grad=True)
-    where = tensor.device
+    device = tensor.device
     value = ranking_loss(
-        tensor, torch.from_numpy(groups).to(where), torch.from_numpy(right).to(where)
+        tensor, torch.from_numpy(groups).to(device), torch.from_numpy(right).to(device)
     )
     value.backward()
     gradient: Any = tensor.grad
@@ -230,7 +231,7 @@ def _tensors(pieces: tuple[NDArray, NDArray, NDArray], device: Any) -> tuple[Any
     return tuple(torch.from_numpy(array).to(device) for array in pieces)
 
 
-# The linker's model: what `ReadingKind` asks for is done by its cross-encoder.
+# The functions of `ReadingKind`: each delegates to the cross-encoder of the linker's model.
 
 
 def _add_pairs(model: Model) -> None:

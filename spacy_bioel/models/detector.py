@@ -1,7 +1,7 @@
-"""Models that find mentions: tok2vec (thinc) -> logits (torch). What all architectures share.
+"""Mention detection models, tok2vec (thinc) -> logits (torch): common part of all architectures.
 
-An architecture is a network over the tokens of a batch, and a `DetectorKind` that says how it is
-made, what it learns from and what its logits mean; see `span_enumerator` and `bio_tagger`.
+An architecture is a network over the tokens of a batch with a `DetectorKind`: its constructor, its
+loss and its decoding. See `span_enumerator` and `bio_tagger`.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
 from spacy_bioel.processor import one_thread_each
 
-# Bits of a lexicon mask, and "this is a short form that the document defines".
+# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
 SHORT_FORM = 64
 N_FEATURES = 65
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 MentionModel = Model[MentionBatch, Logits]
-# Token vectors, tokens of each document, matches of spans and of words; see `DetectorKind`.
+# Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.
 Inputs = tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
-_TOKENS = 4096  # of documents whose spans are scored together
+_TOKENS = 4096  # tokens scored together
 
 
 @dataclass(frozen=True)
 class DetectorKind:
-    """What an architecture does its own way; functions of a module, so that it can be pickled.
+    """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    make (Callable): The torch module. Called with width (of token vectors), n_labels, max_width,
-        n_features and the settings of the architecture, by keyword. The module maps token vectors,
-        lengths, matches of spans and of words to logits, as `nn.spans.SpanScorer.forward` does.
-    loss (Callable): From logits and gold spans to the loss and its gradient by the logits.
-    decode (Callable): From logits, tokens of each document, shape (n_docs,), and a probability to
-        the spans of at least this probability, in order of their start, and their probabilities,
-        shape (n_spans,).
+    make (Callable): Makes the torch module. Called with width (of token vectors), n_labels,
+        max_width, n_features and the settings of the architecture, by keyword. The module maps
+        token vectors, lengths and lexicon matches of spans and of words to logits, as
+        `nn.spans.SpanScorer.forward` does.
+    loss (Callable): Computes the loss and its gradient from logits and gold spans.
+    decode (Callable): Decodes logits, given the tokens of each document, shape (n_docs,), and a
+        minimum probability, into spans in order of their start and their probabilities, shape
+        (n_spans,).
     """
 
     make: Callable[..., Any]
@@ -56,10 +57,10 @@ class DetectorKind:
 def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
-    """A model without its torch part, which exists once labels are known: `add_scorer`.
+    """Make a model without its torch part, which `add_scorer` adds once the labels are known.
 
     max_width (int): The longest lexicon match in tokens.
-    settings (dict): Of the architecture.
+    settings (dict): Settings of the architecture.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
     if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
@@ -81,9 +82,10 @@ def mention_model(
 
 
 def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
-    """Give the model its torch part, once: the number of labels and the width are known now.
+    """Add the torch part to a model, once.
 
-    width (int | None): Of the token vectors; None: tok2vec knows it.
+    n_labels (int): Number of labels.
+    width (int | None): Width of the token vectors; None: the width of the tok2vec.
     RAISES BioelError: [B040] without torch.
     """
     require_torch()
@@ -101,9 +103,9 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
 
 
 def mention_loss(model: MentionModel, logits: Any, gold: TokenSpans) -> tuple[float, Any]:
-    """Loss of a batch, and its gradient by the logits, on their device.
+    """Compute the loss of a batch and its gradient with respect to the logits, on their device.
 
-    gold (TokenSpans): Its gold mentions.
+    gold (TokenSpans): Gold mentions of the batch.
     """
     loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold)
     return loss, model.ops.asarray(gradient)
@@ -112,10 +114,10 @@ def mention_loss(model: MentionModel, logits: Any, gold: TokenSpans) -> tuple[fl
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Spans of a batch that are not out of the question, by document, then start.
+    """Find the spans of a batch with at least a given probability, by document, then start.
 
-    batch (MentionBatch): With at least one token.
-    lowest (float): The probability that a span must have.
+    batch (MentionBatch): A batch with at least one token.
+    lowest (float): Minimum probability of a span.
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
     scorer = model.get_ref("scorer")
@@ -142,7 +144,7 @@ def _find_spans(
 
 
 def _parts(vectors: Any, batch: MentionBatch) -> Iterator[tuple[int, Inputs]]:
-    """First token of some documents, and what the network gets of them."""
+    """Split a batch into parts of whole documents: the first token of each and its inputs."""
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
     borders = np.flatnonzero(np.diff(np.cumsum(lengths) // _TOKENS)) + 1
     first = 0
@@ -164,7 +166,7 @@ def _forward(
 ) -> tuple[Any, Callable[[Any], Any]]:
     vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
     lengths: Any = [len(doc) for doc in batch.docs]
-    # A tok2vec may return a row for an empty document; the concatenation must not have it.
+    # Some tok2vec models return a row for an empty document: cut each array to its document.
     flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
     inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)

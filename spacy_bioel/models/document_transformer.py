@@ -1,7 +1,7 @@
-"""A transformer as the token vectors of a pipeline, in spaCy's own pipe `tok2vec`.
+"""Transformer as the model of spaCy's pipe `tok2vec`.
 
-Both our pipes listen to that pipe, so that a document is encoded once. What is stored is the
-configuration, the word pieces and the weights: loading a pipeline never asks for the checkpoint.
+Detector and linker listen to that pipe, so that a document is encoded once. Configuration, word
+pieces and weights are saved: loading a pipeline does not need the checkpoint.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def build_transformer_v1(
 ) -> DocumentEncoder:
     """Registered as `spacy-bioel.Transformer.v1`: the model of a pipe `tok2vec`.
 
-    A document longer than the transformer reads is cut into overlapping windows, at borders of
-    sentences where there are any; see `text.windows`. The vector of a token is the mean of those
-    of its word pieces, zero where it has none, as white space.
+    A document that exceeds the transformer's maximum length is cut into overlapping windows,
+    preferably at sentence boundaries; see `text.windows`. A token vector is the mean of the vectors
+    of its word pieces; it is zero for a token without any, such as white space.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. Read by `initialize`, not here.
-    width (int): Size of its vectors, for the listeners.
-    max_pieces (int): Word pieces of a window, the special ones included.
-    overlap (int): Word pieces that two windows share.
-    learn_rate_scale (float): Part of `training.optimizer.learn_rate` that its weights take: what
-        is pre-trained wants smaller steps than what is new.
-    mixed_precision (bool): Train with matrices multiplied in bfloat16, on CPU or GPU.
-    RAISES BioelError: [B170] when windows would be too short for their overlap.
+        the hub. It is read by `initialize`.
+    width (int): Size of the token vectors, for the listeners.
+    max_pieces (int): Word pieces of a window, special ones included.
+    overlap (int): Word pieces shared by adjacent windows.
+    learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
+        smaller steps than new ones.
+    mixed_precision (bool): Train under bfloat16 autocast, on CPU or GPU.
+    RAISES BioelError: [B170] when windows are too short for their overlap.
     """
     if overlap < 0 or max_pieces < max(8, 4 * overlap):
         raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
@@ -73,7 +73,7 @@ def build_transformer_v1(
 
 
 class _TransformerShim(AveragingShim):
-    """The network with its word pieces; stored without a pickle."""
+    """Shim of the network with its tokenizer, serialised without pickle."""
 
     tokenizer: Tokenizer
     prefix: list[int]
@@ -81,7 +81,7 @@ class _TransformerShim(AveragingShim):
     about: str
 
     def take(self, tokenizer: Tokenizer, backbone: Any, about: str) -> None:
-        """Set word pieces and network. about (str): Configuration of the backbone, as JSON."""
+        """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
         from spacy_bioel.nn.documents import DocumentTransformer
 
         self.prefix, self.suffix = special_pieces(tokenizer)
@@ -99,7 +99,10 @@ class _TransformerShim(AveragingShim):
         return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": save(tensors)})
 
     def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
-        """RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers."""
+        """Load the output of `to_bytes`.
+
+        RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers.
+        """
         from safetensors.torch import load
 
         if bytes_data:
@@ -115,9 +118,9 @@ class _TransformerShim(AveragingShim):
 
 
 def _read_if_new(model: DocumentEncoder, X: Any = None, Y: Any = None) -> None:
-    """Read the checkpoint, unless the network came with a saved pipeline.
+    """Read the checkpoint, unless the network was loaded with a saved pipeline.
 
-    RAISES BioelError: [B171] without a path, [B154] when the width is another; see
+    RAISES BioelError: [B171] without a path, [B154] when the width differs; those of
         `checkpoint.read_checkpoint`.
     """
     shim: Any = model.shims[0]
@@ -150,7 +153,7 @@ def _forward(
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
         d_found = xp2torch(model.ops.flatten(d_vectors))
-        if found.requires_grad:  # not so when all documents are empty
+        if found.requires_grad:  # False when all documents are empty
             backprop(ArgsKwargs(args=((found,),), kwargs={"grad_tensors": d_found}))
         return []
 
@@ -158,7 +161,7 @@ def _forward(
 
 
 def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list[IntArray]:
-    """Arguments of `nn.documents.DocumentTransformer`, but the number of tokens."""
+    """Arguments of `nn.documents.DocumentTransformer.forward` except the number of tokens."""
     prefix, suffix = shim.prefix, shim.suffix
     encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
     ids: list[int] = []
@@ -186,13 +189,14 @@ def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list
 
 
 def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntArray]:
-    """Pairs of a word piece and a token that share characters, by piece.
+    """Align word pieces and tokens that share characters.
 
-    Tokenizers and word pieces need not agree: a piece can be part of several tokens, and a token
-    can have no piece at all.
+    spaCy's tokens and word pieces are independent: a piece can overlap several tokens, and a token
+    can have no piece.
 
-    offsets (Sequence): Characters [start, end) of each piece.
-    RETURNS (tuple[IntArray, IntArray]): Numbers of pieces and of tokens. Shape (n_pairs,).
+    offsets (Sequence): Character offsets (start, end) of each piece.
+    RETURNS (tuple[IntArray, IntArray]): Indices of pieces and of tokens, pair by pair in order of
+        the pieces. Shape (n_pairs,).
     """
     starts, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
     token_starts = np.array([token.idx for token in doc], dtype=np.int64)
@@ -206,9 +210,9 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 
 
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
-    """What a cut before each piece would cut, see `text.windows`."""
+    """Kind of boundary before each piece: sentence, token or inside a token; see `text.windows`."""
     borders = np.full(n_pieces, INSIDE)
-    # A piece that only ends in another token than it begins in cuts the first one.
+    # Only the first pair of a piece counts: a piece across two tokens begins in the first one.
     begins = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     borders[piece[begins]] = TOKEN
     begins_sentence = np.zeros(len(doc), dtype=bool)

@@ -1,5 +1,6 @@
-"""Frozen embeddings of an own vocabulary: by the concepts that its pieces name, and by the words
-that they stand beside in texts. Both by singular value decomposition, nothing is trained.
+"""Frozen embeddings of word pieces: from the concepts that they name and from co-occurrence.
+
+Both parts are singular value decompositions of count matrices; nothing is trained.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 EmbeddingTables = dict[str, NDArray]
-# Share of an embedding that is random and so tells word pieces apart that always co-occur.
+# Random share of an embedding, which distinguishes word pieces that always occur together.
 _IDENTITY_SHARE = 0.25
 _IDENTITY_SHARE_WITH_TEXTS = 0.125
 _WINDOW = 5
@@ -28,14 +29,15 @@ def embed_vocabulary(
     texts: Sequence[str] = (),
     seed: int = 0,
 ) -> EmbeddingTables:
-    """Embeddings of word pieces.
+    """Compute embeddings of word pieces.
 
     names (Sequence[str]): Normalised names.
-    concepts (NDArray[int64]): A concept of each name. Shape (n_names,).
+    concepts (NDArray[int64]): Concept of each name. Shape (n_names,).
     width (int): Size of an embedding.
-    texts (Sequence[str]): Normalised sentences; with them, half of what is not random says what
-        a piece stands beside.
-    RETURNS (EmbeddingTables): The tables that `FrozenEmbeddings` takes; positions are zero.
+    max_tokens (int): Rows of the table of positions.
+    texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
+        comes from co-occurrence.
+    RETURNS (EmbeddingTables): Tables for `FrozenEmbeddings`; positions are zero.
     """
     share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
     n_latent = int(width * (1 - share))
@@ -51,8 +53,7 @@ def embed_vocabulary(
     identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
     identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
     words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
-    # Bytes, with a step for each piece: a quarter of the memory, and nothing that training or
-    # linking could notice.
+    # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
@@ -65,8 +66,10 @@ def embed_vocabulary(
 
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArray[np.int64]) -> Any:
-    """How much each piece names each concept, sparse: pieces that name the same concepts, as
-    "renal" and "kidney" do, get similar rows (latent semantic analysis, Deerwester et al., 1990).
+    """Weighted counts of pieces in the names of concepts, a sparse matrix (n_pieces, n_concepts).
+
+    Pieces that name the same concepts, such as "renal" and "kidney", get similar rows (latent
+    semantic analysis, Deerwester et al., 1990).
     """
     from scipy.sparse import coo_array
 
@@ -77,14 +80,14 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArra
     ones = np.ones(len(rows), dtype=np.float32)
     counts = coo_array((ones, (rows, columns)), shape=(n_pieces, n_concepts)).tocsr()
     counts.data = np.log1p(counts.data)
-    # A piece that occurs in every concept says nothing; one that occurs in few says much.
+    # Inverse document frequency: a piece of every concept is uninformative.
     frequency = np.diff(counts.indptr)
     rarity = np.log((1 + n_concepts) / (1 + frequency)).astype(np.float32)
     return counts.multiply(rarity[:, None]).tocsr()
 
 
 def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
-    """Positive pointwise mutual information of pieces that stand near each other, sparse.
+    """Positive pointwise mutual information of neighbouring pieces, sparse (n_pieces, n_pieces).
 
     Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
     """
@@ -110,7 +113,7 @@ def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
 
 
 def _latent(matrix: Any, n_latent: int, *, seed: int) -> NDArray[np.float64]:
-    """Unit rows of at most `n_latent` dimensions, similar where the rows of the matrix are."""
+    """Truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 
     size = max(1, min(n_latent, min(matrix.shape) - 1))

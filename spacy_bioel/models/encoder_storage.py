@@ -1,4 +1,4 @@
-"""An encoder of names as files: within a pipeline, and in a folder of its own."""
+"""Files of a name encoder, within a saved pipeline or in a folder of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ABOUT = "encoder.json"
 
 
 def encoder_parts(model: NameEncoder) -> Parts:
-    """What `load_encoder` needs, as bytes by file name; nothing before `add_encoder`."""
+    """Files for `load_encoder`: bytes by file name; empty before `add_encoder`."""
     from spacy_bioel.models.weights import weights_to_bytes
 
     tokenizer = model.attrs["tokenizer"]
@@ -31,10 +31,10 @@ def encoder_parts(model: NameEncoder) -> Parts:
 
 
 def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
-    """Take back what `encoder_parts` gave, if there is an encoder among the parts.
+    """Load the files of `encoder_parts`, if the parts include an encoder.
 
     RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
-        any other file that is damaged.
+        any other damaged file.
     """
     from spacy_bioel.models.weights import reading_part, weights_from_bytes
 
@@ -46,7 +46,7 @@ def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
 
 
 def write_encoder(model: NameEncoder, folder: Path) -> None:
-    """Write an encoder by itself, for `read_encoder`."""
+    """Write an encoder to a folder, for `read_encoder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in encoder_parts(model).items():
         (folder / name).write_bytes(part())
@@ -56,10 +56,10 @@ def write_encoder(model: NameEncoder, folder: Path) -> None:
 
 
 def read_encoder(model: NameEncoder, folder: Path) -> None:
-    """Take word pieces and weights from a folder of `write_encoder`.
+    """Load word pieces and weights from a folder of `write_encoder`.
 
-    RAISES BioelError: [B046] when a file is missing, [B047] when the encoder there is of another
-        architecture or size than `model`; those of `load_encoder`.
+    RAISES BioelError: [B046] when a file is missing, [B047] when architecture or size differ from
+        those of `model`; those of `load_encoder`.
     """
     try:
         about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
@@ -74,7 +74,7 @@ def read_encoder(model: NameEncoder, folder: Path) -> None:
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
     try:
         load_encoder(model, parts)
-    except KeyError as error:  # a part of the architecture's own
+    except KeyError as error:  # a file that only this architecture has
         raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
 
 
@@ -86,6 +86,6 @@ def drop_encoder(model: NameEncoder) -> None:
 
 
 def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """What two encoders must have in common for one to take the weights of the other."""
+    """Settings that two encoders must share for one to load the weights of the other."""
     settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
     return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}

@@ -1,11 +1,11 @@
-"""spaCy's CNN over tokens, to predict with: the same vectors in a fraction of the time on a CPU.
+"""Fast inference with spaCy's CNN tok2vec on a CPU.
 
-Tokens of the same features are embedded once a batch, and layers are run by torch, whose matrix
-products take a third of the time that they take in thinc. Nothing is kept from one call to the
-next, for weights may change in between: to rearrange them takes less than a millisecond.
+Tokens with equal features are embedded once per batch, and torch runs the layers: its matrix
+products take a third of the time of thinc's. Nothing is cached between calls, because weights may
+change; converting them takes less than a millisecond.
 
-A layer is known by the function that it computes with and by its parameters. A model with any other
-layer, of another version of thinc for instance, runs as it is.
+Layers are recognised by their forward function and their parameters. A model with any other layer,
+e.g. of another version of thinc, falls back to its own `predict`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from thinc.api import Model, NumpyOps
 
 from spacy_bioel.models.torch_io import dtype_to_predict_with
 
-_TOKENS = 2048  # that are read together: what is computed of them stays in the processor's cache
-# Rows of a product are a multiple of it: for each new number a product is planned anew.
+_TOKENS = 2048  # tokens computed together: intermediate results stay in the processor's cache
+# The number of rows of a product is a multiple of it: oneDNN makes a plan for each number of rows.
 _ROUND = 64
 
-# Modules of the functions of layers, in order.
+# Modules of the forward functions of the embedding's layers, in order.
 _EMBED = (
     "spacy.ml.featureextractor",
     "thinc.layers.list2ragged",
@@ -46,18 +46,19 @@ Function = Callable[[Any], Any]  # from a tensor to a tensor, shape (n, width in
 
 
 def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) -> Vectors:
-    """Vectors of the tokens of all documents. Shape (n_tokens, width).
+    """Token vectors of all documents, concatenated.
 
-    They are those of `tok2vec.predict(docs)` up to rounding, which is that of float32 or, where the
-    processor has it, of bfloat16 (cosines above 0.999).
+    They equal `tok2vec.predict(docs)` up to rounding, in float32 or, if the processor supports it,
+    in bfloat16 (cosines above 0.999).
 
-    tok2vec (Model): Any; a `spacy.Tok2Vec.v2` made of a `spacy.MultiHashEmbed.v2` without static
-        vectors and a `spacy.MaxoutWindowEncoder.v2`, which is on a CPU, is fast.
-    spread (Callable): A `map` that may read parts of the documents at once.
+    tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
+        without static vectors and `spacy.MaxoutWindowEncoder.v2`.
+    spread (Callable): A `map` that may run parts of the documents in parallel.
+    RETURNS (NDArray[float32]): Shape (n_tokens, width).
     """
     if not _is_known(tok2vec):
         found = tok2vec.predict(docs)
-        # A tok2vec may return a row for an empty document; the concatenation must not have it.
+        # Some tok2vec models return a row for an empty document: cut each array to its document.
         vectors = [v[: len(doc)] for v, doc in zip(found, docs, strict=True)]
         return tok2vec.ops.flatten(vectors)
     import torch
@@ -65,16 +66,16 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
     encode = tok2vec.get_ref("encode")
     with torch.inference_mode():
         embedded = _embed(tok2vec.get_ref("embed"), docs)
-        read = partial(_read, _function(encode.layers[0]))
+        run = partial(_run_part, _function(encode.layers[0]))
         parts = _parts(embedded, [len(doc) for doc in docs], encode.attrs["pad"])
-        return torch.cat([embedded[:0], *spread(read, parts)]).numpy()
+        return torch.cat([embedded[:0], *spread(run, parts)]).numpy()
 
 
-def _read(network: Function, part: tuple[Any, Any]) -> Any:
+def _run_part(network: Function, part: tuple[Any, Any]) -> Any:
     import torch
 
     padded, rows = part
-    with torch.inference_mode():  # each thread has its own mode
+    with torch.inference_mode():  # the mode is local to a thread
         return network(padded)[rows]
 
 
@@ -93,44 +94,44 @@ def _is_known(tok2vec: Model) -> bool:
 
 
 def _computes(layer: Model) -> str:
-    """The module of the function that a layer computes with."""
+    """Module of the forward function of a layer."""
     return layer._func.__module__
 
 
 def _embed(embed: Model, docs: Sequence[Doc]) -> Any:
-    """Token vectors before any context. Shape (n_tokens, width)."""
+    """Embeddings of the tokens, before the convolutions. Shape (n_tokens, width)."""
     import torch
 
     extract, _, hash_embed, mix, _ = embed.layers
     features = np.concatenate(extract.predict(docs))
-    different, number = _different_rows(features)
-    vectors = torch.from_numpy(hash_embed.predict(different))
-    return _function(mix.layers[0])(vectors)[torch.from_numpy(number)]
+    unique, inverse = _unique_rows(features)
+    vectors = torch.from_numpy(hash_embed.predict(unique))
+    return _function(mix.layers[0])(vectors)[torch.from_numpy(inverse)]
 
 
-def _different_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Different rows, and the number of each row among them. features: shape (n, n_columns)."""
-    # Rows are told apart by one number, in which hashes of strings, and small numbers beside them,
-    # are as unlikely to meet as two strings in one hash.
+def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Unique rows, and the index of each row among them. features: shape (n, n_columns)."""
+    # Rows are compared by a 64-bit hash, with collisions as unlikely as those of spaCy's hashes
+    # of strings.
     weights = [pow(_BASE, column + 1, 1 << 64) for column in range(features.shape[1])]
     keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
-    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
-    return features[first], number
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    return features[first], inverse
 
 
 def _parts(vectors: Any, lengths: Sequence[int], pad: int) -> Iterator[tuple[Any, Any]]:
-    """Some documents at a time with `pad` rows of zeros, or more, around each, and the rows of
-    their tokens.
+    """Split the documents into parts, with at least `pad` rows of zeros around each document.
 
-    vectors (Tensor): Of all documents. Shape (n_tokens, width).
-    RETURNS (Iterator): Vectors, shape (n_rows, width), and rows, shape (n_tokens,).
+    vectors (Tensor): Token vectors of all documents. Shape (n_tokens, width).
+    YIELDS (tuple): Padded vectors, shape (n_rows, width), and the rows of the tokens in them,
+        shape (n_tokens of the part,).
     """
     import torch
 
     ends = np.cumsum(lengths)
     start = first = 0
     while first < len(lengths):
-        # As many documents as fit, and one at least.
+        # As many documents as fit, but at least one.
         last = max(first + 1, int(np.searchsorted(ends, start + _TOKENS, side="right")))
         document = np.repeat(np.arange(last - first), lengths[first:last])
         rows = torch.from_numpy(np.arange(len(document)) + pad * (document + 1))
@@ -148,28 +149,28 @@ def _has_function(layer: Model) -> bool:
 
 
 def _function(layer: Model) -> Function:
-    """A thinc layer that `_has_function`, as torch computes it."""
+    """Torch function of a thinc layer that `_has_function` accepts."""
     import torch
 
     kind = _computes(layer)
     if kind == _CHAIN:
-        return partial(_in_turn, [_function(part) for part in layer.layers])
+        return partial(_chain, [_function(part) for part in layer.layers])
     if kind == _RESIDUAL:
         return partial(_residual, _function(layer.layers[0]))
     if kind == _WINDOW:
         return partial(_window, layer.attrs["window_size"])
     if kind == _DROPOUT:
-        return partial(_in_turn, [])
+        return partial(_chain, [])
     parameters = {name: torch.from_numpy(layer.get_param(name)) for name in layer.param_names}
     if kind == _LAYER_NORM:
         return partial(_layer_norm, parameters["G"], parameters["b"])
-    # The pieces of all outputs side by side, so that they are compared by whole rows.
+    # Weights ordered by maxout piece, so that the maximum is taken over contiguous chunks.
     dtype = dtype_to_predict_with()
     weight, bias = (parameters[name].to(dtype).transpose(0, 1) for name in ("W", "b"))
     return partial(_maxout, weight.flatten(0, 1), bias.flatten(), len(weight))
 
 
-def _in_turn(functions: Sequence[Function], x: Any) -> Any:
+def _chain(functions: Sequence[Function], x: Any) -> Any:
     for function in functions:
         x = function(x)
     return x
@@ -180,7 +181,7 @@ def _residual(function: Function, x: Any) -> Any:
 
 
 def _window(size: int, x: Any) -> Any:
-    """Each row between its neighbours, zeros beyond both ends. (n, d) -> (n, (2 * size + 1) * d)"""
+    """Concatenate each row with its neighbours, zero-padded. (n, d) -> (n, (2 * size + 1) * d)"""
     from torch.nn.functional import pad
 
     around = pad(x, (0, 0, size, size))

@@ -1,7 +1,7 @@
-"""Encoders of names: a list of strings -> vectors. What all architectures share.
+"""Name encoders, strings -> vectors: common part of all architectures.
 
-An architecture is a network that maps the word pieces of names to vectors, and an `EncoderKind`
-that says how it is made and stored; see `models.name_rescnn` and `models.name_transformer`.
+An architecture is a network from word pieces of names to vectors, with an `EncoderKind`: its
+construction, its files and its fused copy. See `models.name_rescnn` and `models.name_transformer`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
 
 
-# A GPU is given this many times the names that suit a CPU; see `_encode_batches` for too many.
+# Batches on a GPU are this many times as large; `_encode_batches` halves those out of memory.
 _GPU_BATCHES = 32
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """What an encoder can be made from; an architecture takes what it needs.
+    """Sources of vocabulary and network; each architecture uses a part of them.
 
-    kb (KnowledgeBase): Its names.
-    more_names (Sequence[str]): Normalised names from elsewhere, e.g. training mentions.
+    kb (KnowledgeBase): The KB whose names are encoded.
+    more_names (Sequence[str]): Further normalised names, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
-    vocabulary, width (int): Word pieces and size of embeddings that are made from the names.
+    vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
     """
 
     kb: KnowledgeBase
@@ -45,24 +45,24 @@ class EncoderSource:
     width: int
 
 
-def _as_it_is(network: Any) -> Any:
+def _unfused(network: Any) -> Any:
     return network
 
 
 @dataclass(frozen=True)
 class EncoderKind:
-    """What an architecture does its own way; functions of a module, so that it can be pickled.
+    """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    make (Callable): Gives the model its vocabulary and its network.
-    parts (Callable): What is stored beside word pieces and weights, as bytes by file name.
-    rebuild (Callable): From word pieces and these parts to a network whose weights come next.
-    fast (Callable): From the network, in evaluation mode, to what predicts like it, but faster.
+    make (Callable): Adds vocabulary and network to a model.
+    parts (Callable): Files beside word pieces and weights: bytes by file name.
+    rebuild (Callable): Rebuilds the network from word pieces and these files, without weights.
+    fast (Callable): Fuses a network in evaluation mode for inference.
     """
 
     make: Callable[[NameEncoder, EncoderSource], None]
     parts: Callable[[NameEncoder], Parts]
     rebuild: Callable[[NameEncoder, Tokenizer, Mapping[str, bytes]], None]
-    fast: Callable[[Any], Any] = _as_it_is
+    fast: Callable[[Any], Any] = _unfused
 
 
 def name_encoder(
@@ -74,11 +74,12 @@ def name_encoder(
     settings: dict[str, Any],
     dim: int | None = None,
 ) -> NameEncoder:
-    """An encoder without a network, which exists once a vocabulary is known: `add_encoder`.
+    """Make an encoder without its network, which `add_encoder` adds.
 
-    batch_size (int): Names that are encoded together.
-    settings (dict): Of the architecture.
-    dim (int | None): Size of the vectors, if it is known already.
+    max_tokens (int): Maximum number of word pieces of a name.
+    batch_size (int): Names encoded together.
+    settings (dict): Settings of the architecture.
+    dim (int | None): Size of the vectors; None: not known yet.
     """
     attrs = {
         "kind": kind,
@@ -86,7 +87,7 @@ def name_encoder(
         "batch_size": batch_size,
         "settings": settings,
         "tokenizer": None,
-        # Special pieces before and after those of each name.
+        # Special pieces before and after each name.
         "prefix": [],
         "suffix": [],
     }
@@ -94,7 +95,7 @@ def name_encoder(
 
 
 def add_encoder(model: NameEncoder, source: EncoderSource) -> None:
-    """Give the encoder its vocabulary and its network.
+    """Add vocabulary and network to an encoder.
 
     RAISES BioelError: [B040] without torch; those of the architecture.
     """
@@ -102,9 +103,9 @@ def add_encoder(model: NameEncoder, source: EncoderSource) -> None:
 
 
 def set_network(model: NameEncoder, tokenizer: Tokenizer, network: Any) -> None:
-    """Take a network for these word pieces, in place of any before.
+    """Set tokenizer and network, replacing any previous ones.
 
-    network (torch.nn.Module): From piece ids, shape (n_tokens,), and pieces of each name, shape
+    network (torch.nn.Module): Maps piece ids, shape (n_tokens,), and lengths of names, shape
         (n_names,), to vectors of shape (n_names, dim).
     """
     wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
@@ -115,13 +116,16 @@ def set_network(model: NameEncoder, tokenizer: Tokenizer, network: Any) -> None:
 
 
 def get_network(model: NameEncoder) -> Any:
-    """The torch module of an encoder that has one."""
+    """Torch module of an encoder. Call it after `add_encoder`."""
     shim: Any = model.get_ref("network").shims[0]
     return shim._model
 
 
 def fast_network(model: NameEncoder) -> Any:
-    """The network as it is now, rearranged to predict; for `encode_names`."""
+    """Fused copy of the network with its current weights, for `encode_names`.
+
+    Inference uses a fused copy of the network, training the network itself.
+    """
     return model.attrs["kind"].fast(get_network(model))
 
 
@@ -132,12 +136,12 @@ def encode_names(
     network: Any = None,
     batch_size: int | None = None,
 ) -> NDArray[np.float32]:
-    """Unit vectors of many names.
+    """Encode names in parallel batches.
 
     names (Sequence[str]): Normalised names.
-    network (Any): What `fast_network` made, if that is to be used.
-    batch_size (int | None): Names that are encoded together; None: what suits the architecture.
-    RETURNS (NDArray[float32]): Shape (n_names, dim).
+    network (Any): The fused network of `fast_network`; None: the network itself.
+    batch_size (int | None): Names encoded together; None: the default of the architecture.
+    RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
     """
     size = batch_size or model.attrs["batch_size"]
     if model.ops.device_type == "gpu" and batch_size is None:
@@ -150,12 +154,12 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, network: Any = None
 ) -> NDArray[np.float32]:
-    """Unit vectors of names that are word pieces already.
+    """Encode tokenised names.
 
-    batches (Sequence[Sequence[list[int]]]): Ids of each name, as `piece_ids` has them; names of one
-        batch are encoded together.
+    batches (Sequence[Sequence[list[int]]]): Piece ids of each name, as from `piece_ids`; the names
+        of a batch are encoded together.
     network (Any): See `encode_names`.
-    RETURNS (NDArray[float32]): Shape (n_names, dim).
+    RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
     """
     encoded = _encode_batches(model, batches, network)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
@@ -166,7 +170,7 @@ def encode_pieces(
 def _encode_batches(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], predict: Any
 ) -> list[NDArray]:
-    """Batches in parallel, each on one thread."""
+    """Encode batches in parallel, each on one thread."""
     import torch
 
     predict = predict or get_network(model)
@@ -179,7 +183,7 @@ def _encode_batches(
         except torch.cuda.OutOfMemoryError:
             if len(ids) == 1:
                 raise
-        # What a GPU holds is known only by trying; out of the handler, its memory is free again.
+        # Outside the handler, which holds references to the tensors of the failed batch.
         half = len(ids) // 2
         return np.concatenate([encode(ids[:half]), encode(ids[half:])])
 
@@ -189,10 +193,10 @@ def _encode_batches(
 
 
 def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:
-    """Loss of encoded names, and its gradient by their vectors.
+    """Compute the loss of encoded names and its gradient with respect to their vectors.
 
-    vectors (Floats2d): Shape (n, dim).
-    concepts (NDArray[int64]): Concept row of each. Shape (n,).
+    vectors (Floats2d): Vectors of names. Shape (n, dim).
+    concepts (NDArray[int64]): Concept row of each name. Shape (n,).
     loss (str): "multi_similarity", "info_nce" or "marginal".
     """
     import torch
@@ -212,7 +216,7 @@ def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Word piece ids of each name, special ones too; the unknown piece for a name without any."""
+    """Word piece ids of each name, special pieces included; never empty ([UNK] if need be)."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -240,10 +244,10 @@ def _to_torch(
 
 
 def _flat(ids: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
-    """Pieces of all names one after another, and how many each name has."""
+    """Concatenated pieces of all names, and the number of pieces of each name."""
     import torch
 
-    # From pinned memory a GPU fetches them while it still works on what came before.
+    # Copies from pinned memory overlap with the computation of the previous batch.
     is_pinned = device.type == "cuda"
     flat = torch.tensor([piece for name in ids for piece in name], pin_memory=is_pinned)
     lengths = torch.tensor([len(name) for name in ids], pin_memory=is_pinned)

@@ -1,4 +1,4 @@
-"""The ResCNN encoder of names: frozen word pieces, of a BERT or made from the names themselves."""
+"""ResCNN name encoder, with frozen word piece embeddings of a BERT or computed from the names."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def build_rescnn_v1(
 ) -> NameEncoder:
     """Registered as `spacy-bioel.ResCNN.v1`; see `nn.rescnn` for the paper and the arguments.
 
-    max_tokens (int): Word pieces that are read of a name.
-    RETURNS (Model[Sequence[str], Floats2d]): Its torch part exists once a vocabulary is known.
+    max_tokens (int): Maximum number of word pieces of a name.
+    RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
+        adds.
     RAISES BioelError: [B045] on an unknown pooling.
     """
     if pooling not in ("max", "attention"):
@@ -57,16 +58,16 @@ def build_rescnn_v1(
         "pooling": pooling,
         "dropout": dropout,
     }
-    # 256 names are few enough for the processor's caches.
+    # 256 names fit the processor's caches.
     return name_encoder(
         "rescnn", _KIND, max_tokens=max_tokens, batch_size=256, settings=settings, dim=dim
     )
 
 
 def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
-    """Give the encoder its vocabulary and its network.
+    """Add vocabulary and network to an encoder.
 
-    RAISES BioelError: [B040] without torch, [B044] when the tables are of another vocabulary.
+    RAISES BioelError: [B040] without torch, [B044] when the tables belong to another vocabulary.
     """
     require_torch()
     rows, pieces = len(tables["words"]), n_pieces(tokenizer)
@@ -84,7 +85,7 @@ def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:
-    """Word pieces and embeddings from a Hugging Face folder, else from the names."""
+    """Make word pieces and embeddings from a Hugging Face folder, else from the names."""
     max_tokens = model.attrs["max_tokens"]
     if source.embeddings is not None:
         made = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
@@ -121,7 +122,7 @@ def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes
 
 
 def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
-    """RAISES ValueError: When these are not what `FrozenEmbeddings` takes."""
+    """Check types and shapes. RAISES ValueError: When the tables do not fit `FrozenEmbeddings`."""
     found = {name: table.shape for name, table in tables.items()}
     n, width = found.get("words", (0, 0))
     expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
@@ -135,10 +136,10 @@ def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
 
 
 def _fast(network: Any) -> Any:
-    """With matrix products in bfloat16 where the processor has them.
+    """Fuse a network for inference on a CPU, in bfloat16 if the processor supports it.
 
-    That is 2.3 times the reference there, and without them 1.4 times; and it is what the processor
-    says, not a stopwatch, so that results are the same in each run.
+    Speed is 2.3 times that of the network with bfloat16 and 1.4 times without. The type depends on
+    the processor's capabilities, not on a measurement, so that results are reproducible.
     """
     from spacy_bioel.nn.folded import FoldedResCNN
 

@@ -1,7 +1,7 @@
-"""A transformer as the encoder of names, from a Hugging Face checkpoint; SapBERT is one.
+"""Transformer name encoder from a Hugging Face checkpoint, such as SapBERT.
 
-After training, configuration, word pieces and weights are stored with the pipe, so that loading it
-never asks for the checkpoint again.
+Configuration, word pieces and weights are saved with the pipe, so that loading a pipeline does not
+need the checkpoint.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def build_transformer_names_v1(
     """Registered as `spacy-bioel.TransformerNames.v1`; see `nn.transformer` for the paper.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. Read by `initialize`, not here; None: its argument `embeddings`.
+        the hub, read by `initialize`; None: the argument `embeddings` of `initialize`.
     pooling (str): "cls" or "mean".
-    max_tokens (int): Word pieces that are read of a name, the special ones included.
-    RETURNS (Model[Sequence[str], Floats2d]): Its torch part exists once the checkpoint is read;
-        the size of the vectors is that of the checkpoint.
+    max_tokens (int): Maximum number of word pieces of a name, special ones included.
+    RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
+        adds; the size of the vectors is that of the checkpoint.
     RAISES BioelError: [B155] on an unknown pooling.
     """
     if pooling not in ("cls", "mean"):
         raise BioelError(Errors.B155.format(pooling=pooling))
-    # Many names, for the network puts those of like length together.
+    # A large batch, because the network groups its names by length.
     settings = {"path": path, "pooling": pooling}
     return name_encoder(
         "name_transformer", _KIND, max_tokens=max_tokens, batch_size=2048, settings=settings
@@ -63,7 +63,7 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
 
 
 def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
-    """Take word pieces and network. RAISES BioelError: [B154] when there is no piece for [CLS]."""
+    """Set word pieces and network. RAISES BioelError: [B154] on "cls" pooling without [CLS]."""
     from spacy_bioel.nn.transformer import NameTransformer
 
     prefix, suffix = special_pieces(tokenizer)
@@ -91,7 +91,7 @@ def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes
     if rows < pieces:
         raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")
     _add(model, tokenizer, backbone, folder=None)
-    # As it was written, so that the fingerprint stays when transformers learns new settings.
+    # Kept verbatim, so that the fingerprint stays the same even if transformers adds settings.
     model.attrs["config"] = parts[CONFIG].decode("utf8")
 
 

@@ -1,4 +1,4 @@
-"""Pairs of a mention in its context and a candidate, as word pieces of a transformer."""
+"""Pairs of a mention in its context and a candidate, as word pieces for a cross-encoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 
 class Pair(NamedTuple):
-    """A mention and one of its candidates.
+    """Mention in its context, and one of its candidates.
 
     left, mention, right (str): Text before the mention, the mention, and text after it.
     candidate (str): Name of the candidate.
@@ -26,16 +26,16 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class PairPieces:
-    """From pairs to [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
+    """Encodes pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
-    Mention and candidate are kept whole. If they alone are too long, the longer one loses its end
-    until both are equally long, and then both do. What they leave is shared by left and right
-    equally, but for what one of them does not need; the pieces next to the mention are kept.
+    The context is cut first. If mention and candidate alone exceed the room, `share` splits it
+    between them, and they lose their ends. `share` also splits the remaining room between left and
+    right context, which keep the pieces nearest to the mention.
 
-    tokenizer (Tokenizer): Without padding or truncation.
+    tokenizer (Tokenizer): A tokenizer without padding or truncation.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
-    markers (tuple[int, int]): Ids of the pieces around the mention.
-    max_pieces (int): Pieces of a pair, special ones and markers included.
+    markers (tuple[int, int]): Ids of the marker pieces before and after the mention.
+    max_pieces (int): Maximum length of a pair, special pieces and markers included.
     """
 
     tokenizer: Tokenizer
@@ -46,18 +46,19 @@ class PairPieces:
 
     @property
     def room(self) -> int:
-        """Pieces that are left to the texts of a pair."""
+        """Number of pieces available to the texts of a pair."""
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
     def __call__(
         self, pairs: Sequence[Pair]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Pieces of all pairs, one pair after another.
+        """Encode pairs.
 
-        RETURNS (tuple): Piece ids, shape (n_pieces,); the segment of each, 1 from the candidate
-            on, shape (n_pieces,); how many pieces each pair has, shape (n_pairs,).
+        RETURNS (tuple): Piece ids of all pairs, concatenated, shape (n_pieces,); the segment of
+            each piece, 0 for the context and 1 for the candidate, shape (n_pieces,); the length of
+            each pair, shape (n_pairs,).
         """
-        # A mention's context comes with each of its candidates, and a candidate with many mentions.
+        # Contexts and candidates repeat from pair to pair: each text is tokenised once.
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         pieces = {text: found.ids for text, found in zip(texts, encodings, strict=True)}
@@ -80,7 +81,6 @@ class PairPieces:
 
 
 def share(room: int, first: int, second: int) -> tuple[int, int]:
-    """How much of two lengths fits into `room`: half each, and what one does not need is for the
-    other."""
+    """Split `room` between two lengths: half each, and the unused part of a half to the other."""
     kept = min(first, max(room // 2, room - second))
     return kept, min(second, room - kept)

@@ -1,7 +1,7 @@
-"""Models of a linker that read mentions in their documents: what the architectures share.
+"""Contextual linker models, which read mentions in context: common part of the architectures.
 
-Such a model is an encoder of names, as any linker has, and a network that reads; see
-`models.bi_encoder` and `models.cross_encoder`.
+A contextual model combines a name encoder with a contextual network; see `models.bi_encoder` and
+`models.cross_encoder`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from spacy_bioel.models.name_encoder import NameEncoder, Parts
 
 @dataclass(frozen=True)
 class ReadingKind:
-    """What an architecture does its own way; functions of a module, so that it can be pickled.
+    """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    add (Callable): Makes the network that reads, where there is none; the encoder of names has its
-        own by then.
-    parts (Callable): What is stored of that network, as bytes by file name.
-    load (Callable): Takes back what `parts` gave.
+    add (Callable): Adds the contextual network. Called after the name encoder has its network.
+    parts (Callable): Files of the contextual network: bytes by file name.
+    load (Callable): Loads the files of `parts`.
     """
 
     add: Callable[[Model], None]
@@ -33,9 +32,9 @@ class ReadingKind:
 def reading_model(
     name: str, kind: ReadingKind, forward: Callable, layers: dict[str, Model], **attrs: Any
 ) -> Model:
-    """A model without its network that reads, which exists after `add_reading`.
+    """Make a model without its contextual network, which `add_reading` adds.
 
-    layers (dict): By name; "names" is the encoder of names.
+    layers (dict): Layers by name; "names" is the name encoder.
     attrs: Settings of the architecture.
     """
     return Model(
@@ -48,22 +47,22 @@ def reading_model(
 
 
 def name_side(model: Model) -> NameEncoder:
-    """The encoder of names of a linker's model, which may be all there is of it."""
+    """Name encoder of a linker's model; the model itself, if it is not contextual."""
     return model.get_ref("names") if may_read(model) else model
 
 
 def may_read(model: Model) -> bool:
-    """Whether a linker's model is one that reads mentions in their documents."""
+    """Whether the architecture of a linker's model is contextual."""
     return "reading" in model.attrs
 
 
 def reads(model: Model) -> bool:
-    """Whether it has the network to do so."""
+    """Whether a linker's model is contextual and has its contextual network."""
     return may_read(model) and model.maybe_get_ref("network") is not None
 
 
 def add_reading(model: Model) -> None:
-    """Give a model that may read the network to do so, once.
+    """Add the contextual network to a contextual model that has none yet.
 
     RAISES BioelError: [B040] without torch; those of the architecture.
     """
@@ -72,11 +71,11 @@ def add_reading(model: Model) -> None:
 
 
 def reading_parts(model: Model) -> Parts:
-    """What `load_reading` needs, as bytes by file name; nothing where nothing reads."""
+    """Files for `load_reading`: bytes by file name; empty without a contextual network."""
     return model.attrs["reading"].parts(model) if reads(model) else {}
 
 
 def load_reading(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Take back what `reading_parts` gave; the encoder of names is there already."""
+    """Load the files of `reading_parts` into a model whose name encoder is loaded already."""
     if may_read(model):
         model.attrs["reading"].load(model, parts)

@@ -1,4 +1,4 @@
-"""Mention detection by spans: every span of up to L tokens is a yes/no question for each label."""
+"""Mention detection by span enumeration: spans of up to L tokens, a binary decision per label."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def build_span_enumerator_v1(
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
-    hidden (int): Size of the hidden layer that scores a span; 0 for a linear score, equation 4 of
-        Bhowmik et al. (2021) as published: no hidden layer, no width, and lexicon matches of a
-        span reach its score through its tokens alone.
-    context (int): Size of a bidirectional LSTM between tok2vec and scorer; 0 for none.
-    dropout (float): In training, on token vectors and hidden layer.
-    RETURNS (Model[MentionBatch, Logits]): Its torch part exists once labels are known, see
-        `add_scorer`.
+    hidden (int): Size of the hidden layer of the span scorer; 0: the linear score of Bhowmik et al.
+        (2021), equation 4 as published, without hidden layer and width embedding, and with lexicon
+        matches as token features only.
+    context (int): Size of a bidirectional LSTM between tok2vec and scorer; 0: no LSTM.
+    dropout (float): Dropout on token vectors and hidden layer, in training.
+    RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
+        once the labels are known.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
     settings = {"hidden": hidden, "context": context, "dropout": dropout}
@@ -43,9 +43,10 @@ def _make(*, hidden: int, **settings: Any) -> Any:
 
 
 def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
-    """Binary cross-entropy over all spans and labels, per gold mention of the batch.
+    """Binary cross-entropy, summed over all spans and labels and divided by the gold mentions.
 
-    logits (Logits): -inf where a span leaves its document. Shape (n_tokens, max_width, n_labels).
+    logits (Logits): Logits of spans, -inf for spans that end outside their document. Shape
+        (n_tokens, max_width, n_labels).
     """
     start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
     target = np.zeros(logits.shape, dtype="float32")
@@ -61,14 +62,14 @@ def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
 def _decode(
     logits: Logits, lengths: NDArray[np.int64], lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Spans, overlapping ones too, by their probability alone."""
+    """Decode all spans of at least the minimum probability, overlapping ones included."""
     probabilities = _sigmoid(logits)
     start, width, label = np.nonzero((probabilities >= lowest) & np.isfinite(logits))
     return np.stack([start, start + width + 1, label], axis=1), probabilities[start, width, label]
 
 
 def _sigmoid(logits: Logits) -> Logits:
-    # Linear scores of wide spans are far below where exp overflows.
+    # Clipped, because exp would overflow for the linear scores of wide spans.
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 

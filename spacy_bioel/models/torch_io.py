@@ -1,4 +1,4 @@
-"""Wrapping a torch module as a thinc layer, shared by all models."""
+"""Wrapper of torch modules as thinc layers, shared by all models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spacy_bioel.processor import processor_has
 
 
 def require_torch() -> None:
-    """Called before a network is built. RAISES BioelError: [B040] when torch is not installed."""
+    """Check that torch is installed. RAISES BioelError: [B040] if it is not."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -23,23 +23,23 @@ def require_torch() -> None:
 
 
 def dtype_to_predict_with() -> Any:
-    """Of matrix products on this CPU: bfloat16, twice as fast, where the processor has it."""
+    """Type of matrix products in inference on this CPU: bfloat16 if supported, else float32."""
     import torch
 
     return torch.bfloat16 if processor_has("avx512_bf16", "amx_bf16") else torch.float32
 
 
 class AveragingShim(PyTorchShim):
-    """A PyTorchShim that also takes part in weight averaging, and knows slow and fast weights.
+    """PyTorchShim with weight averaging and learning rates per parameter group.
 
-    The network is in evaluation mode, except inside `begin_update`: thinc's own shim switches to
-    it and back at each prediction, so that of two threads one predicts with dropout.
+    The network is in evaluation mode except within `begin_update`. thinc's own shim switches modes
+    at each prediction, so that a second thread may predict with dropout.
 
-    thinc's optimizer files averages under (shim id, name); its own shim looks for string keys and
-    so evaluates averaged thinc layers together with torch layers that are not.
+    thinc's optimizer stores averages by (shim id, name), but thinc's own shim looks for string
+    keys: it would evaluate averaged thinc layers together with torch layers that are not averaged.
 
-    A module may have a method `learn_rate_scales() -> dict[str, float]`: by the beginning of
-    parameters' names, the part of the learning rate that they take; the first that fits counts.
+    A module may have a method `learn_rate_scales() -> dict[str, float]`: factors on the learning
+    rate by prefix of the parameter names. The first matching prefix applies.
     """
 
     def __init__(self, model: Any, config: Any = None) -> None:
@@ -55,14 +55,14 @@ class AveragingShim(PyTorchShim):
 
     def begin_update(self, inputs: ArgsKwargs) -> tuple[Any, Callable]:
         try:
-            return super().begin_update(inputs)  # it switches to training mode
+            return super().begin_update(inputs)  # switches to training mode
         finally:
             self._model.eval()
 
     @contextmanager
     def use_params(self, params: dict) -> Iterator[None]:
         state = self._model.state_dict()
-        # Shims and thinc layers are numbered apart, so the id alone does not tell whose it is.
+        # Ids of shims and of thinc layers overlap, so the name is needed too.
         own = {
             name: value for (id_, name), value in params.items() if id_ == self.id and name in state
         }
@@ -81,14 +81,14 @@ class AveragingShim(PyTorchShim):
         scales: dict[str, float] = getattr(self._model, "learn_rate_scales", dict)()
 
         def update(key: tuple[int, str], weights: Any, gradient: Any) -> tuple[Any, Any]:
-            fitting = (scale for start, scale in scales.items() if key[1].startswith(start))
-            return optimizer(key, weights, gradient, lr_scale=next(fitting, 1.0))
+            matching = (scale for prefix, scale in scales.items() if key[1].startswith(prefix))
+            return optimizer(key, weights, gradient, lr_scale=next(matching, 1.0))
 
-        super().finish_update(update)  # type: ignore[arg-type]  # it only calls it
+        super().finish_update(update)  # type: ignore[arg-type]  # the shim only calls it
 
 
 def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:
-    """Like thinc's PyTorchWrapper_v3, with weight averaging.
+    """Wrap a torch module as thinc's PyTorchWrapper_v3 does, but with an `AveragingShim`.
 
     module (torch.nn.Module): The network.
     convert_inputs, convert_outputs (Callable): Module-level functions, so that the model can be
@@ -106,7 +106,7 @@ def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callab
 def output_from_torch(
     wrapper: Model, inputs_output: tuple[Any, Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
-    """The `convert_outputs` of networks with one output, whose inputs take no gradient."""
+    """Convert the output of a network with one output; a `convert_outputs` for `wrap_torch`."""
     _, output = inputs_output
 
     def backprop(d_output: Any) -> ArgsKwargs:

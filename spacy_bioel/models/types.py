@@ -1,4 +1,4 @@
-"""Names for what flows between the thinc layers."""
+"""Types of the data passed between the thinc layers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-# Name of the layer that `spacy-bioel.Transformer.v1` makes.
+# Name of the layer made by `spacy-bioel.Transformer.v1`.
 DOCUMENT_TRANSFORMER = "document_transformer"
 
 
 @dataclass(frozen=True)
 class MentionBatch:
-    """Documents with their lexicon matches: the input of a model that finds mentions.
+    """Documents with their lexicon matches: the input of a mention detection model.
 
-    Token indices are into the concatenation of all documents.
+    Token indices refer to the concatenation of all documents.
 
-    docs (list[Doc]): The documents; empty ones are allowed.
-    spans (NDArray[int64]): (start, width - 1, feature). Shape (n_span_matches, 3).
-    words (NDArray[int64]): (token, feature). Shape (n_word_matches, 2).
+    docs (list[Doc]): The documents, which may be empty.
+    spans (NDArray[int64]): Matches of spans, (start, width - 1, feature). Shape
+        (n_span_matches, 3).
+    words (NDArray[int64]): Matches of single tokens, (token, feature). Shape (n_word_matches, 2).
     """
 
     docs: list[Doc]
@@ -28,9 +29,9 @@ class MentionBatch:
     words: NDArray[np.int64]
 
 
-# (start token, end token, label) of each span of a batch: half-open, tokens of all documents
-# concatenated, labels by their place in the list of labels. Shape (n_spans, 3).
+# Start token, end token (exclusive) and label index of each span of a batch; tokens are counted
+# over the concatenated documents. Shape (n_spans, 3).
 TokenSpans = NDArray[np.int64]
 
-# What a network says of the tokens of a batch. Shape (n_tokens, ...), the rest as the kind has it.
+# Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
 Logits = NDArray[np.float32]

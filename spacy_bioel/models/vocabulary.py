@@ -1,6 +1,4 @@
-"""Where an encoder's word pieces and frozen embeddings come from: a Hugging Face model directory,
-or the names of the knowledge base themselves.
-"""
+"""Word pieces and frozen embeddings of a name encoder, from a Hugging Face folder or from names."""
 
 from __future__ import annotations
 
@@ -29,11 +27,13 @@ def make_vocabulary(
     max_tokens: int,
     texts: Sequence[str] = (),
 ) -> tuple[Tokenizer, EmbeddingTables]:
-    """Word pieces of names, and embeddings by the concepts that the pieces name.
+    """Train word pieces on names, and compute their embeddings.
 
-    names (Sequence[str]), concepts (NDArray[int64]): Normalised names and a concept row of each.
-    more_names (Sequence[str]): For the word pieces only, e.g. training mentions.
-    size, width (int): Word pieces, and size of an embedding.
+    names (Sequence[str]): Normalised names.
+    concepts (NDArray[int64]): Concept row of each name. Shape (n_names,).
+    more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
+    size, width (int): Number of word pieces, and size of an embedding.
+    max_tokens (int): Rows of the table of positions.
     texts (Sequence[str]): Normalised sentences, for `embed_vocabulary`.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
@@ -44,12 +44,13 @@ def make_vocabulary(
 
 
 def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, EmbeddingTables]:
-    """The WordPiece tokenizer and the embedding layer of a BERT-like checkpoint.
+    """Load the WordPiece tokenizer and the embedding layer of a BERT-like checkpoint.
 
-    folder (Path): Has tokenizer.json or vocab.txt, and model.safetensors.
-    max_tokens (int): Rows of the position table that are kept.
-    RETURNS (tuple): The tokenizer, and the tables that `FrozenEmbeddings` takes.
-    RAISES BioelError: [B043] when a file or a tensor is missing.
+    folder (Path): A folder with tokenizer.json or vocab.txt, and model.safetensors.
+    max_tokens (int): Rows to keep of the table of positions.
+    RETURNS (tuple): The tokenizer, and the tables for `FrozenEmbeddings`.
+    RAISES BioelError: [B043] when a file or a tensor is missing, [B044] when there are fewer
+        embeddings than word pieces.
     """
     weights = folder / "model.safetensors"
     if not weights.is_file():
@@ -57,7 +58,7 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
     tokenizer = _load_tokenizer(folder)
     with _open_tensors(weights) as tensors:
         keys = {
-            # After the first "embeddings.": "bert.embeddings.word_embeddings.weight".
+            # Keys from the first "embeddings." on, as in "bert.embeddings.word_embeddings.weight".
             key.split("embeddings.", 1)[1]: key
             for key in tensors.keys()
             if "embeddings." in key
@@ -84,7 +85,7 @@ def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, Embed
 
 
 def n_pieces(tokenizer: Tokenizer) -> int:
-    """Rows that a table of the pieces needs; more than pieces where their numbers have holes."""
+    """Rows that an embedding table needs; more than there are pieces if ids have gaps."""
     return max(tokenizer.get_vocab().values(), default=-1) + 1
 
 
@@ -100,7 +101,7 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").is_file():
         try:
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises nothing more special
+        except Exception as error:  # tokenizers raises bare exceptions
             missing = f"readable tokenizer.json ({error})"
             raise BioelError(Errors.B043.format(folder=folder, missing=missing)) from error
     if not (folder / "vocab.txt").is_file():
@@ -114,9 +115,9 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
-    """A byte-pair vocabulary of up to `size` pieces for normalised names, the same in every run.
+    """Train byte-pair encoding of up to `size` pieces on normalised names, deterministically.
 
-    (The WordPiece trainer of the library numbers its pieces by chance, and breaks ties by number.)
+    (The library's WordPiece trainer is not deterministic: ids, and ties by them, are random.)
     """
     tokenizer = Tokenizer(models.BPE(unk_token=_UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -1,7 +1,7 @@
-"""A thinc model's parameters as one safetensors file: no pickle, memory-mapped, inspectable.
+"""Parameters of a thinc model as one safetensors file: no pickle, memory-mapped, inspectable.
 
-thinc's own `to_bytes` embeds `torch.save` blobs, which are pickles. Here every parameter of every
-node of the model, thinc's and torch's alike, is a named tensor.
+thinc's own `to_bytes` embeds `torch.save` blobs, which are pickles. Here each parameter of each
+node, of thinc or torch, is a named tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 
-_SHOWN = 500  # characters of the reason in a message
+_SHOWN = 500  # maximum characters of the reason in a message
 
 
 def _torch_shims(model: Model) -> Iterator[tuple[int, Any]]:
@@ -44,23 +44,23 @@ def weights_to_bytes(model: Model) -> bytes:
 
 @contextmanager
 def reading_part(file: str) -> Iterator[None]:
-    """Read a file of a saved model, whatever its readers raise when it is damaged.
+    """Turn any error of reading a damaged file of a saved model into [B240].
 
-    RAISES BioelError: [B240] naming the file; coded errors and missing files (KeyError) stay.
+    RAISES BioelError: [B240] naming the file; coded errors and missing files (KeyError) pass.
     """
     try:
         yield
     except (BioelError, KeyError):
         raise
-    except Exception as error:  # tokenizers raises nothing more special, and each reader its own
+    except Exception as error:  # readers raise various exceptions, tokenizers bare ones
         reason = str(error)[:_SHOWN]
         raise BioelError(Errors.B240.format(file=file, error=reason)) from error
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
-    """Load what `weights_to_bytes` wrote into a model of the same architecture, in place.
+    """Load the output of `weights_to_bytes` into a model of the same architecture, in place.
 
-    model (Model): Its parameters exist already, and are overwritten.
+    model (Model): An initialised model, whose parameters are overwritten.
 
     RAISES BioelError: [B041] when the tensors do not fit the model.
     """
@@ -82,14 +82,17 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
             _check_types(shim._model.state_dict(), state)
             shim._model.load_state_dict(state)
     except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: of numbers that numpy or torch has not, such as BF16 and U16.
+        # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
     if tensors:
         raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
 
 
 def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """torch takes integers for weights, and makes nonsense of them."""
+    """Compare types of tensors: torch would load integers as weights without an error.
+
+    RAISES ValueError: When integers are found in place of floats, or the reverse.
+    """
     for name in expected.keys() & state.keys():
         if expected[name].is_floating_point() != state[name].is_floating_point():
             raise ValueError(f"{name}: expected {expected[name].dtype}, found {state[name].dtype}")

@@ -1,4 +1,4 @@
-"""Token vectors of two models side by side."""
+"""Concatenation of the token vectors of two tok2vec models."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from spacy_bioel.models.detector import Tok2Vec
 def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     """Registered as `spacy-bioel.WithSpelling.v1`.
 
-    A checkpoint without case does not see that "NO" is no "no", or how "CYP2D6" is written, and a
-    small model of shapes, prefixes and suffixes does.
+    An uncased checkpoint does not distinguish "NO" from "no", and splits "CYP2D6" into pieces. A
+    small tok2vec of shapes, prefixes and suffixes adds that information.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
-    spelling (Model): A spaCy tok2vec that reads the same documents.
-    RETURNS (Model): A tok2vec whose width is that of both together.
+    spelling (Model): A spaCy tok2vec over the same documents.
+    RETURNS (Model): A tok2vec whose width is the sum of both widths.
     """
     return Model(
         "with_spelling",
@@ -40,7 +40,7 @@ def _forward(
     model: Model, docs: Any, is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Any]]:
     found = [layer(docs, is_train) for layer in model.layers]
-    # A tok2vec may return a row for an empty document.
+    # Some tok2vec models return a row for an empty document.
     parts = [[v[: len(doc)] for v, doc in zip(of, docs, strict=True)] for of, _ in found]
     width = model.layers[0].get_dim("nO")
 

@@ -1,9 +1,9 @@
-"""The mention side of a dual encoder: token vectors of documents -> one vector a mention.
+"""Mention side of a bi-encoder: token vectors of documents -> one vector per mention.
 
 Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking using a dual
 encoder, https://aclanthology.org/2021.louhi-1.4. All mentions of a batch of documents are encoded
-in one pass ("collective"). Other than there, vectors are compared by cosine, and the vector of the
-mention's own words, as the names are encoded, can be where the mention starts from.
+in one pass ("collective"). Two differences from the paper: vectors are compared by cosine, and the
+mention vector can be added to the name encoder's vector of the mention's own string.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch.nn import functional as F
 
 
 class MentionTower(nn.Module):
-    """A linear layer over the ends, or the mean, of a mention.
+    """Linear layer over the ends, or the mean, of a mention's token vectors.
 
     width (int): Size of the token vectors.
     dim (int): Size of the vectors of names.
     pooling (str): "ends": the first and the last token, side by side; "mean": of all tokens.
-    from_words (bool): What is read in the document is added to the vector of the mention's words,
-        and is nothing before training: then the tower starts as a search by name.
+    from_words (bool): Add the output to the vector of the mention's string. The layer is
+        initialised to zero, so that an untrained tower is a dense search by name.
     """
 
     def __init__(self, *, width: int, dim: int, pooling: str, from_words: bool) -> None:
@@ -36,7 +36,7 @@ class MentionTower(nn.Module):
         """Encode mentions.
 
         tokens (Tensor): Token vectors of all documents, one after the other. Shape (n, width).
-        spans (Tensor): First token, and the one after the last, of each mention. Shape
+        spans (Tensor): Start token and end token (exclusive) of each mention. Shape
             (n_mentions, 2).
         words (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
@@ -46,7 +46,7 @@ class MentionTower(nn.Module):
             ends = [tokens.index_select(0, start), tokens.index_select(0, end - 1)]
             read = self.project(torch.cat(ends, dim=1))
         else:
-            # Each mention's tokens, so that its vector does not depend on others of the batch.
+            # Summed mention by mention: differences of prefix sums would depend on the batch.
             width = end - start
             within = torch.arange(int(width.sum()), device=tokens.device)
             within = within - torch.repeat_interleave(torch.cumsum(width, 0) - width, width)

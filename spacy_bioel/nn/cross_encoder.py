@@ -1,8 +1,8 @@
-"""A cross-encoder: piece ids of a mention in its sentence and of a candidate -> one logit a pair.
+"""Cross-encoder: word pieces of a mention in its context and of a candidate -> one logit per pair.
 
-The transformer sees both texts at once, so each word of the one can look at each of the other.
+The transformer reads both texts together, so that each word piece attends to those of both texts.
 Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense Entity Retrieval (BLINK),
-https://aclanthology.org/2020.emnlp-main.519, with a linear layer on the last state of [CLS].
+https://aclanthology.org/2020.emnlp-main.519, with a linear layer on the last hidden state of [CLS].
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Tokens that are encoded together, pads included: bounds the memory.
+# Word pieces encoded together, padding included: bounds the memory.
 _TOKENS = 4096
 
 
 class CrossEncoder(nn.Module):
-    """A Hugging Face encoder and a linear layer on its first token.
+    """Hugging Face encoder with a linear layer on its first token.
 
-    A logit does not depend on the other pairs of the batch, but for rounding: below 1e-5.
+    A logit depends on the other pairs of its batch by rounding only, below 1e-5.
 
     backbone (PreTrainedModel): Its first output has shape (n_pairs, length, dim).
-    dropout (float): In training, before the linear layer.
-    learn_rate_scale (float): Part of the learning rate that the backbone takes, against the new
-        linear layer.
-    mixed_precision (bool): Compute in bfloat16 what bears it, in training only: predictions would
-        depend on what else is in the batch. Weights and logits stay float32.
+    dropout (float): Before the linear layer, in training.
+    learn_rate_scale (float): Factor on the learning rate of the backbone; the new linear layer
+        uses the full learning rate.
+    mixed_precision (bool): Train under bfloat16 autocast. Inference uses float32, for bfloat16
+        logits would depend on the rest of the batch. Weights and logits are float32.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CrossEncoder(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.learn_rate_scale = learn_rate_scale
         self.mixed_precision = mixed_precision
-        # 0 or 1 in networks that tell no segments apart.
+        # 0 or 1 in networks without segment embeddings.
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.pad = getattr(backbone.config, "pad_token_id", None) or 0
 
@@ -56,17 +56,17 @@ class CrossEncoder(nn.Module):
     def forward(self, ids: Tensor, segments: Tensor, lengths: Tensor) -> Tensor:
         """Score pairs.
 
-        ids (Tensor): Piece ids of all pairs, special ones too, one after the other. Shape
+        ids (Tensor): Piece ids of all pairs, special pieces included, concatenated. Shape
             (n_pieces,).
-        segments (Tensor): 0 for pieces of the context, 1 for those of the candidate; left out
-            where the backbone tells no segments apart. Shape (n_pieces,).
-        lengths (Tensor): Pieces of each pair; at least 1. Shape (n_pairs,).
-        RETURNS (Tensor): Logits in the order given. Shape (n_pairs,).
+        segments (Tensor): 0 for pieces of the context, 1 for pieces of the candidate; ignored
+            by a backbone without segment embeddings. Shape (n_pieces,).
+        lengths (Tensor): Number of pieces of each pair; at least 1. Shape (n_pairs,).
+        RETURNS (Tensor): Logits in the order of the pairs. Shape (n_pairs,).
         """
         starts = torch.cumsum(lengths, dim=0) - lengths
         order = torch.argsort(lengths, descending=True)
         sizes = lengths[order].tolist()
-        # An empty slice of a parameter: no pairs at all have a gradient, too.
+        # An empty slice of a parameter, so that an empty batch has a gradient too.
         logits = [self.head.bias[:0]]
         is_mixed = self.mixed_precision and self.training
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=is_mixed):
@@ -79,7 +79,7 @@ class CrossEncoder(nn.Module):
         return torch.cat(logits)[torch.argsort(order)]
 
     def _score(self, ids: Tensor, segments: Tensor, inside: Tensor) -> Tensor:
-        """All of shape (n, longest); what is not inside is a pad. RETURNS (Tensor): (n,)."""
+        """Score padded pairs, (n, longest); `inside` is False at padding. RETURNS (Tensor): (n,)"""
         inputs = {"input_ids": ids.where(inside, self.pad), "attention_mask": inside.long()}
         if self.has_segments:
             inputs["token_type_ids"] = segments.where(inside, 0)
@@ -88,7 +88,7 @@ class CrossEncoder(nn.Module):
 
 
 def _batches(lengths: list[int]) -> Iterator[slice]:
-    """Pairs to be padded together. lengths (list[int]): Longest first."""
+    """Batches of pairs padded to one length. lengths (list[int]): In descending order."""
     start = 0
     while start < len(lengths):
         end = start + max(1, _TOKENS // lengths[start])

@@ -1,4 +1,4 @@
-"""The losses of the linkers."""
+"""Losses of the linkers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def multi_similarity_loss(
     base: float = 0.5,
     epsilon: float = 0.2,
 ) -> Tensor:
-    """Multi-Similarity loss over the pairs that the Multi-Similarity miner keeps.
+    """Multi-Similarity loss over the pairs mined by the Multi-Similarity miner.
 
-    Vectors of one label are pulled together and all others apart, by cosine; each pair is
-    weighted by how hard it is. The mean runs over all vectors; one without pairs counts as 0.
+    The loss raises the cosine of vectors with one label and lowers all other cosines; each pair is
+    weighted by its difficulty. It is the mean over all vectors; a vector without pairs counts as 0.
 
-    vectors (Tensor): Mentions and names. Shape (n, dim).
-    labels (Tensor): Concept of each. Shape (n,).
+    vectors (Tensor): Vectors of mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each vector. Shape (n,).
     alpha, beta, base (float): Scales of positive and negative pairs, and the margin.
-    epsilon (float): A negative is kept if it is within this of the hardest positive, and the
-        other way round.
+    epsilon (float): Mining margin: a negative is kept within it of the hardest positive, a
+        positive within it of the hardest negative.
     RETURNS (Tensor): A scalar.
 
     Wang et al. (2019), https://arxiv.org/abs/1904.06627; settings of Lai, Ji and Zhai (2021).
@@ -38,14 +38,14 @@ def multi_similarity_loss(
 
 
 def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
-    """InfoNCE with several positives: each must win against all vectors of other labels.
+    """InfoNCE with several positives: each positive is contrasted with all vectors of other labels.
 
-    The other positives of a vector are left out of a comparison, so that they do not compete. The
-    mean runs over all pairs of one label; without any the loss is 0.
+    Positives of one vector do not compete with each other. The loss is the mean over all positive
+    pairs; without any it is 0.
 
-    vectors (Tensor): Mentions and names. Shape (n, dim).
-    labels (Tensor): Concept of each. Shape (n,).
-    temperature (float | Tensor): What cosines are divided by.
+    vectors (Tensor): Vectors of mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each vector. Shape (n,).
+    temperature (float | Tensor): Divisor of the cosines.
     RETURNS (Tensor): A scalar.
 
     Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
@@ -54,21 +54,21 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    # A mask of its own: backward needs the one above.
+    # A copy: the backward pass needs the mask above.
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))
 
 
 def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tensor = 0.05) -> Tensor:
-    """Negative log of the probability that all positives together have among all other vectors.
+    """Negative log of the total probability of the positives among all other vectors.
 
-    So one near synonym is enough, where `info_nce_loss` asks for all of them. The mean runs over
-    the vectors that have a positive; without any the loss is 0.
+    One near synonym suffices, while `info_nce_loss` requires all of them to be near. The loss is
+    the mean over the vectors with a positive; without any it is 0.
 
-    vectors (Tensor): Mentions and names. Shape (n, dim).
-    labels (Tensor): Concept of each. Shape (n,).
-    temperature (float | Tensor): What cosines are divided by.
+    vectors (Tensor): Vectors of mentions and names. Shape (n, dim).
+    labels (Tensor): Concept of each vector. Shape (n,).
+    temperature (float | Tensor): Divisor of the cosines.
     RETURNS (Tensor): A scalar.
 
     Sung et al. (2020), Biomedical Entity Representations with Synonym Marginalization,
@@ -88,15 +88,16 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
 def collective_loss(
     mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float = 0.05
 ) -> Tensor:
-    """Negative log of the probability of a mention's right concepts among all of the batch.
+    """Negative log of the probability of a mention's right candidates among those of the batch.
 
-    The candidates of the mentions of a batch, drawn at random and mined, are candidates of all of
-    them. The mean runs over the mentions that have a right candidate; without any the loss is 0.
+    All mentions of a batch share their candidates, both sampled and mined. The loss is the mean
+    over the mentions with a right candidate; without any it is 0.
 
-    mentions (Tensor): Unit vectors. Shape (n_mentions, dim).
-    names (Tensor): Of the candidates. Shape (n_candidates, dim).
-    right (Tensor): bool. Shape (n_mentions, n_candidates).
-    temperature (float): What cosines are divided by.
+    mentions (Tensor): Unit vectors of the mentions. Shape (n_mentions, dim).
+    names (Tensor): Vectors of the candidates. Shape (n_candidates, dim).
+    right (Tensor): True where the candidate is right for the mention; bool. Shape
+        (n_mentions, n_candidates).
+    temperature (float): Divisor of the cosines.
     RETURNS (Tensor): A scalar.
 
     Bhowmik, Stratos and de Melo (2021), https://aclanthology.org/2021.louhi-1.4, with cosines.
@@ -108,13 +109,14 @@ def collective_loss(
 
 
 def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
-    """Negative log of the probability that the right candidates of a mention have together.
+    """Negative log of the total probability of the right candidates of a mention.
 
-    A softmax over the candidates of each mention; with one right candidate, cross-entropy. The
-    mean runs over the mentions that have a right candidate; without any the loss is 0.
+    Probabilities are a softmax over the candidates of the mention; with one right candidate the
+    loss is cross-entropy. It is the mean over the mentions with a right candidate; without any it
+    is 0.
 
-    logits (Tensor): Of pairs of a mention and a candidate. Shape (n_pairs,).
-    groups (Tensor): Number of the mention of each pair, in any order. Shape (n_pairs,).
+    logits (Tensor): Logits of pairs of a mention and a candidate. Shape (n_pairs,).
+    groups (Tensor): Index of the mention of each pair, in any order. Shape (n_pairs,).
     right (Tensor): Whether the candidate is right; bool. Shape (n_pairs,).
     RETURNS (Tensor): A scalar.
 

@@ -1,11 +1,11 @@
-"""ResCNN, the tiny encoder of names and mentions, all of it in this file.
+"""ResCNN, a small convolutional encoder of names and mention strings.
 
 Lai, Ji and Zhai (2021), BERT might be Overkill: A Tiny but Effective Biomedical Entity Linker
 based on Residual Convolutional Neural Networks, https://aclanthology.org/2021.findings-emnlp.140.
 
-One difference from the published network, whose vectors change with the batch that a name is in:
-here nothing is padded. The tokens of all names stand in one long row, a convolution is a matrix
-product whose columns are shifted and summed, and a shift never crosses from one name to the next.
+One difference from the published network, whose vectors depend on the padding of the batch: no
+padding. The tokens of all names are concatenated, a convolution is a matrix product whose columns
+are shifted and summed, and masks keep a shift within its name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch.nn import functional as F
 
 
 class FrozenEmbeddings(nn.Module):
-    """The embedding layer of a BERT: word + position + token type, then LayerNorm; never trained.
+    """Frozen embedding layer of a BERT: word + position + token type embeddings, then LayerNorm.
 
-    words (Tensor): Of any type; integers are steps of `scale`. Shape (vocabulary, width).
-    scale (Tensor | None): What the row of each word is multiplied by. Shape (vocabulary, 1).
-    positions (Tensor): Added by position from 0; zero rows where there are none to use. Shape
-        (max_length, width).
-    token_type (Tensor): Added to every token. Shape (width,).
-    norm_weight, norm_bias (Tensor): Of the LayerNorm. Shape (width,).
+    words (Tensor): Word embeddings; integers are multiples of `scale`. Shape (vocabulary, width).
+    scale (Tensor | None): Factor of each row of `words`. Shape (vocabulary, 1).
+    positions (Tensor): Position embeddings, from position 0; all zero if positions are not used.
+        Shape (max_length, width).
+    token_type (Tensor): Token type embedding, added to every token. Shape (width,).
+    norm_weight, norm_bias (Tensor): Parameters of the LayerNorm. Shape (width,).
     """
 
     words: Tensor
@@ -47,8 +47,8 @@ class FrozenEmbeddings(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        # Buffers, not parameters: an optimizer never sees them. Not persistent: they are stored
-        # once, apart from what is trained.
+        # Buffers, not parameters, so that no optimizer updates them. Not persistent: they are
+        # stored in a file of their own, apart from the trained weights.
         self.register_buffer("words", words, persistent=False)
         self.register_buffer("scale", scale, persistent=False)
         self.register_buffer("positions", positions, persistent=False)
@@ -58,7 +58,7 @@ class FrozenEmbeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def tables(self) -> dict[str, Tensor]:
-        """What the constructor takes, by name."""
+        """Tensors that the constructor takes, by argument name."""
         return dict(self.named_buffers())
 
     @property
@@ -66,7 +66,7 @@ class FrozenEmbeddings(nn.Module):
         return self.words.shape[1]
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids, positions (Tensor): Shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
+        """Embed tokens. ids, positions: shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
         words = self.words[ids] if self.scale is None else self.words[ids] * self.scale[ids]
         summed = words + self.positions[positions] + self.token_type
         normed = F.layer_norm(summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12)
@@ -88,9 +88,9 @@ class EncodingBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
-        """x (Tensor): (n_tokens, dim). neighbours: see `_neighbour_masks`."""
-        # All taps of all filters are one matrix product; its columns are shifted afterwards, which
-        # copies far less than gathering the neighbours of every token before it.
+        """Apply the block. x (Tensor): (n_tokens, dim). neighbours: See `_neighbour_masks`."""
+        # One matrix product computes all taps of all filters; shifting its columns afterwards
+        # copies far less than gathering the neighbours of every token beforehand.
         convolutions = cast(list[nn.Conv1d], list(self.convolutions))
         taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
         reach = len(neighbours) // 2
@@ -108,12 +108,12 @@ class EncodingBlock(nn.Module):
 
 
 class ResCNN(nn.Module):
-    """Token ids of names -> one vector a name.
+    """Token ids of names -> one vector per name.
 
     embeddings (FrozenEmbeddings): The token embeddings.
-    dim (int): Size of the vectors and of all residual streams.
-    blocks (int): Encoding blocks.
-    filters (int): Convolution filters of each width.
+    dim (int): Size of the vectors and of the residual stream.
+    blocks (int): Number of encoding blocks.
+    filters (int): Number of convolution filters of each width.
     widths (list[int]): Odd filter widths.
     pooling (str): "max", or "attention": self-attention pooling.
     dropout (float): On hidden layers.
@@ -149,9 +149,9 @@ class ResCNN(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode names.
 
-        ids (Tensor): Token ids of all names, one after the other. Shape (n_tokens,).
-        lengths (Tensor): Tokens of each name; at least 1. Shape (n_names,).
-        RETURNS (Tensor): Not normalised. Shape (n_names, dim).
+        ids (Tensor): Token ids of all names, concatenated. Shape (n_tokens,).
+        lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
+        RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
         owner, positions = locate(lengths)
         x = self.embed(ids, positions)
@@ -162,11 +162,11 @@ class ResCNN(nn.Module):
         return self.pool(x, lengths, owner)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """What stands before the first block. Shape (n_tokens, dim)."""
+        """Input of the first block. Shape (n_tokens, dim)."""
         return self.project(self.embeddings(ids, positions))
 
     def pool(self, x: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
-        """From tokens, shape (n_tokens, dim), to names, shape (n_names, dim)."""
+        """Pool token states, shape (n_tokens, dim), into names, shape (n_names, dim)."""
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
         scores = self.attention(x)  # (n_tokens, 1)
@@ -177,18 +177,19 @@ class ResCNN(nn.Module):
 
 
 def locate(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token: the number of its name, and its position there. Shape (n_tokens,) each."""
+    """Index of the name of each token, and the token's position in it. Shape (n_tokens,) each."""
     owner = torch.repeat_interleave(lengths)
     starts = torch.cumsum(lengths, dim=0) - lengths
     return owner, torch.arange(len(owner), device=lengths.device) - starts[owner]
 
 
 def _neighbour_masks(positions: Tensor, lengths: Tensor, *, reach: int) -> list[Tensor]:
-    """For each offset from -reach to reach: is the token at that offset in the same name?
+    """Masks of neighbours, one for each offset from -reach to reach.
 
-    positions (Tensor): Of each token within its name. Shape (n_tokens,).
-    lengths (Tensor): Of the name of each token. Shape (n_tokens,).
-    RETURNS (list[Tensor]): Booleans of shape (n_tokens, 1).
+    positions (Tensor): Position of each token within its name. Shape (n_tokens,).
+    lengths (Tensor): Length of the name of each token. Shape (n_tokens,).
+    RETURNS (list[Tensor]): True where the token at the offset belongs to the same name. Shape
+        (n_tokens, 1) each.
     """
-    there = [positions + offset for offset in range(-reach, reach + 1)]
-    return [((at >= 0) & (at < lengths))[:, None] for at in there]
+    shifted = [positions + offset for offset in range(-reach, reach + 1)]
+    return [((at >= 0) & (at < lengths))[:, None] for at in shifted]

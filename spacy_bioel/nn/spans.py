@@ -1,9 +1,9 @@
-"""Scoring every span of a text: exhaustive enumeration up to L tokens, torch only.
+"""Span scorers: exhaustive enumeration of spans up to L tokens, torch only.
 
 Equation 4 of Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
-using a dual encoder, https://aclanthology.org/2021.louhi-1.4, as published and in a larger form:
-start, end and (by prefix sums) content of a span, with its width and knowledge-base matches, meet
-in one hidden layer instead of being summed as single numbers.
+using a dual encoder, https://aclanthology.org/2021.louhi-1.4, as published and in an extended form:
+start, end and mean content of a span, its width and its lexicon matches are combined in a hidden
+layer instead of being summed as scalar scores.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch.nn import functional
 
 from spacy_bioel.nn.tokens import TokenReader
 
-# Start tokens whose spans are scored together: what is added up stays in the processor's cache.
+# Start tokens whose spans are scored together: the sums stay in the processor's cache.
 _BLOCK = 512
-# Nearly all spans are not mentions: scores start there.
+# Initial bias: nearly all spans are not mentions.
 _START_BIAS = -4.0
 
 
 class LinearSpanScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit a span and label, without a hidden layer.
+    """Token vectors of a batch of documents -> one logit per span and label, without hidden layer.
 
-    Equation 4 as published, one for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q over the tokens
-    q = i..j, with a bias. Lexicon matches reach it through the token vectors h alone.
+    Equation 4 as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q over the tokens
+    q = i..j, plus a bias. Lexicon matches enter through the token vectors h only.
 
-    n_labels (int): Labels; each is an independent yes/no.
+    n_labels (int): Number of labels; each is an independent binary decision.
     settings: See `TokenReader`; max_width is L, the longest span in tokens.
     """
 
@@ -41,7 +41,7 @@ class LinearSpanScorer(TokenReader):
         nn.init.constant_(self.start.bias, _START_BIAS)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Score all spans; arguments and logits are those of `SpanScorer.forward`."""
+        """Score all spans; same arguments and logits as `SpanScorer.forward`."""
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
@@ -56,10 +56,10 @@ class LinearSpanScorer(TokenReader):
 
 
 class SpanScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit a span and label.
+    """Token vectors of a batch of documents -> one logit per span and label.
 
-    n_labels (int): Labels; each is an independent yes/no.
-    hidden (int): Size of the hidden layer of the span scorer; it has the dropout of the tokens.
+    n_labels (int): Number of labels; each is an independent binary decision.
+    hidden (int): Size of the hidden layer; its dropout is that of the token vectors.
     settings: See `TokenReader`; max_width is L, the longest span in tokens.
     """
 
@@ -79,16 +79,16 @@ class SpanScorer(TokenReader):
         """Score all spans.
 
         tokens (Tensor): Token vectors of all documents, concatenated. Shape (n_tokens, width).
-        lengths (Tensor): Tokens of each document. Shape (n_docs,).
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
-            -inf where it would leave its document. Shape (n_tokens, max_width, n_labels).
+            -inf if it ends outside its document. Shape (n_tokens, max_width, n_labels).
         """
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
-        # In one product; rows after the last token, for spans that would end there.
+        # One matrix product; padding rows for spans that end after the last token.
         layers = (self.start, self.end, self.content)
         weight = torch.cat([layer.weight for layer in layers])
         tokens = functional.pad(tokens, (0, 0, 0, self.max_width - 1))
@@ -106,10 +106,10 @@ class SpanScorer(TokenReader):
     def _score_block(
         self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
     ) -> Tensor:
-        """Logits of the spans that start in one block, one width after the other.
+        """Logits of the spans that start in one block, width by width.
 
-        Slices of tokens are added in place, while they are in the processor's cache, to a sum
-        that grows by one token with the width; nothing is gathered.
+        A running sum of the content grows by one token with the width. It is updated in place by
+        slices that are in the processor's cache, without any gather.
         """
         n = len(starts)
         ends, content = (x[first : first + n + self.max_width - 1] for x in (ends, content))
@@ -128,12 +128,15 @@ class SpanScorer(TokenReader):
 
 
 def _prefix_sums(values: Tensor) -> Tensor:
-    """Sums of the first 0, 1, 2, ... rows, float64: they run over the whole batch and are then
-    subtracted. (n, d) -> (n + 1, d)."""
+    """Sums of the first 0, 1, 2, ... rows; float64, because differences of them are taken.
+
+    values (Tensor): Shape (n, d).
+    RETURNS (Tensor): Shape (n + 1, d).
+    """
     sums = torch.cumsum(values.double(), dim=0)
     return torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
 
 
 def _document_ends(lengths: Tensor) -> Tensor:
-    """Of each token, where its document ends. (n_docs,) -> (n_tokens,)."""
+    """End of the document of each token. (n_docs,) -> (n_tokens,)."""
     return torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)

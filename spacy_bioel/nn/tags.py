@@ -1,4 +1,4 @@
-"""Scoring the tags of each token, torch only."""
+"""Tag scorer: one logit per token and tag, torch only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from spacy_bioel.nn.tokens import TokenReader
 
 
 class TagScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit a token and tag, by one linear layer.
+    """Token vectors of a batch of documents -> one logit per token and tag, by one linear layer.
 
-    n_tags (int): Tags of which each token has one.
+    n_tags (int): Number of mutually exclusive tags.
     settings: See `TokenReader`.
     """
 
@@ -24,7 +24,7 @@ class TagScorer(TokenReader):
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all tags.
 
-        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; there may be no tokens.
+        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
         RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
         """
         if not len(tokens):

@@ -1,4 +1,4 @@
-"""What a mention detector reads of each token before it scores anything, torch only."""
+"""Token features of mention detectors: vectors, lexicon matches and an LSTM, torch only."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 
 class TokenReader(nn.Module):
-    """Token vectors, lexicon matches and context: the common part of all mention detectors.
+    """Base class of the mention detectors: adds lexicon matches and an LSTM to token vectors.
 
-    The matches start at zero, so that without a lexicon nothing is added to the vectors.
+    Embeddings of lexicon matches are initialised to zero.
 
     width (int): Size of the token vectors.
     max_width (int): L, the longest lexicon match in tokens.
-    context (int): Size of a bidirectional LSTM that reads tokens and matches; 0: none.
+    context (int): Size of a bidirectional LSTM over tokens with matches; 0: no LSTM.
     n_features (int): Number of kinds of lexicon matches.
-    dropout (float): On token vectors.
+    dropout (float): Dropout on token vectors.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TokenReader(nn.Module):
         self.max_width = max_width
         self.n_features = n_features
         self.word_features = nn.Embedding(n_features, width)
-        # For the first, the last and the other tokens of a match.
+        # One embedding each for the first, the last and the inner tokens of a match.
         self.token_features = nn.Embedding(3 * n_features, width)
         for features in (self.word_features, self.token_features):
             nn.init.zeros_(features.weight)
@@ -37,11 +37,11 @@ class TokenReader(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def read(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Add what the lexicon says of each token, then let an LSTM read each document.
+        """Add the embeddings of lexicon matches to the tokens, then run the LSTM, if any.
 
         tokens (Tensor): Token vectors of all documents, concatenated; at least one token.
             Shape (n_tokens, width).
-        lengths (Tensor): Tokens of each document. Shape (n_docs,).
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width + 2 * context).

@@ -1,10 +1,9 @@
-"""A transformer as an encoder of names: token ids of names -> one vector a name.
+"""Transformer as a name encoder: token ids of names -> one vector per name.
 
 Liu et al. (2021), Self-Alignment Pretraining for Biomedical Entity Representations (SapBERT),
 https://aclanthology.org/2021.naacl-main.334: the last hidden state of [CLS], or the mean of all.
 
-Nothing is padded here either: names of equally many tokens are encoded together, so that there is
-no mask to apply and no work on pads.
+No padding, as in `nn.rescnn`: names with equally many tokens are encoded together, without a mask.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Tokens that are encoded together: bounds the memory, and is small enough for a processor's caches.
+# Tokens encoded together: bounds the memory, and fits the caches of a processor.
 _TOKENS = 4096
 
 
 class NameTransformer(nn.Module):
-    """A Hugging Face encoder and a pooling.
+    """Hugging Face encoder with a pooling.
 
     backbone (PreTrainedModel): Its first output has shape (n_names, length, dim).
-    pooling (str): "cls": the first token; "mean": of all tokens, the special ones too.
+    pooling (str): "cls": the first token; "mean": the mean of all tokens, special ones included.
     """
 
     def __init__(self, backbone: Any, *, pooling: str) -> None:
@@ -33,10 +32,10 @@ class NameTransformer(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode names.
 
-        ids (Tensor): Token ids of all names, special ones too, one after the other. Shape
+        ids (Tensor): Token ids of all names, special ones included, concatenated. Shape
             (n_tokens,).
-        lengths (Tensor): Tokens of each name; at least 1. Shape (n_names,).
-        RETURNS (Tensor): Not normalised. Shape (n_names, dim).
+        lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
+        RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
         starts = torch.cumsum(lengths, dim=0) - lengths
         order, vectors = [], []
@@ -49,6 +48,6 @@ class NameTransformer(nn.Module):
         return torch.cat(vectors)[torch.argsort(torch.cat(order))]
 
     def _encode(self, tokens: Tensor) -> Tensor:
-        """tokens (Tensor): (n, length). RETURNS (Tensor): (n, dim)."""
+        """Encode names of one length. tokens (Tensor): (n, length). RETURNS (Tensor): (n, dim)."""
         states = self.backbone(input_ids=tokens)[0]  # (n, length, dim)
         return states[:, 0] if self.pooling == "cls" else states.mean(dim=1)

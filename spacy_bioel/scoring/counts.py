@@ -1,9 +1,8 @@
 """Counts of each protocol in one document: gold mentions against predicted links.
 
-Protocols that give the mentions to the linker are in `given`. Every function takes the gold
-mentions and the links of one document, with ids that are already canonical, sorted and unique (see
-`evaluation.evaluate`), so that equal tuples are equal sets of ids. Wherever ids are compared, a
-composite is its set of ids.
+Protocols on given mentions are in `given`. Each function takes the gold mentions and the links of
+one document. Their ids are canonical, sorted and unique (see `evaluation.evaluate`), so that equal
+tuples are equal sets of ids. A composite is compared as its set of ids.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Row = tuple[int, int, Ids]  # start, end, ids
 
 
 def count_mentions(gold: Golds, links: Links) -> Counts:
-    """Mention detection: offsets and label must be equal; ids are ignored.
+    """Count mention detection: offsets and label must be equal; ids are ignored.
 
     neleval's strong_typed_mention_match. Exact duplicates collapse.
     """
@@ -29,30 +28,30 @@ def count_mentions(gold: Golds, links: Links) -> Counts:
 
 
 def count_unlabelled_mentions(gold: Golds, links: Links) -> Counts:
-    """Mention detection by offsets alone: neleval's strong_mention_match."""
+    """Count mention detection by offsets alone: neleval's strong_mention_match."""
     return _count_sets({(m.start, m.end) for m in gold}, {(x.start, x.end) for x in links})
 
 
 def count_strict(gold: Golds, links: Links) -> Counts:
-    """End to end: offsets and the set of ids must be equal, over linked mentions only.
+    """Count end to end: offsets and sets of ids must be equal, over linked mentions only.
 
-    neleval's strong_link_match: gold mentions without an id and predictions of NIL are left out
-    on their own side and counted as `nil_gold` and `nil_predicted`. Exact duplicates collapse;
+    neleval's strong_link_match: gold mentions without an id and predictions of NIL are excluded,
+    each on its own side, and counted as `nil_gold` and `nil_predicted`. Exact duplicates collapse;
     labels are not compared.
     """
     return _count_sets(set(_linked_rows(gold)), set(_linked_rows(links))) | _nils(gold, links)
 
 
 def count_strict_with_nil(gold: Golds, links: Links) -> Counts:
-    """As `count_strict`, but NIL counts as one more id: neleval's strong_all_match."""
+    """Count as `count_strict`, with NIL as one more id: neleval's strong_all_match."""
     return _count_sets(set(_rows(gold)), set(_rows(links))) | _nils(gold, links)
 
 
 def count_any_id(gold: Golds, links: Links) -> Counts:
-    """End to end: offsets must be equal, and the sets of ids must share an id.
+    """Count end to end: offsets must be equal, and the sets of ids must share an id.
 
-    Over linked mentions only, as in `count_strict`. Precision asks of every prediction whether
-    some gold mention agrees, recall asks of every gold mention whether some prediction does.
+    Only linked mentions count, as in `count_strict`. Precision is the share of predictions that
+    agree with a gold mention, recall the share of gold mentions that agree with a prediction.
     """
     gold_rows, link_rows = set(_linked_rows(gold)), set(_linked_rows(links))
     return {
@@ -64,10 +63,10 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
-    """End to end: a pair with equal ids counts as right when the spans overlap at all.
+    """Count end to end: a pair with equal ids is right if the spans overlap by a character.
 
-    Pairs are made one to one, the longest overlap first, so that several predictions inside one
-    gold mention earn one hit. Linked mentions only.
+    Pairs are one to one, the longest overlap first, so that several predictions inside one gold
+    mention give one hit. Only linked mentions count.
     """
     gold_rows, link_rows = sorted(set(_linked_rows(gold))), sorted(set(_linked_rows(links)))
     pairs = [
@@ -92,12 +91,12 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
-    """End to end: each row earns the part of it that the best row of the other side covers.
+    """Count end to end: each mention scores the part of it that the best counterpart covers.
 
-    neleval's overlap-maxmax::span+kbid over linked mentions: among rows with equal ids, a
-    prediction s earns max |s & g| / |s| and a gold mention g earns max |g & s| / |g|, in
-    characters. Duplicates are kept, as there. All pairs are compared; neleval's backward sweep
-    misses some pairs where spans of one side nest.
+    neleval's overlap-maxmax::span+kbid over linked mentions: among mentions with equal ids, a
+    prediction s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in
+    characters. Duplicates count, as in neleval. All pairs are compared, while neleval's backward
+    sweep misses some pairs of nested spans.
     """
     gold_rows, link_rows = list(_linked_rows(gold)), list(_linked_rows(links))
     return {
@@ -109,7 +108,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
 
 
 def count_document_ids(gold: Golds, links: Links) -> Counts:
-    """Document level: the set of ids of the document, wherever and however often they occur."""
+    """Count at document level: the set of ids of a document, whatever their offsets and number."""
     gold_ids = {id_ for mention in gold for id_ in mention.ids}
     linked_ids = {id_ for link in links for id_ in link.ids}
     return _count_sets(gold_ids, linked_ids) | _nils(gold, links)

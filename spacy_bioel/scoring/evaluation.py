@@ -1,4 +1,4 @@
-"""`evaluate`: gold documents and predicted links in, numbers by named protocols out."""
+"""Evaluation of predicted links against gold documents, by named protocols."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def evaluate(
 ) -> list[Measurement]:
     """Score the predicted links of documents against their gold mentions.
 
-    gold (Sequence[AnnotatedText]): The documents.
+    gold (Sequence[AnnotatedText]): The gold documents.
     predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
         and "gold_any" they must be predictions on the gold mentions.
     protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
-    canonical (Callable[[str], str]): Current id of a concept; applied to both sides.
-    in_kb (Callable[[str], bool] | None): Whether a canonical id can be predicted at all. Gold
-        mentions with other ids count as wrong; with `in_kb` the details say how many those are:
-        `missing_from_kb` (none of the ids is known) and `partly_missing_from_kb`.
-    max_candidates (int): How many candidates of a mention the linker kept. There is no recall
-        at a greater k: it would be the recall at this one by another name.
-    per_label (bool): Also measure each label alone: its gold mentions against its predictions.
-    n_resamples, seed (int): Of the bootstrap over documents.
+    canonical (Callable[[str], str]): Maps an id to the current one; applied to both sides.
+    in_kb (Callable[[str], bool] | None): Whether the KB has a canonical id. Gold mentions with
+        other ids count as wrong; with `in_kb` the details count them: `missing_from_kb` (none of
+        the ids is known) and `partly_missing_from_kb`.
+    max_candidates (int): Maximum number of candidates of a mention. Recall at a greater k is left
+        out, for it would equal the recall at this one.
+    per_label (bool): Also measure each label separately.
+    n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
     RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric.
     RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
     """
     chosen = [get_protocol(name) for name in protocols]
     if len(gold) != len(predicted):
         raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # Of all candidates of all mentions: the same few thousand again and again.
+    # The candidates of all mentions repeat a few thousand ids.
     canonical = cache(canonical)
     golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
     links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
@@ -74,9 +74,9 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Counts of each document under one protocol, as `evaluate` sums them.
+    """Count each document under one protocol, before `evaluate` sums the counts.
 
-    RAISES BioelError: As `evaluate`.
+    RAISES BioelError: Those of `evaluate`.
     """
     _, chosen = get_protocol(protocol)
     if len(gold) != len(predicted):
@@ -92,9 +92,9 @@ def count_documents(
 
 
 def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:
-    """Bring the ids of a link into the form that `counts` compares.
+    """Canonicalise the ids of a link for the functions of `counts`.
 
-    RETURNS (Link): Canonical ids, sorted and unique; one candidate a concept, the best one.
+    RETURNS (Link): Canonical ids, sorted and unique; the best candidate of each concept.
     """
     best: dict[str, Candidate] = {}
     for candidate in link.candidates:
@@ -109,9 +109,9 @@ def _canonical_mention(mention: Mention, canonical: Callable[[str], str]) -> Men
 
 
 def _labels(golds: list[list[Mention]], links: list[list[Link]]) -> list[str]:
-    of_gold = {m.label for mentions in golds for m in mentions}
-    of_links = {x.label for doc_links in links for x in doc_links}
-    return sorted((of_gold | of_links) - {""})
+    gold_labels = {m.label for mentions in golds for m in mentions}
+    link_labels = {x.label for doc_links in links for x in doc_links}
+    return sorted((gold_labels | link_labels) - {""})
 
 
 def _count_documents(

@@ -1,11 +1,10 @@
 """Counts of one document when the linker was given the gold mentions.
 
 Ids are canonical, sorted and unique, as in `counts`. Ranks are counted within the candidates of a
-link, which are as many as the linker's `max_candidates`: a concept that comes later is not found.
+link, at most the linker's `max_candidates`: a concept beyond them counts as not found.
 
-For a composite, `count_gold_strict` needs all its ids and `count_gold_any` one of them. Its rank
-is one when the first candidates are the ids that are needed, and grows by one with each other
-candidate among them.
+For a composite, `count_gold_strict` requires all its ids and `count_gold_any` one of them. Its rank
+is 1 plus the number of wrong candidates before the last required id.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from spacy_bioel.types import Candidate, Link, Mention
 
 
 def count_gold_strict(gold: Golds, links: Links) -> Counts:
-    """Linking of given mentions, where a composite is right only with exactly its ids.
+    """Count linking of given mentions; a composite is right only with exactly its ids.
 
     accuracy@1 compares the set of linked ids with the set of gold ids; NIL is wrong, for all these
-    mentions have an id. In accuracy@1_nil_ignored the best candidate stands where the linker said
-    NIL: how good the ranking is, whatever the threshold. recall@k asks whether all gold ids are
-    among the first k candidates (a composite of more than k ids may use as many places as it has
-    ids), mrr is the mean of 1 / rank, 0 where they are not all candidates. The denominator is
-    every gold mention that has an id, found in the knowledge base or not, predicted or not.
+    mentions have an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the
+    ranking, whatever the threshold. recall@k requires all gold ids among the first k candidates
+    (for a composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank,
+    0 where a gold id is no candidate. The denominator is all gold mentions with an id, whether in
+    the knowledge base or not, predicted or not.
 
-    Normalised measures have the same numerators over the mentions that retrieval served: all gold
-    ids are candidates, or were linked. The share of these mentions,
-    `among_candidates` of `gold`, times a normalised measure is the measure itself.
+    Normalised metrics have the same numerators. Their denominator is the mentions served by
+    candidate generation: all gold ids are candidates, or were linked. A normalised metric times
+    the share of these mentions, `among_candidates` / `gold`, is the metric itself.
     """
     return _count_given(gold, links, right=_equal, needed=len)
 
 
 def count_gold_any(gold: Golds, links: Links) -> Counts:
-    """Linking of given mentions, where one shared id makes a composite right.
+    """Count linking of given mentions; a composite is right with one of its ids.
 
-    The protocol of BioSyn, SapBERT and others. The measures are those of `count_gold_strict`, with
-    the best-ranked gold id instead of all of them; so is the denominator.
+    The protocol of BioSyn, SapBERT and others. Metrics and denominators are those of
+    `count_gold_strict`, with the best-ranked gold id instead of all gold ids.
     """
     return _count_given(gold, links, right=_intersect, needed=_one)
 
@@ -51,8 +50,8 @@ def _count_given(
 ) -> Counts:
     """Count one document.
 
-    right (Callable): Whether ids are right, from them and the gold ids.
-    needed (Callable): How many of the gold ids have to be found.
+    right (Callable): Compares linked ids with gold ids.
+    needed (Callable): Number of the gold ids that must be found.
     """
     counts: Counts = dict.fromkeys(
         (
@@ -92,7 +91,7 @@ def _count_given(
 
 
 def _place_of(n: int, gold: Ids, candidates: tuple[Candidate, ...]) -> int:
-    """Place, from one, of the candidate that is the n-th with a gold id; 0: there is none."""
+    """Rank, from 1, of the n-th candidate with a gold id; 0: fewer than n are candidates."""
     places = [i for i, candidate in enumerate(candidates, start=1) if candidate.id in gold]
     return places[n - 1] if len(places) >= n else 0
 
@@ -100,9 +99,9 @@ def _place_of(n: int, gold: Ids, candidates: tuple[Candidate, ...]) -> int:
 def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
     """Find the link of each gold mention, where the linker was given the gold mentions.
 
-    First by equal offsets (and label, when several have these offsets). A mention that begins
-    or ends inside a token was widened to whole tokens: for it, the shortest link that covers it,
-    has its label and belongs to no other mention.
+    Links are matched by equal offsets (and label, if several have these offsets). A mention that
+    begins or ends inside a token was widened to whole tokens: its link is the shortest one that
+    covers it, has its label and matches no other mention.
 
     RETURNS (list[tuple[Mention, Link | None]]): In the order of `gold`; None: no link.
     """
@@ -126,7 +125,7 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
 
 def _tied_ids(link: Link) -> Ids:
-    """Ids that share the top score with the linked one; () when the choice was no toss-up."""
+    """Ids tied with the linked one for the top score, itself included; () without a tie."""
     if len(link.ids) != 1 or not link.candidates:
         return ()
     best = max(candidate.score for candidate in link.candidates)

@@ -1,4 +1,4 @@
-"""From counts per document to percentages with bootstrap intervals."""
+"""Percentages with bootstrap intervals from counts per document."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many doc
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One number, with what is needed to quote it.
+    """Value of a metric, with its protocol, sample size and interval.
 
     protocol (str): Name in `protocols.PROTOCOLS`.
     metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "mrr", ...
-    value (float): A percentage, 0 to 100; 0 where nothing was predicted or nothing was gold.
-    n (int): The number of gold items behind the value.
-    label (str): The label that gold and predictions were restricted to; "" for all of them.
+    value (float): A percentage, 0 to 100; 0 if nothing was predicted or there is no gold.
+    n (int): Number of gold items in the denominator.
+    label (str): Label that gold and predictions were restricted to; "" for all labels.
     low, high (float): 95 % interval, bootstrapped over documents.
-    candidates (int): How many candidates of a mention the linker kept, where ranks are counted
-        among them; 0: the protocol counts no ranks.
-    details (dict[str, float]): All counts of the protocol, what it left out included.
+    candidates (int): Maximum number of candidates of a mention, among which ranks are counted;
+        0: the protocol counts no ranks.
+    details (dict[str, float]): All counts of the protocol, excluded items included.
     """
 
     protocol: str
@@ -54,11 +54,11 @@ def measure(
 ) -> list[Measurement]:
     """Sum the counts of all documents and turn them into percentages with intervals.
 
-    counts (Sequence[Counts]): One per document, all with the same names.
-    metrics (Mapping[str, Metric]): What to compute, by name.
-    label, candidates: As in `Measurement`.
-    n_resamples (int): Bootstrap resamples of documents.
-    RETURNS (list[Measurement]): One a metric; metrics that had nothing to count are left out.
+    counts (Sequence[Counts]): Counts of each document, all with the same names.
+    metrics (Mapping[str, Metric]): Metrics to compute, by name.
+    label, candidates: See `Measurement`.
+    n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
+    RETURNS (list[Measurement]): One per metric; metrics without any item to count are left out.
     """
     if not counts:
         return []
@@ -72,7 +72,7 @@ def measure(
     for name, metric in metrics.items():
         if not _has_items(metric, total)[0]:
             continue
-        # A resample that happens to hold no document with this label says nothing about it.
+        # Resamples without a document that has this label have no value for it.
         usable = percent(metric, resampled)[_has_items(metric, resampled)]
         low, high = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
         value = float(percent(metric, total)[0])
@@ -83,9 +83,9 @@ def measure(
 
 
 def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
-    """A metric of each of several sums of counts at once.
+    """Compute a metric from several sums of counts at once.
 
-    sums (Mapping[str, FloatArray]): Count name to its sums. Shape (n_sums,).
+    sums (Mapping[str, FloatArray]): Sums by name of the count. Shape (n_sums,) each.
     RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
     """
     values = [_ratio(sums[top], sums[bottom]) for top, bottom in metric.ratios]
@@ -95,18 +95,18 @@ def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
 
 
 def _has_items(metric: Metric, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
-    """Where there is anything, gold or predicted, to compute a metric from. Shape (n_sums,)."""
+    """Whether each sum has items, gold or predicted, to compute a metric from. Shape (n_sums,)."""
     counted = [sums[metric.n], *(sums[bottom] for _, bottom in metric.ratios)]
     return np.any(np.stack(counted) > 0, axis=0)
 
 
 def bootstrap_sums(counts_dc: FloatArray, *, n_resamples: int, seed: int) -> FloatArray:
-    """Sums of counts over documents drawn with replacement.
+    """Sum counts over documents drawn with replacement.
 
-    Documents are drawn and not mentions, because the mentions of one document are alike.
+    The unit is the document, because mentions of one document are not independent.
 
     counts_dc (FloatArray): Counts of each document. Shape (n_documents, n_counts).
-    RETURNS (FloatArray): One row a resample. Shape (n_resamples, n_counts).
+    RETURNS (FloatArray): One row per resample. Shape (n_resamples, n_counts).
     """
     n_docs = len(counts_dc)
     rng = np.random.default_rng(seed)

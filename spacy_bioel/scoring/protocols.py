@@ -1,8 +1,8 @@
-"""The protocols: one table of what must agree and what is counted.
+"""Table of the evaluation protocols: their rules, their counts and their metrics.
 
-`bioel evaluate --help`, what the command prints, its JSON and docs/protocols.md come from this
-table. The counts themselves are in `counts` (from bare text) and `given` (gold mentions given).
-This module imports no numpy, so that the help is answered at once.
+`bioel evaluate --help`, the output of the command, its JSON and docs/protocols.md come from this
+table. The counts are computed in `counts` (from bare text) and `given` (gold mentions given).
+This module does not import numpy, to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Ratio = tuple[str, str]  # names of two counts: numerator, denominator
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A ratio of two counts, or the harmonic mean of two such ratios.
+    """Ratio of two counts, or the harmonic mean of two such ratios.
 
-    meaning (str): For people.
-    ratios (tuple[Ratio, ...]): One or two.
+    meaning (str): Description for users.
+    ratios (tuple[Ratio, ...]): One or two ratios.
     n (str): The count that `Measurement.n` reports.
-    rank (int): Candidates of a mention that the metric looks at; 0: it counts no ranks.
+    rank (int): Number of candidates of a mention that the metric considers; 0: it uses no ranks.
     """
 
     meaning: str
@@ -87,14 +87,14 @@ _ACCURACY = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a protocol compares; every field is a phrase for people.
+    """Rules of a protocol; each field is a phrase for users.
 
-    offsets, label, ids (str): What of a prediction must agree with gold.
-    counted (str): The unit of the counts.
-    nil (str): How a gold mention without an id, and a prediction of NIL, count.
-    composites (str): When a mention of several ids is right.
-    retired (str): How ids that were replaced are compared.
-    neleval (str): The measure of neleval that is the same; "": none.
+    offsets, label, ids (str): Required agreement of prediction and gold.
+    counted (str): Unit of the counts.
+    nil (str): Treatment of gold mentions without an id and of NIL predictions.
+    composites (str): Condition for a mention of several ids to be right.
+    retired (str): Treatment of retired ids.
+    neleval (str): The equivalent measure of neleval; "": none.
     """
 
     offsets: str
@@ -112,10 +112,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A way to compare predictions with gold annotations.
+    """Named way to compare links with gold mentions.
 
+    rules (Rules): Description for users.
     count (Callable): Counts one document.
-    metrics (dict[str, Metric]): What is computed from the summed counts.
+    metrics (dict[str, Metric]): Metrics of the summed counts, by name.
     given_mentions (bool): The linker is given the gold mentions; otherwise it sees only text.
     """
 
@@ -228,10 +229,10 @@ ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
 
 def get_protocol(name: str) -> tuple[str, Protocol]:
-    """Look a protocol up by its name or alias.
+    """Look up a protocol by its name or alias.
 
     RETURNS (tuple[str, Protocol]): Its proper name, and the protocol.
-    RAISES BioelError: [B081] when there is none of this name.
+    RAISES BioelError: [B081] on an unknown name.
     """
     proper = ALIASES.get(name, name)
     if proper not in PROTOCOLS:
@@ -241,7 +242,7 @@ def get_protocol(name: str) -> tuple[str, Protocol]:
 
 
 def describe(name: str) -> str:
-    """One line on a protocol: what must agree, and how NIL and composites count."""
+    """Describe a protocol in one line: required agreement, NIL and composites."""
     rules = PROTOCOLS[name].rules
     return (
         f"offsets {rules.offsets}, label {rules.label}, ids {rules.ids}; NIL: {rules.nil}; "

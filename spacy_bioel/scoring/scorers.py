@@ -1,4 +1,4 @@
-"""Registered spaCy scorers for the training loop, around the counts of `protocols`.
+"""Registered spaCy scorers for the training loop, based on `counts` and `given`.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
@@ -24,23 +24,22 @@ CountFunction = Callable[[list[Mention], list[Link]], Counts]
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
-    """Registered as `spacy-bioel.mention_scorer.v1`: detection, strict offsets and label.
+    """Registered as `spacy-bioel.mention_scorer.v1`: mention detection by offsets and label.
 
-    RETURNS (Scorer): Gives `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold.
+    RETURNS (Scorer): Computes `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold.
     """
 
-    # Partial functions, not closures: a pipeline that holds them has to be picklable.
+    # Partial functions, not closures, so that pipelines with them can be pickled.
     return partial(_score_mentions, spans_key=spans_key, gold_key=gold_key)
 
 
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
     """Registered as `spacy-bioel.link_scorer.v1`: strict end to end over linked mentions.
 
-    RETURNS (Scorer): Gives `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: of the gold
-        mentions with an id whose offsets were predicted, the part whose ids are exactly right;
-        0 when none was predicted. All in [0, 1]; None where there is no gold to compare with, as
-        in spaCy's own scorers. Called by a `bioel_linker`, it compares current ids: a retired one
-        counts as what replaced it.
+    RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the share of
+        exactly right ids among gold mentions with an id whose offsets were predicted; 0 when none
+        was predicted. All are in [0, 1]; None without gold, as in spaCy's own scorers. A
+        `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement.
     """
 
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
@@ -67,19 +66,19 @@ def _score_links(
 
 
 def _accuracy_of_found(pairs: Iterable[tuple[list[Mention], list[Link]]]) -> float | None:
-    """The part of right ids among gold mentions with an id whose offsets were predicted."""
+    """Share of right ids among gold mentions with an id whose offsets were predicted."""
     total = _sum_counts(_count_found, pairs)
     if not total.get("gold"):
         return None
-    # Not None when nothing was found: spaCy's training loop drops the weight of a score that was
-    # None once, for the rest of the training.
+    # 0, not None, when nothing was found: spaCy's training loop ignores a score for the rest of
+    # the training once it has been None.
     n_found = total["gold"] - total["not_predicted"]
     return total["right"] / n_found if n_found else 0.0
 
 
 def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
-    # A link that only covers a gold mention is no prediction of it; `count_gold_strict` takes it
-    # for one, as widened to whole tokens.
+    # Offsets must be equal. `count_gold_strict` also pairs a mention with a link that covers it,
+    # for mentions that were widened to whole tokens.
     places = {(mention.start, mention.end) for mention in gold}
     return count_gold_strict(gold, [x for x in links if (x.start, x.end) in places])
 

@@ -1,4 +1,4 @@
-"""Settings chosen by what `spacy_bioel.scoring` reports, fitted and cross-fitted by document."""
+"""Selection of settings by metrics of `spacy_bioel.scoring`, with cross-fitting by document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Numbers of the documents that something is fitted on, and of those that it is measured on."""
+    """Indices of the documents to fit on and of the held-out documents to measure on."""
 
     fitting: IntArray
     held_out: IntArray
@@ -30,14 +30,14 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was chosen on development documents, and how good it is there.
+    """Settings chosen on development documents, with their fitted and cross-fitted figures.
 
-    what (str): The part of the pipeline.
-    chosen (dict): Its settings, by name.
-    protocol, metric (str): What was measured, as `bioel evaluate` does.
-    fitted (float): Percentage on the documents that it was chosen on: optimistic.
-    cross_fitted (float | None): The same, each document measured with what was chosen on the
-        documents of other folds; what was chosen before stays as it is. None: one document.
+    what (str): Name of the pipe.
+    chosen (dict): Its chosen settings, by name.
+    protocol, metric (str): Protocol and metric that were maximised, as in `bioel evaluate`.
+    fitted (float): Percentage on the documents used for the choice, which is optimistic.
+    cross_fitted (float | None): The same, each document measured with the settings chosen on the
+        other folds; settings of earlier steps are not chosen again. None: only one document.
     """
 
     what: str
@@ -56,7 +56,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[Setting]):
-    """The best of several settings, with its figures as in `Tuned`."""
+    """Best of several settings, with figures as in `Tuned`."""
 
     setting: Setting
     fitted: float
@@ -64,7 +64,7 @@ class Choice(Generic[Setting]):
 
 
 def document_folds(n_documents: int, *, n_folds: int = FOLDS, seed: int = 0) -> list[Fold]:
-    """Folds of documents, the same each time; none when there is only one document."""
+    """Split documents into folds, deterministically; no folds for a single document."""
     if n_documents < 2:
         return []
     n_folds = min(n_folds, n_documents)
@@ -82,11 +82,11 @@ def choose(
     *,
     folds: Sequence[Fold],
 ) -> Choice[Setting]:
-    """The setting under which a metric is highest; of equal ones, the first.
+    """Choose the setting with the highest metric; at a tie, the first.
 
-    settings (Sequence): At least one, in the order of preference.
+    settings (Sequence): At least one setting, in the order of preference.
     counts (Sequence): For each setting, the counts of each document.
-    folds (Sequence[Fold]): Of the documents; none: nothing is cross-fitted.
+    folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
     names = sorted({name for ratio in metric.ratios for name in ratio})
     counts_sdc = np.array([[[row[n] for n in names] for row in rows] for rows in counts], float)
@@ -107,21 +107,21 @@ def choose(
 
 
 def percent_of(counts: Sequence[Counts], metric: Metric) -> float:
-    """A metric of the sum of the counts of documents."""
+    """Compute a metric, in percent, from the summed counts of documents."""
     return choose([None], [counts], metric, folds=[]).fitted
 
 
 def metric_of(protocol: str, metric: str) -> Metric:
-    """From the table of protocols."""
+    """Look up a metric in the table of protocols."""
     return get_protocol(protocol)[1].metrics[metric]
 
 
 @contextmanager
 def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Settings of a pipe that are other ones for a while."""
-    own = {name: cfg[name] for name in values}
+    """Change settings of a pipe, and restore them at the end of the block."""
+    previous = {name: cfg[name] for name in values}
     cfg.update(values)
     try:
         yield
     finally:
-        cfg.update(own)
+        cfg.update(previous)

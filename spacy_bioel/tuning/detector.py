@@ -1,4 +1,4 @@
-"""The detector's threshold, consistency and overlap, by the mention F1 that is reported."""
+"""Tuning of the detector's threshold, consistency and overlap by mention F1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spacy_bioel.types import AnnotatedText, Link
 
 PROTOCOL, METRIC = "mention", "f1"
 _BATCH = 32
-_LOWEST = 0.05  # probability from which on spans are compared
+_LOWEST = 0.05  # minimum probability of the spans among which settings choose
 
 
 class Setting(NamedTuple):
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     allow_overlap: bool
 
 
-# The nearest to the defaults first: it is taken where others are no better.
+# Nearest to the defaults first, because ties go to the first.
 SETTINGS = sorted(
     (
         Setting(threshold, consistency, allow_overlap)
@@ -51,10 +51,10 @@ def tune_detector(
     folds: Sequence[Fold],
     progress: ProgressBar = silent,
 ) -> Tuned:
-    """Give the pipeline's detector the setting with the best mention F1.
+    """Set the pipeline's detector to the settings with the best mention F1.
 
     texts (Sequence[AnnotatedText]): Gold documents, at least one.
-    folds (Sequence[Fold]): Of the documents.
+    folds (Sequence[Fold]): Folds of the documents.
     """
     detector: Any = find_detector(nlp)
     docs = list(with_token_vectors(nlp, (nlp.make_doc(text.text) for text in texts)))
@@ -73,7 +73,7 @@ def tune_detector(
 def _all_spans(
     detector: Any, docs: Sequence[Doc], progress: ProgressBar
 ) -> Iterator[list[ScoredSpan]]:
-    """Spans of each document that any setting may take."""
+    """Spans of each document from which any setting selects."""
     everything = Setting(_LOWEST, consistency=0.0, allow_overlap=True)._asdict()
     with changed(detector.cfg, everything), progress("Finding spans", total=len(docs)) as advance:
         for start in range(0, len(docs), _BATCH):
@@ -88,7 +88,7 @@ def count_setting(
     found: Sequence[Sequence[ScoredSpan]],
     setting: Setting,
 ) -> list[Counts]:
-    """Counts of each document with one setting, as the detector applies it.
+    """Count each document under one setting, applied as the detector applies it.
 
     found (Sequence): Spans of each document with their probabilities.
     """

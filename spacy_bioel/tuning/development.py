@@ -1,4 +1,4 @@
-"""Development mentions: the table that the weights of the evidence are fitted on."""
+"""Development mentions: features and gold candidates on which the fusion is fitted."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from spacy_bioel.types import AnnotatedText
 
 @dataclass(frozen=True)
 class Development:
-    """Evidence about gold mentions.
+    """Evidence for the candidates of gold mentions.
 
-    features (NDArray[float32]): Of all candidates. Shape (n, len(FEATURES)).
+    features (NDArray[float32]): Features of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
-    right (Sequence): For each mention, which of these are right.
-    strings (Sequence[str]): What is looked up for each mention.
-    documents (Sequence[int]): The number of the document of each mention.
+    right (Sequence): For each mention, whether each of these candidates is right.
+    strings (Sequence[str]): Query of each mention.
+    documents (Sequence[int]): Index of the document of each mention.
     """
 
     features: NDArray[np.float32]
@@ -43,7 +43,7 @@ class Development:
         return len(self.rows)
 
     def take(self, mentions: Iterable[int]) -> Development:
-        """The part with these mentions."""
+        """Select mentions by index."""
         chosen = list(mentions)
         return Development(
             self.features,
@@ -54,15 +54,15 @@ class Development:
         )
 
     def of_documents(self, numbers: Iterable[int]) -> Development:
-        """The part with the mentions of these documents."""
+        """Select the mentions of some documents."""
         wanted = set(numbers)
         return self.take(i for i, number in enumerate(self.documents) if number in wanted)
 
 
 def pool(parts: Sequence[Development]) -> Development:
-    """Mentions of several corpora, or of one by several kinds of evidence, as if they were one.
+    """Concatenate the mentions of several corpora, or of one corpus with several sets of evidence.
 
-    Documents are numbered on from one to the next.
+    Documents are numbered consecutively over all parts.
     """
     starts = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
     n_documents = [max(part.documents, default=-1) + 1 for part in parts]
@@ -81,9 +81,9 @@ def pool(parts: Sequence[Development]) -> Development:
 
 
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
-    """Documents as this pipeline tokenises them, with gold where its linker expects it.
+    """Tokenise documents and add their gold mentions in the linker's group `gold_key`.
 
-    Mentions are found by their characters; those that cut a token are widened to whole ones.
+    Mentions are aligned by characters; a mention that cuts a token is widened to whole tokens.
     """
     linker: Any = find_linker(nlp)
     docs = []
@@ -95,7 +95,7 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
 
 
 def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, set[str]]]:
-    """Normalised string, label and canonical ids of the gold mentions of a document."""
+    """Query, label and canonical ids of the gold mentions of a document."""
     spans = _gold_spans(linker, doc)
     return [
         (query.whole, span.label_, {linker.kb.canonical(i) for i in split_ids(span.kb_id_)})
@@ -105,9 +105,9 @@ def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, set[str]]]:
 
 
 def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
-    """The evidence of a linker about the gold mentions of documents.
+    """Gather the evidence of candidate generation for the gold mentions of documents.
 
-    docs (Iterable[Doc]): With gold in the group of the linker's setting `gold_key`.
+    docs (Iterable[Doc]): Documents with gold mentions in the linker's group `gold_key`.
     """
     mentions = [(number, *m) for number, doc in enumerate(docs) for m in gold_queries(linker, doc)]
     queries = list(dict.fromkeys(query for _, query, *_ in mentions))
@@ -127,11 +127,11 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
 
 
 def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) -> Development:
-    """The evidence of a linker that reads about the gold mentions of documents.
+    """Gather the evidence of a contextual linker for the gold mentions of documents.
 
-    nlp (Language): With a `bioel_linker`, and the pipes that it listens to.
-    docs (Sequence[Doc]): With gold in the group of the linker's setting `gold_key`; they are
-        tokenised anew, and their mentions looked up by characters.
+    nlp (Language): A pipeline with a `bioel_linker`, and the pipes that it listens to.
+    docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`. Their texts
+        are tokenised again, and their mentions are aligned by characters.
     """
     linker: Any = find_linker(nlp)
     parts = []
@@ -145,7 +145,10 @@ def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) 
 
 
 def _read_batch(linker: Any, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]) -> Development:
-    """The same for documents with token vectors; gold ids are those of the spans."""
+    """Gather the evidence for a batch of documents with token vectors.
+
+    spans (Sequence): For each document, its gold mentions with their gold ids.
+    """
     documents = [number for number, of_doc in enumerate(spans) for _ in of_doc]
     mentions = Mentions(docs, spans, [linker.queries(of_doc) for of_doc in spans])
     if not documents:
@@ -174,7 +177,7 @@ def _gold_spans(linker: Any, doc: Doc) -> list[Span]:
 
 
 def _span_of(doc: Doc, gold: Span) -> Span:
-    """The tokens of another tokenisation of the same text that cover a gold span."""
+    """Span of whole tokens that covers a gold span, in another tokenisation of the same text."""
     span = doc.char_span(
         gold.start_char,
         gold.end_char,
@@ -182,5 +185,5 @@ def _span_of(doc: Doc, gold: Span) -> Span:
         kb_id=gold.kb_id_,
         alignment_mode="expand",
     )
-    assert span is not None  # within the text, for the text is the same
+    assert span is not None  # the texts are equal, so the offsets are valid
     return span

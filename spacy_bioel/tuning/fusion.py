@@ -1,4 +1,4 @@
-"""Fits the weights of the evidence on development mentions."""
+"""Fitting of the fusion, the weights of the evidence, on development mentions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from spacy_bioel.pipeline.linker.fusion import FloatArray, Fusion, share
 from spacy_bioel.tuning.development import Development
 
-# How many mentions it takes to outweigh a prior that is off by one.
+# Weight of the prior: it equals that of this many mentions for a weight that differs by one.
 _PRIOR_MENTIONS = 80.0
-# How many mentions a start is chosen on.
+# Maximum number of mentions for the choice of the initial weights.
 _CHOOSING_MENTIONS = 1000
 
 
@@ -24,11 +24,14 @@ def fit_fusion(
     l2: float = 0.02,
     seed: int = 0,
 ) -> Fusion:
-    """Maximise the probability of right candidates, and of NIL where none is right.
+    """Fit a fusion: maximise the probability of right candidates, and of NIL where none is right.
 
-    prior (Fusion | None): Weights fitted on other corpora, to stay near to: a few hundred
-        mentions are too few to fit all weights on. None: start from nothing.
-    l2 (float): Strength of the penalty on the weights, where there is no prior.
+    prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as centre of
+        the penalty: a few hundred mentions are too few to fit all weights. None: random initial
+        weights.
+    n_hidden (int): Size of the hidden layer, without a prior.
+    l2 (float): Strength of the penalty on the weights, without a prior.
+    seed (int): Seed of the random initial weights.
     """
     from scipy.optimize import minimize
 
@@ -36,8 +39,8 @@ def fit_fusion(
     mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
     if prior is not None:
         mean, spread, n_hidden = prior.mean, prior.scale, len(prior.output)
-    # A feature that never varied, as "trained" in one corpus, is left as large as it is: divided
-    # by next to nothing, it would rule wherever it is another, and `to_json` would round it to 0.
+    # A feature without variance, such as "trained" in one corpus, is not scaled: divided by almost
+    # zero, it would dominate wherever it differs, and `to_json` would round the scale to 0.
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _Loss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
@@ -53,14 +56,16 @@ def fit_fusion(
 def fit_nearest(
     development: Development, priors: Sequence[Fusion | None], *, folds: int = 5, seed: int = 0
 ) -> Fusion:
-    """`fit_fusion` from whichever start makes mentions likeliest that it was not fitted on.
+    """Fit a fusion with the prior under which held-out mentions are most likely.
 
-    Phrases of patients have little in common with what the package's weights were fitted on.
-    Mentions of one string are in one fold: they have the same evidence.
+    The default weights may be a poor prior for some corpora, such as phrases of patients. Mentions
+    with equal strings are in one fold, because their evidence is equal.
 
-    priors (Sequence): Weights of other corpora; None: nothing.
+    priors (Sequence): Priors to choose from, weights of other corpora; None: no prior.
+    folds (int): Number of folds.
+    seed (int): Seed of sample, folds and initial weights.
     """
-    # Where there are more mentions than these, the start matters little.
+    # With more mentions than these, the prior matters little.
     sample = np.random.default_rng(seed).permutation(len(development))[:_CHOOSING_MENTIONS]
     fold = string_folds([development.strings[i] for i in sample], folds=folds, seed=seed)
     losses = [0.0] * len(priors)
@@ -73,13 +78,13 @@ def fit_nearest(
 
 
 def string_folds(strings: Sequence[str], *, folds: int, seed: int) -> NDArray[np.int64]:
-    """The fold of each mention, equal strings in the same one. Shape (n,)."""
-    different, string = np.unique(np.array(strings, dtype=object), return_inverse=True)
-    return (np.random.default_rng(seed).permutation(len(different)) % folds)[string]
+    """Assign a fold to each mention, the same to equal strings. Shape (n,)."""
+    unique, string = np.unique(np.array(strings, dtype=object), return_inverse=True)
+    return (np.random.default_rng(seed).permutation(len(unique)) % folds)[string]
 
 
 def log_loss(fusion: Fusion, development: Development) -> float:
-    """Sum of the negative log-likelihood of mentions under some weights."""
+    """Sum of the negative log-likelihood of mentions under a fusion."""
     if not len(development):
         return 0.0
     z = (development.features - fusion.mean) / fusion.scale
@@ -97,12 +102,13 @@ class _Loss:
         self.z, self.right = z[np.concatenate(rows)], np.concatenate(development.right)
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
         self.n_mentions, self.l2 = len(rows), l2
-        self.centre: FloatArray | float = 0.0  # where the penalty draws the weights to
+        self.centre: FloatArray | float = 0.0  # the penalty is on the distance to it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0
 
     def split(self, weights: FloatArray) -> list[FloatArray]:
+        """Split the vector of weights into the parameters of a `Fusion`."""
         parts = np.split(weights, np.cumsum([int(np.prod(s)) for s in self._shapes])[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 

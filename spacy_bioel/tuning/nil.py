@@ -1,4 +1,4 @@
-"""The linker's NIL threshold, by the strict end-to-end F1 that is reported."""
+"""Tuning of the linker's NIL threshold by strict end-to-end F1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacy_bioel.types import AnnotatedText, Link
 
 PROTOCOL, METRIC = "end_to_end", "f1"
 _DEFAULT = 0.25
-# The nearest to the default first: it is taken where others are no better.
+# Nearest to the default first, because ties go to the first.
 THRESHOLDS = sorted(
     np.round(np.arange(0.0, 0.81, 0.05), 2).tolist(), key=lambda t: abs(t - _DEFAULT)
 )
@@ -30,10 +30,10 @@ def tune_nil(
     folds: Sequence[Fold],
     progress: ProgressBar = silent,
 ) -> Tuned | None:
-    """Give the pipeline's linker the threshold with the best end-to-end F1.
+    """Set the pipeline's linker to the NIL threshold with the best end-to-end F1.
 
     texts (Sequence[AnnotatedText]): Gold documents, at least one.
-    folds (Sequence[Fold]): Of the documents.
+    folds (Sequence[Fold]): Folds of the documents.
     RETURNS (Tuned | None): None when the pipeline finds no mention in the bare text.
     """
     linker: Any = find_linker(nlp)
@@ -57,14 +57,15 @@ def tune_nil(
 
 
 def with_threshold(link: Link, threshold: float) -> Link:
-    """The decision of `pipeline.linker.decision.decide` at a threshold.
+    """Apply a NIL threshold as `pipeline.linker.decision.decide` does.
 
     link (Link): The decision at threshold 0.
+    RETURNS (Link): The decision at this threshold.
     """
     scores = [candidate.score for candidate in link.candidates[: len(link.ids)]]
     if not scores:
         return link
-    # The parts of a composite come first; together they are this likely.
+    # The candidates of the parts come first; this is the probability of a composite as a whole.
     likelihood = min(scores) ** len(scores)
     is_linked = likelihood >= threshold if len(scores) == 1 else likelihood > threshold
     return link if is_linked else replace(link, ids=())

@@ -1,4 +1,4 @@
-"""All that development documents choose, in order: weights, detector, NIL threshold."""
+"""Tuning of a pipeline on development documents: fusion, detector, then NIL threshold."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from spacy_bioel.types import AnnotatedText
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `tune` did.
+    """Report of `tune`.
 
-    documents, mentions (int): Gold documents and mentions.
-    folds (int): Of documents; 0: too few documents to cross-fit.
-    tuned (tuple[Tuned, ...]): In the order in which it was chosen.
-    notes (tuple[str, ...]): What stays as it was, and why.
+    documents, mentions (int): Number of gold documents and mentions.
+    folds (int): Number of folds of documents; 0: too few documents to cross-fit.
+    tuned (tuple[Tuned, ...]): Chosen settings, in the order of tuning.
+    notes (tuple[str, ...]): Settings left unchanged, with the reason.
     """
 
     documents: int
@@ -47,10 +47,10 @@ class Report:
 def tune(
     nlp: Language, texts: Sequence[AnnotatedText], *, progress: ProgressBar = silent
 ) -> Report:
-    """Tune a pipeline in place, and write what was chosen to nlp.meta["bioel"]["tuning"].
+    """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
-    nlp (Language): With a detector, a linker, or both.
-    texts (Sequence[AnnotatedText]): Gold documents, other ones than it was trained on.
+    nlp (Language): A pipeline with a detector, a linker, or both.
+    texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
     RAISES BioelError: [B232] with neither pipe.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)

@@ -1,4 +1,4 @@
-"""The weights of the linker's evidence: fitted by likelihood, measured by what is reported."""
+"""Tuning of the weights of the linker's evidence: fitted by likelihood, measured by accuracy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from spacy_bioel.tuning.development import (
 from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
 from spacy_bioel.types import AnnotatedText
 
-# NIL ignored: its threshold is chosen afterwards. Composites that fall below that one are linked
-# here, so that `bioel evaluate` of the tuned pipeline may differ by these.
+# NIL is ignored, because its threshold is chosen afterwards. Composites below that threshold are
+# linked here, so that `bioel evaluate` of the tuned pipeline may differ by these.
 PROTOCOL, METRIC = "gold", "accuracy@1_nil_ignored"
 
 
@@ -34,11 +34,12 @@ def tune_weights(
     folds: Sequence[Fold],
     progress: ProgressBar = silent,
 ) -> Tuned | None:
-    """Give the linker weights under which a candidate's score is the probability that it is right.
+    """Fit the linker's fusion, so that scores of candidates are probabilities of being right.
 
     texts (Sequence[AnnotatedText]): Gold documents, at least one.
-    folds (Sequence[Fold]): Of the documents.
-    RETURNS (Tuned | None): None without evidence of strings, which may be switched off.
+    folds (Sequence[Fold]): Folds of the documents.
+    RETURNS (Tuned | None): None without evidence from candidate generation, which may be switched
+        off.
     """
     linker: Any = find_linker(nlp)
     development = gather_development(linker, gold_docs(nlp, texts))
@@ -58,9 +59,9 @@ def tune_reading(
     folds: Sequence[Fold],
     progress: ProgressBar = silent,
 ) -> Tuned | None:
-    """Give a linker that reads the weights of what it read, beside those of strings.
+    """Fit the weights of a contextual linker: scores from the context against scores of strings.
 
-    Arguments and what is returned are those of `tune_weights`.
+    Arguments and return value are those of `tune_weights`.
     """
     development = gather_reading(nlp, gold_docs(nlp, texts))
     if not len(development.features):
@@ -85,16 +86,16 @@ def _tune(
 ) -> Tuned:
     """Fit and assign the attribute `name` of the linker.
 
-    development (Development): Of all documents.
+    development (Development): Mentions of all documents.
     """
     linker: Any = find_linker(nlp)
     metric = metric_of(PROTOCOL, METRIC)
-    own = getattr(linker, name)
+    previous = getattr(linker, name)
     held_out: list[Counts] = []
     with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
         for fold in folds:
             part = development.of_documents(fold.fitting.tolist())
-            setattr(linker, name, _as_saved(fit(part)) if len(part) else own)
+            setattr(linker, name, _as_saved(fit(part)) if len(part) else previous)
             held_out += _counts(nlp, linker, [texts[i] for i in fold.held_out.tolist()])
             advance(1)
         setattr(linker, name, _as_saved(fit(development)))
@@ -110,7 +111,7 @@ def _tune(
 
 
 def _as_saved(fusion: Fusion) -> Fusion:
-    """The weights as rounded as a saved pipeline has them: they are what is measured."""
+    """Round weights as saving does, so that the saved weights are measured."""
     return Fusion.from_json(fusion.to_json())
 
 

@@ -176,10 +176,10 @@ def test_upgrade(run: Run, kb: Path, capsys: pytest.CaptureFixture[str]) -> None
     encode(kb)
     to_old_layout(kb)
     assert run("kb", "upgrade", kb) == 0
-    assert f"Brought {kb} into the new layout." in " ".join(capsys.readouterr().err.split())
+    assert f"Converted {kb} to the current layout." in " ".join(capsys.readouterr().err.split())
     assert is_encoded(KnowledgeBase.open(kb), fingerprint="f")
     assert run("kb", "upgrade", kb) == 0
-    assert "is in the new layout" in " ".join(capsys.readouterr().err.split())
+    assert "has the current layout" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_trained_pipeline_is_not_overwritten(

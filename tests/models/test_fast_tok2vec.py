@@ -133,6 +133,6 @@ def test_what_comes_after_the_encoder_is_not_left_out() -> None:
 
 def test_rows_of_small_numbers_are_told_apart() -> None:
     rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
-    different, number = fast_tok2vec._different_rows(rows)
+    different, number = fast_tok2vec._unique_rows(rows)
     assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
     assert len(different) == 2

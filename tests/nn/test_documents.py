@@ -97,7 +97,7 @@ def test_no_pieces_at_all(backbone: Any) -> None:
 def test_windows_that_are_read_together(
     lengths: list[int], most: int, expected: list[list[int]]
 ) -> None:
-    parts = documents._alike(torch.tensor(lengths), most=most)
+    parts = documents._batches(torch.tensor(lengths), max_pieces=most)
     assert [part.tolist() for part in parts] == expected
 
 
