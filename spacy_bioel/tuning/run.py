@@ -63,7 +63,7 @@ def tune(
     if linker is not None and has_ids:
         weights = tune_weights(nlp, texts, folds=folds, progress=progress)
         if weights is None:
-            notes.append("the weights stay as they are: there is no evidence of strings")
+            notes.append("the weights are unchanged: there is no evidence of strings")
         found.append(weights)
         if linker.reads:
             found.append(tune_reading(nlp, texts, folds=folds, progress=progress))
@@ -75,10 +75,10 @@ def tune(
     if linker is not None and has_ids:
         nil = tune_nil(nlp, texts, folds=folds, progress=progress)
         if nil is None:
-            notes.append("the NIL threshold stays as it is: no mention is found in bare text")
+            notes.append("the NIL threshold is unchanged: no mention is found in bare text")
         found.append(nil)
     if linker is not None and not has_ids:
-        notes.append("the linker stays as it is: no gold mention has an id")
+        notes.append("the linker is unchanged: no gold mention has an id")
     tuned = tuple(one for one in found if one is not None)
     n_mentions = sum(len(text.mentions) for text in texts)
     report = Report(len(texts), n_mentions, len(folds), tuned, tuple(notes))

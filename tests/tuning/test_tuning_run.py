@@ -55,7 +55,7 @@ def test_a_linker_that_is_given_its_mentions(make_linker: MakeLinker) -> None:
     nlp = make_linker(mentions="ents", nil_threshold=0.4)
     report = tune(nlp, TEXTS)
     assert [one.protocol for one in report.tuned] == ["gold"]
-    assert report.notes == ("the NIL threshold stays as it is: no mention is found in bare text",)
+    assert report.notes == ("the NIL threshold is unchanged: no mention is found in bare text",)
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
 
@@ -73,7 +73,7 @@ def test_mentions_without_ids_leave_the_linker_alone(
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
     report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
-    assert report.notes == ("the linker stays as it is: no gold mention has an id",)
+    assert report.notes == ("the linker is unchanged: no gold mention has an id",)
 
 
 def test_ids_that_the_kb_does_not_know(make_linker: MakeLinker) -> None:
@@ -86,7 +86,7 @@ def test_ids_that_the_kb_does_not_know(make_linker: MakeLinker) -> None:
 def test_evidence_of_strings_may_be_off(make_linker: MakeLinker) -> None:
     evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
     report = tune(make_linker(evidence=evidence), TEXTS)
-    assert report.notes[0] == "the weights stay as they are: there is no evidence of strings"
+    assert report.notes[0] == "the weights are unchanged: there is no evidence of strings"
 
 
 def test_nothing_to_tune() -> None:
