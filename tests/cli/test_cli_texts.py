@@ -120,8 +120,8 @@ def test_link_ignores_the_annotations_of_a_corpus(
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     found = {r["id"]: [(x["text"], x["label"]) for x in r["links"]] for r in records}
     assert found == {
-        "1": [("Naloxone", ""), ("clonidine", ""), ("Narcan", "")],
-        "2": [("Hypertension", "")],
+        "1": [("Naloxone", "D"), ("clonidine", "D"), ("Narcan", "D")],
+        "2": [("Hypertension", "C")],
     }
 
 
