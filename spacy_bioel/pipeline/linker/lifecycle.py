@@ -58,7 +58,7 @@ class LiveLinker(StoredLinker):
         self.reading = None
         self._index = index
         self._spelling = spelling
-        # A relative path is one from the folder of now, whatever it is at first use.
+        # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self._kb: KnowledgeBase | None = None
         self._is_equipped = False
@@ -83,14 +83,14 @@ class LiveLinker(StoredLinker):
         if nlp is not None and nlp.pipe_names != self._checked:
             from spacy_bioel.pipeline.linker.checks import check_order
 
-            self._checked = list(nlp.pipe_names)
             check_order(nlp, self)
+            self._checked = list(nlp.pipe_names)
 
     # State: composed of what is assigned, never told that something changed.
 
     @property
     def state(self) -> LinkerState:
-        """All that decides, as it is now; opens the knowledge base at first use.
+        """The parts as they are now; opens the knowledge base at first use.
 
         RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `LinkerSettings.of`.
         """
