@@ -475,6 +475,11 @@ class Errors(metaclass=_Coded):
     )
     B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."
     B270 = "{name} = {found!r}: expected a number {expected}. Correct the setting of {pipe}."
+    B272 = (
+        "{file} of the saved linker has {found}, expected {expected}. Copy the whole pipeline "
+        "again, or save it again."
+    )
+    B273 = "Unknown settings of bioel_linker: {unknown}. Known settings: {known}."
     B271 = (
         "The linkers {first!r} and {second!r} both write to the span group {key!r}, so that one "
         "would overwrite the other. Give one of them another spans_key, for example "

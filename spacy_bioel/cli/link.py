@@ -178,6 +178,8 @@ def _read_input(source: str, format: str | None) -> Iterator[Document]:
         from spacy_bioel.distributed.parquet import read_documents
 
         return read_documents(source)
+    if Path(source).is_dir():
+        return _read_corpus(Path(source), format or "brat")  # the only corpus that is a folder
     if source != STDIN and not Path(source).is_file():
         raise BioelError(Errors.B101.format(path=source))
     if source == STDIN:

@@ -1,0 +1,12 @@
+"""Knowledge bases: `from spacy_bioel.kb import KnowledgeBase`."""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Import the class when it is asked for: the parts of this package do without it."""
+    if name == "KnowledgeBase":
+        from spacy_bioel.kb.columns.store import KnowledgeBase
+
+        return KnowledgeBase
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -211,3 +211,20 @@ def test_link_without_a_model_writes_nothing(
     assert run("link", tmp_path / "none", corpus, "-o", tmp_path / "out.jsonl") == 2
     assert "[B071]" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["gold.txt"]
+
+
+def test_link_reads_a_brat_folder(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("Clonidine helps.")
+    (tmp_path / "notes" / "a.ann").write_text("")
+    assert run("link", model, tmp_path / "notes") == 0
+    [record] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (record["text"], record["links"][0]["id"]) == ("Clonidine helps.", "MESH:D003000")
+
+
+def test_the_short_way_to_the_class() -> None:
+    from spacy_bioel import kb
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
+    assert kb.KnowledgeBase is KnowledgeBase
+    assert not hasattr(kb, "Knowledge")

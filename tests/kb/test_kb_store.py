@@ -212,6 +212,12 @@ def test_verify_finds_a_changed_byte(folder, kb):
         KnowledgeBase.open(folder)
 
 
+@pytest.mark.parametrize("change", [lambda b: b[:-1], lambda b: b[:-20], lambda b: b + b"xxxx"])
+def test_bytes_of_another_length(kb, change):
+    with pytest.raises(BioelError, match=r"\[B025\]"):
+        KnowledgeBase.from_bytes(change(kb.to_bytes()))
+
+
 def test_bytes_that_are_no_knowledge_base(kb):
     whole = kb.to_bytes()
     for block in (b"", b"PK\3\4", whole[:12], whole[:20], whole[:-200], whole[:8] + b"\xff" * 99):

@@ -100,7 +100,7 @@ def test_a_pipeline_with_nothing_but_a_knowledge_base(kb_folder: Path) -> None:
 def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
     """The type of the concept, or the name of the knowledge base: `doc.ents` takes them."""
     concepts = [Concept("X:1", ("aspirin",), ("Drug", "Thing")), Concept("X:2", ("fever",))]
-    build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")
+    build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")  # as within a pipeline
     build_kb([Concept("X:2", ("fever",))], tmp_path / "plain")
     for kb, expected in (("kb", ["Drug", "mine"]), ("plain", ["plain"])):
         nlp = blank()

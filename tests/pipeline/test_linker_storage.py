@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -197,3 +198,45 @@ def test_the_fingerprint_is_that_of_the_encoder(trained: Language, trained_folde
         examples(trained, [AnnotatedText("1", "x")]), sgd=trained.create_optimizer()
     )
     assert trained.get_pipe("bioel_linker").fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code"),
+    [
+        ("memory.json", '{"aspirin": {"MESH:D001241": "x"}}', "B272"),
+        ("memory.json", '{"aspirin": {"MESH:D001241": -5}}', "B272"),
+        ("memory.json", '{"aspirin": {"MESH:D001241": 1e400}}', "B272"),
+        ("memory.json", '{"aspirin": 1}', "B272"),
+        ("memory.json", "null", "B272"),
+        ("memory.json", "[]", "B272"),
+        ("fusion.json", "[]", "B062"),
+        ("fusion.json", "{}", "B062"),
+        ("fusion.json", "bias NaN", "B058"),
+        ("fusion.json", "no bias", "B272"),
+        ("fusion.json", "short output", "B272"),
+    ],
+)
+def test_weights_and_statistics_that_were_edited(
+    kb_folder: Path, tmp_path: Path, file: str, text: str, code: str
+) -> None:
+    nlp = linking_nlp(kb_folder)
+    linker = nlp.get_pipe("bioel_linker")
+    linker.fusion = default_fusion()
+    nlp.to_disk(tmp_path / "m")
+    edited = linker.fusion.to_json()
+    if text == "bias NaN":
+        text = json.dumps(edited | {"bias": float("nan")})
+    elif text == "no bias":
+        text = json.dumps({key: value for key, value in edited.items() if key != "bias"})
+    elif text == "short output":
+        text = json.dumps(edited | {"output": edited["output"][1:]})
+    (tmp_path / "m" / "bioel_linker" / file).write_text(text)
+    with pytest.raises(BioelError, match=rf"\[{code}\]"):
+        spacy.load(tmp_path / "m")
+
+
+def test_an_unknown_setting(kb_folder: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    nlp.get_pipe("bioel_linker").cfg["nil_thresold"] = 0.4
+    with pytest.raises(BioelError, match=r"\[B273\] .*\['nil_thresold'\].*'nil_threshold'"):
+        nlp("aspirin")

@@ -268,6 +268,8 @@ def unpack(block: bytes) -> dict[str, RawFile]:
             raise BioelError(Errors.B025.format(found=f"{whole.size} bytes, which cuts {name}"))
         files[name] = whole[at : at + size]
         at += size + -size % _ALIGN
+    if at != whole.size:
+        raise BioelError(Errors.B025.format(found=f"{whole.size} bytes, expected {at}"))
     return files
 
 

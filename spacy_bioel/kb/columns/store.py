@@ -188,9 +188,10 @@ class KnowledgeBase:
 
     @property
     def title(self) -> str:
-        """A short name: the first source without its suffixes, or the folder's, or "KB"."""
-        source = str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip()
-        return source or (self.path.name if self.path else "") or "KB"
+        """A short name: of the folder; within a pipeline, or in memory, of the first source."""
+        if self.path is not None and self.path.name != "kb":
+            return self.path.name
+        return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def where(self) -> str:

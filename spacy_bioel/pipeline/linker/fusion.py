@@ -65,11 +65,27 @@ class Fusion:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], features: Sequence[str] = FEATURES) -> Fusion:
-        """RAISES BioelError: [B062] when the weights are for other features than today's."""
-        if data.get("features") != list(features):
-            raise BioelError(Errors.B062.format(found=data.get("features"), expected=features))
-        arrays = {k: np.array(v) for k, v in data.items() if k not in ("features", "bias")}
-        return cls(bias=float(data["bias"]), **arrays)
+        """RAISES BioelError: [B062] when the weights are for other features than today's, [B272]
+        when they are no numbers, or numbers of other shapes."""
+        found = data.get("features") if isinstance(data, Mapping) else data
+        if found != list(features):
+            raise BioelError(Errors.B062.format(found=found, expected=features))
+        try:
+            weights = {name: np.array(data[name], dtype=float) for name in cls.__dataclass_fields__}
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise _no_weights(f"{type(error).__name__} {error}") from error
+        n, hidden = len(features), weights["output"].size
+        shapes = {"hidden": (n, hidden), "hidden_bias": (hidden,), "output": (hidden,), "bias": ()}
+        for name, weight in weights.items():
+            if weight.shape != shapes.get(name, (n,)) or not np.isfinite(weight).all():
+                raise _no_weights(f"{name} of shape {weight.shape}")
+        bias = float(weights.pop("bias"))
+        return cls(bias=bias, **weights)
+
+
+def _no_weights(found: str) -> BioelError:
+    expected = "finite weights, as many as there are features"
+    return BioelError(Errors.B272.format(file="fusion.json", found=found, expected=expected))
 
 
 @cache

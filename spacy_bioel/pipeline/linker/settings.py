@@ -42,8 +42,11 @@ class LinkerSettings:
         """The settings of a pipe as they are now.
 
         RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
-            and [B065] on unknown mentions, unknown evidence and a negative coherence.
+            and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
+                unknown setting.
         """
+        if unknown := set(cfg) - _KNOWN:
+            raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
@@ -73,6 +76,10 @@ class LinkerSettings:
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
         return dict(self.label_types).get(label)
+
+
+# Beside those that candidates and links depend on.
+_KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "training"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings
 
@@ -39,6 +40,16 @@ class MentionStatistics:
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
         self.counts = {name: Counter(ids) for name, ids in (counts or {}).items()}
         self._of_kb: tuple[KnowledgeBase, ConceptsOfStrings] | None = None
+
+    @classmethod
+    def from_json(cls, data: object) -> MentionStatistics:
+        """RAISES BioelError: [B272] when these are no counts."""
+        if not isinstance(data, dict):
+            raise _no_counts(type(data).__name__)
+        for name, ids in data.items():
+            if not (isinstance(ids, dict) and all(type(n) is int and n > 0 for n in ids.values())):
+                raise _no_counts(f"{name!r}: {ids!r:.60}")
+        return cls(data)
 
     def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> MentionStatistics:
         """These and further mentions: pairs of a normalised string and a concept id."""
@@ -89,3 +100,8 @@ class MentionStatistics:
         known = rows >= 0
         np.add.at(prior, rows[known], np.array(list(totals.values()), dtype=np.float32)[known])
         return np.log1p(prior)
+
+
+def _no_counts(found: str) -> BioelError:
+    expected = "strings with their concept ids, and a whole number from 1 for each"
+    return BioelError(Errors.B272.format(file="memory.json", found=found, expected=expected))

@@ -98,11 +98,11 @@ class StoredLinker(StoredPipe):
 
         LinkerSettings.of(self.cfg)
         TrainingSettings.of(self.cfg)
-        self.statistics = MentionStatistics(srsly.json_loads(parts[_STATISTICS]))
+        self.statistics = MentionStatistics.from_json(srsly.json_loads(parts[_STATISTICS]))
         fusion = srsly.json_loads(parts["fusion.json"])
-        self.fusion = Fusion.from_json(fusion) if fusion else None
+        self.fusion = None if fusion is None else Fusion.from_json(fusion)
         reading = srsly.json_loads(parts.get("reading.json", b"null"))
-        self.reading = Fusion.from_json(reading, READ_FEATURES) if reading else None
+        self.reading = None if reading is None else Fusion.from_json(reading, READ_FEATURES)
         load_encoder(self.encoder, parts)
         load_reading(self.model, parts)
         self._loaded()
