@@ -109,6 +109,7 @@ class CandidateGenerator:
         self.kb: KnowledgeBase = state.kb
         self._lock = Lock()
         self._kept: dict[String, tuple[Candidate, ...]] = {}
+        self._masks: dict[str, NDArray[np.bool_]] = {}  # of labels: concepts of their types
         self.spelling: SpellingSearch = (
             before.spelling
             if before is not None
@@ -154,7 +155,9 @@ class CandidateGenerator:
         types = self.state.settings.types_of(label)
         if types is None:
             return np.ones(len(concepts), dtype=bool)
-        return self.kb.type_mask(types)[concepts]
+        if (mask := self._masks.get(label)) is None:
+            mask = self._masks[label] = self.kb.type_mask(types)
+        return mask[concepts]
 
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
