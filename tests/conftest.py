@@ -79,7 +79,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _no_data() -> str:
-    """Why the tests on real corpora cannot run; "" if they can."""
+    """Reason why the tests on real corpora cannot run; "" if they can."""
     folder = os.environ.get("BIOEL_DATA", "")
     if not folder:
         return "needs real corpora: set BIOEL_DATA to the folder where they lie"

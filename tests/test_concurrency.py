@@ -166,7 +166,7 @@ def change(folder: Path, n: int) -> None:
 
 
 def check(kb: KnowledgeBase) -> str:
-    """What does not fit together in a knowledge base of `concept`s; "" if all does."""
+    """Parts that do not fit together in a knowledge base of `concept`s; "" if all do."""
     if len(kb) != kb.meta["counts"]["concepts"] or kb.n_names != 2 * len(kb):
         return f"{len(kb)} concepts, {kb.n_names} names, {kb.meta['counts']}"
     for row, id in enumerate(kb.ids):
@@ -214,7 +214,7 @@ def test_readers_beside_a_writer_see_one_state(tmp_path: Path) -> None:
 
 
 def kill_at(folder: Path, n: int) -> list[dict[str, Any]]:
-    """What `kill_points` prints of n points of each command."""
+    """Lines that `kill_points` prints of n points of each command."""
     commands = ["first build", "build", "add", "encode", "compact", "upgrade", "copy"]
     run = [sys.executable, Path(__file__).with_name("kill_points.py"), folder, str(n), *commands]
     lines = subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -299,7 +299,7 @@ print(json.dumps({"id": nlp(doc).ents[0].kb_id_}))
 
 
 def link_at_once(*args: Path) -> list[dict[str, Any]]:
-    """What four processes print that link with the package's knowledge base."""
+    """Lines of four processes that link with the package's knowledge base."""
     command = [sys.executable, "-c", LINK, *map(str, args)]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

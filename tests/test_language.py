@@ -18,6 +18,7 @@ FOLDERS = [
     "spacy_bioel",
     "benchmarks",
     "training/scripts",
+    "tests",
 ]
 INTERROGATIVES = {"What", "Which", "How", "Where", "When", "Why", "Whatever", "Would", "Does"}
 

@@ -1,4 +1,4 @@
-"""Where the commands write, and what they make of texts that no file can hold."""
+"""Outputs of the commands, and texts that no file can hold."""
 
 from __future__ import annotations
 

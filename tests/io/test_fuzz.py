@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it ends in records or in a coded error."""
+"""Readers of any bytes end in records or in a coded error."""
 
 from __future__ import annotations
 

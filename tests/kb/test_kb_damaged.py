@@ -44,7 +44,7 @@ def files(kb: KnowledgeBase) -> dict[str, Any]:
 
 
 def answers(kb: KnowledgeBase) -> list[Any]:
-    """What a knowledge base says, in all the ways that there are to ask."""
+    """Answers of a knowledge base, in all the ways that there are to ask."""
     rows = np.arange(kb.n_names)
     concepts = np.arange(len(kb))
     vectors = open_vectors(kb, fingerprint="9f3a")
@@ -78,7 +78,7 @@ def changed(files: dict[str, Any], *, every: int) -> Iterator[tuple[str, int, di
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    """What a call returns, or the code of its error; any other error ends the test."""
+    """The result of a call, or the code of its error; any other error ends the test."""
     try:
         return repr(call())
     except BioelError as error:

@@ -45,7 +45,7 @@ def file_of(folder, part):
 
 
 def reopened(kb):
-    """What is mapped stays mapped, whatever becomes of the files."""
+    """Mapped files stay mapped, whatever becomes of their names."""
     return KnowledgeBase.open(kb.path)
 
 

@@ -1,4 +1,4 @@
-"""What is chosen, and its two figures, by hand."""
+"""Choices of settings and their two figures, by hand."""
 
 from __future__ import annotations
 
