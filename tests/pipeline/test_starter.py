@@ -117,6 +117,20 @@ def test_a_folder_that_cannot_be_written(
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
+def test_a_folder_that_is_there_and_cannot_be_written(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the message of `bioel kb build`, which does not know of the cache."""
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    starter.cache_folder().mkdir(parents=True)
+    monkeypatch.setattr(build, "editing", refuse)
+    with pytest.raises(BioelError, match=r"\[B063\].*Permission denied.*SPACY_BIOEL_CACHE"):
+        starter.starter_kb()
+
+
 def linking_nlp_without_kb(**settings: Any) -> Language:
     nlp = blank()
     nlp.add_pipe("bioel_linker", config=settings)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.layout import check_replaceable, is_kb, map_vectors, set_names
 from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, write_meta
-from spacy_bioel.kb.transaction import Transaction, editing
+from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
@@ -57,12 +56,15 @@ def build_kb(
     report = BuildReport()
     drafts = merge_records(concepts, types=types, report=report)
     about = {"source": source, "release": release, "licence": licence}
-    with _building(out) as transaction:
-        check_replaceable(out)
-        before = set_names(map_vectors(out))
-        with transaction.columns() as folder:
-            write_columns(folder, drafts, report=report, about=about)
-        transaction.remove_vectors(before)
+    try:
+        with editing(out, to="build it", make=True) as transaction:
+            check_replaceable(out)
+            before = set_names(map_vectors(out))
+            with transaction.columns() as folder:
+                write_columns(folder, drafts, report=report, about=about)
+            transaction.remove_vectors(before)
+    except OSError as error:
+        raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
 
 
@@ -73,27 +75,19 @@ def build_once(
 
     read (Callable): Returns the records; called only if they are needed.
     about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: Errors of `build_kb`.
+    RAISES BioelError: Errors of `build_kb`, but for [B203].
+    RAISES OSError: When `out` is not writable.
     """
     if is_kb(out):
         return
     check_replaceable(out)
-    with _building(out) as transaction:
+    with editing(out, to="build it", make=True) as transaction:
         if is_kb(out):
             return
         report = BuildReport()
         drafts = merge_records(read(), types=None, report=report)
         with transaction.columns() as folder:
             write_columns(folder, drafts, report=report, about=about)
-
-
-@contextmanager
-def _building(out: Path) -> Iterator[Transaction]:
-    try:
-        with editing(out, to="build it", make=True) as transaction:
-            yield transaction
-    except OSError as error:
-        raise BioelError(Errors.B203.format(path=out, error=error)) from error
 
 
 def write_columns(

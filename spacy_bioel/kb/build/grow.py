@@ -8,7 +8,6 @@ each on the result of the one before.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.columns.files import IntArray, write_files
-from spacy_bioel.kb.columns.layout import files_of_set, generation_of, is_old_set
+from spacy_bioel.kb.columns.layout import generation_of, is_old_set, left_by_earlier
 from spacy_bioel.kb.columns.schema import KB_FILES
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
@@ -138,15 +137,12 @@ def remove_leftovers(path: str | Path) -> tuple[int, int]:
         time; errors of `KnowledgeBase.open`.
     """
     with _editing(path, to="compact") as (transaction, kb):
-        folder = transaction.folder
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
         freed = sum(vectors.n_bytes for vectors in outdated)
         transaction.remove_vectors(vectors.name for vectors in outdated)
-        # Temporary folders of an earlier version, which it made beside the knowledge base.
-        killed = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.(new|old)")
-        leftovers = [path for path in folder.parent.iterdir() if killed.fullmatch(path.name)]
+        leftovers = left_by_earlier(transaction.folder, "new|old")
         freed += sum(_n_bytes(path) for path in leftovers)
         for path in leftovers:
             shutil.rmtree(path)
@@ -168,7 +164,7 @@ def upgrade_kb(path: str | Path) -> bool:
         for vectors in old:
             if vectors.state is not None:  # else they are unreadable
                 with transaction.vectors(vectors.encoder) as folder:
-                    write_files(folder, files_of_set(files, vectors.name))
+                    write_files(folder, vectors.files)
         with transaction.columns() as folder:
             write_files(folder, {name: files[name] for name in KB_FILES})
         transaction.remove_vectors(vectors.name for vectors in old)
@@ -178,7 +174,8 @@ def upgrade_kb(path: str | Path) -> bool:
 @contextmanager
 def _editing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
     """Open a transaction on a knowledge base, and its state at the beginning."""
-    folder = _folder(KnowledgeBase.open(path))
+    folder = Path(path).resolve()
+    KnowledgeBase.open(folder)  # fails before a lock is made where there is none
     try:
         with editing(folder, to=to) as transaction:
             yield transaction, KnowledgeBase.open(folder)
@@ -251,12 +248,5 @@ def _unknown(kb: KnowledgeBase, id: str) -> BioelError:
     return BioelError(Errors.B200.format(path=kb.where, id=id, first=kb.ids[0]))
 
 
-def _folder(kb: KnowledgeBase) -> Path:
-    if kb.path is None:
-        raise TypeError("a knowledge base in memory has no folder that could change")
-    return kb.path
-
-
-def _n_bytes(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.lstat().st_size for file in files if file.is_file())
+def _n_bytes(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())

@@ -52,6 +52,11 @@ class StringColumn:
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        """All bytes and all offsets, for work on all strings; the offsets are checked."""
+        self._origin.check_offsets(self._offsets, least=1, end=len(self._blob))
+        return self._blob, self._offsets
+
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
             raise IndexError(row)  # row -1 means "unknown", not the last string

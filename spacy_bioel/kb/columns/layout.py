@@ -115,12 +115,16 @@ def _is_leftover(path: Path) -> bool:
     return bool(_LEFTOVERS.fullmatch(path.name))
 
 
-def left_by_earlier(folder: Path) -> Path | None:
-    """Backup of a knowledge base that an earlier version was replacing when it was killed."""
-    moved = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.old")
+def left_by_earlier(folder: Path, kinds: str = "old") -> list[Path]:
+    """Folders that an earlier version made beside a knowledge base while it replaced it.
+
+    kinds (str): "old": the knowledge base as it was; "new": what should have come in its place;
+        or both, as "new|old".
+    """
+    made = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.({kinds})")
     with suppress(OSError):
-        return next((path for path in folder.parent.iterdir() if moved.fullmatch(path.name)), None)
-    return None
+        return [p for p in folder.parent.iterdir() if made.fullmatch(p.name) and p.is_dir()]
+    return []
 
 
 # -- Vectors ------------------------------------------------------------------------------------

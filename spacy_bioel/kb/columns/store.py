@@ -130,7 +130,7 @@ class KnowledgeBase:
         folder = Path(path).resolve()
         files = map_columns(folder)
         if not files and (left := left_by_earlier(folder)):
-            raise BioelError(Errors.B213.format(path=folder, left=left))
+            raise BioelError(Errors.B213.format(path=folder, left=left[0]))
         kb = cls(files, path=folder)
         kb.attach(map_vectors(folder, of=kb.fingerprint))
         return kb
@@ -180,9 +180,9 @@ class KnowledgeBase:
         return _reopen, (self.path, self.fingerprint)
 
     def verify(self) -> None:
-        """Read every column and meta.json, and compare checksums.
+        """Read every column and compare checksums; that of meta.json is compared when it is opened.
 
-        RAISES BioelError: [B024] with the first file that differs, [B210] when it is meta.json.
+        RAISES BioelError: [B024] with the first file that differs.
         """
         check_columns(self._files, self.meta, where=self.where)
 

@@ -55,7 +55,7 @@ def fill_block(
     *,
     encode: Encode,
     batch_size: int,
-    progress: Callable[[int], None] | None,
+    report: Callable[[int], None],
 ) -> int:
     """Fill the rows of one block; vectors of known names are copied.
 
@@ -67,7 +67,7 @@ def fill_block(
     known (KnownVectors | None): Vectors to copy from.
     encode (Encode): From n names to vectors of shape (n, dim).
     batch_size (int): Names per call of `encode`.
-    progress (Callable | None): Called with the number of names after each batch.
+    report (Callable): Called with the number of names after each batch.
     RETURNS (int): Number of encoded names.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
@@ -77,8 +77,7 @@ def fill_block(
     copied = np.flatnonzero(old >= 0)
     if known is not None and len(copied):
         _put(columns, rows.start + copied, known.vectors, old[copied])
-        if progress is not None:
-            progress(len(copied))
+        report(len(copied))
     new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
     for at in range(0, len(new), batch_size):
         batch = new[at : at + batch_size]
@@ -88,8 +87,7 @@ def fill_block(
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit = quantize(vectors / np.maximum(norms, np.finfo(np.float32).tiny))
         _put(columns, rows.start + np.array(batch), unit, slice(None))
-        if progress is not None:
-            progress(len(batch))
+        report(len(batch))
     return len(new)
 
 

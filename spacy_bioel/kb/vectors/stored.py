@@ -111,9 +111,14 @@ class StoredVectors:
         return self.name.rpartition(".")[2]
 
     @property
+    def files(self) -> dict[str, RawFile]:
+        """All files, by the names that they have in their own folder."""
+        return files_of_set(self._files, self.name)
+
+    @property
     def n_bytes(self) -> int:
         """Total size of the files."""
-        return sum(raw.size for raw in files_of_set(self._files, self.name).values())
+        return sum(raw.size for raw in self.files.values())
 
     def file(self, part: str) -> str:
         """Name of a column's file, or of the approximate index "ann"."""

@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
 from spacy_bioel.kb.columns.files import npy_bytes
 from spacy_bioel.kb.columns.layout import ABOUT_FILE, set_file, set_name
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.transaction import PATIENCE, Transaction, editing
 from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.vectors.encoding import (
@@ -80,9 +80,11 @@ def write_vectors(
     """
     about: dict[str, Any] = {"fingerprint": fingerprint, "kb": kb.fingerprint}
     about |= {"n": kb.n_names, "dim": dim, "bits": BITS}
-    fill = partial(fill_block, encode=encode, batch_size=batch_size, progress=progress)
+    report = progress or (lambda n: None)
+    fill = partial(fill_block, encode=encode, batch_size=batch_size, report=report)
     if kb.path is None:
-        columns, known = new_columns(kb.n_names, dim), _known_vectors(_usable(kb, about))
+        columns = new_columns(kb.n_names, dim)
+        known = _known_vectors(_usable(stored_vectors(kb, fingerprint), dim=dim))
         n_encoded = sum(fill(columns, rows, names, known) for rows, names in _blocks(kb))
         _attach(kb, about, columns)
         return Encoded(n_encoded, kb.n_names - n_encoded, None)
@@ -91,7 +93,7 @@ def write_vectors(
         with editing(kb.path, to=to, patience=PATIENCE if wait else 0) as transaction:
             now = KnowledgeBase.open(kb.path)
             about |= {"kb": now.fingerprint, "n": now.n_names}
-            return _write(transaction, now, about, fill, encode, progress)
+            return _write(transaction, now, about, fill, encode, report)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
 
@@ -102,12 +104,11 @@ def _write(
     about: dict[str, Any],
     fill: Callable[..., int],
     encode: Encode,
-    progress: Callable[[int], None] | None,
+    report: Callable[[int], None],
 ) -> Encoded:
     """Encode the names of a locked folder."""
     before = stored_vectors(kb, about["fingerprint"])
-    usable = _usable(kb, about)
-    report = progress or (lambda n: None)
+    usable = _usable(before, dim=about["dim"])
     if usable is not None and usable.is_current and _is_indexed(usable):
         report(kb.n_names)
         _remove_others(transaction, before, keep=usable.name)
@@ -158,13 +159,13 @@ def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[
         yield rows, [normalize_name(name) for name in kb.names.take(rows)]
 
 
-def _usable(kb: KnowledgeBase, about: dict[str, Any]) -> StoredVectors | None:
-    """Complete vectors of this encoder, of the current or of earlier names."""
-    for stored in stored_vectors(kb, about["fingerprint"]):
+def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
+    """The first vectors that are complete and of this width."""
+    for one in stored:
         with suppress(BioelError):
-            if stored.about["dim"] == about["dim"]:
-                stored.verify()
-                return stored
+            if one.about["dim"] == dim:
+                one.verify()
+                return one
     return None
 
 
@@ -229,8 +230,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
         foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
         vectors of an earlier version.
     """
-    if not isinstance(kb, KnowledgeBase):
-        kb = KnowledgeBase.open(kb)
+    kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
     found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
     if not found:

@@ -60,12 +60,11 @@ def starter_kb() -> KnowledgeBase:
     """
     folder = _folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        build_once(_concepts, folder, about=srsly.read_json(_ABOUT))
     except OSError as error:
         raise BioelError(
             Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
         ) from error
-    build_once(_concepts, folder, about=srsly.read_json(_ABOUT))
     return KnowledgeBase.open(folder)
 
 

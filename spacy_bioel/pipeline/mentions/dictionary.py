@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.kb.columns.files import read_array
 from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -114,8 +113,7 @@ def _long_names(kb: KnowledgeBase) -> dict[int, int]:
 
 def _broken_often(kb: KnowledgeBase) -> NDArray[np.int64]:
     """Rows of names with MAX_WORDS bytes or more that may separate words: few, and soon found."""
-    files = kb.files()
-    raw, offsets = files["names.txt"], read_array(files["names.offsets.npy"])
+    raw, offsets = kb.names.raw()
     found = [np.zeros(0, dtype=np.int64)]
     for first in range(0, kb.n_names, _BLOCK):
         borders = offsets[first : first + _BLOCK + 1].astype(np.int64)
