@@ -511,8 +511,24 @@ class Errors(metaclass=_Coded):
     )
     B265 = "{where}: an id of the mention {key}, which is not in the file. Correct the line."
 
+    B300 = (
+        "spacy-bioel.HierarchicalLinker.v1 has {problem}: expected tasks that are some of {tasks}, "
+        'in this order, with "links" or "mentions" alone; a vocabulary that is "open" or "closed"; '
+        'and "closed" where tokens are classified (per_token = true) or nothing is linked. Correct '
+        "the config."
+    )
+    B301 = (
+        'mentions = "read" asks the model of bioel_linker to find mentions, and {model} cannot, '
+        'expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions '
+        "before bioel_linker."
+    )
+
 
 class Warnings(metaclass=_Coded):
+    W300 = (
+        "{n:,} of {of:,} gold mentions overlap longer ones. Tags cannot represent both: the longest "
+        "are learnt. To find them all, use bioel_mentions with spacy-bioel.SpanEnumerator.v1."
+    )
     W212 = "The knowledge base in {path} is being changed by {holder}: waiting until it finishes."
     W270 = (
         "Another package has registered span._.{name}: it is kept, and does not have the links of "

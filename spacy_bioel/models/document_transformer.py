@@ -153,7 +153,8 @@ def _forward(
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
         d_found = xp2torch(model.ops.flatten(d_vectors))
-        if found.requires_grad:  # False when all documents are empty
+        # No gradient when all documents are empty, or when nothing was to learn from them.
+        if found.requires_grad and d_found.any():
             backprop(ArgsKwargs(args=((found,),), kwargs={"grad_tensors": d_found}))
         return []
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spacy_bioel.nn.tokens import mean_of_spans
+
 
 class MentionTower(nn.Module):
     """Linear layer over the ends, or the mean, of a mention's token vectors.
@@ -46,15 +48,7 @@ class MentionTower(nn.Module):
             ends = [tokens.index_select(0, start), tokens.index_select(0, end - 1)]
             read = self.project(torch.cat(ends, dim=1))
         else:
-            # Summed mention by mention: differences of prefix sums would depend on the batch.
-            width = end - start
-            within = torch.arange(int(width.sum()), device=tokens.device)
-            within = within - torch.repeat_interleave(torch.cumsum(width, 0) - width, width)
-            inside = torch.repeat_interleave(start, width) + within
-            owner = torch.repeat_interleave(torch.arange(len(spans), device=width.device), width)
-            total = tokens.new_zeros(len(spans), tokens.shape[1])
-            total = total.index_add(0, owner, tokens.index_select(0, inside))
-            read = self.project(total / width[:, None])
+            read = self.project(mean_of_spans(tokens, spans))
         if self.from_words:
             read = F.normalize(words, dim=1) + read
         return F.normalize(read, dim=1)

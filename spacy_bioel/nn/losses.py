@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -128,3 +128,37 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
     everything = torch.logsumexp(scores, dim=0)  # (n_mentions,)
     positive = torch.logsumexp(scores.masked_fill(~right[:, None], -torch.inf), dim=0)
     return (everything - positive).sum() / max(1, len(mentions))
+
+
+def restricted_softmax_loss(
+    states: Tensor,
+    classes: nn.Embedding,
+    bias: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor,
+    others: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy over the classes that occur in the batch, and a sample of others.
+
+    Logits of no other classes are computed, so that time and memory do not grow with their number.
+    The loss is the weighted mean: dividing by the size of a padded batch, as published, would
+    let padding scale the loss.
+
+    states (Tensor): Vectors of tokens or mentions. Shape (n, dim).
+    classes (nn.Embedding): One vector a class. Shape (n_classes, dim).
+    bias (Tensor): Shape (n_classes,).
+    target (Tensor): Class of each vector. Shape (n,).
+    weight (Tensor): Weight of each vector. Shape (n,).
+    others (Tensor | None): Further classes to tell the right ones from; any that are right for a
+        vector of the batch change nothing. Shape (m,).
+    RETURNS (Tensor): A scalar; 0 for an empty batch.
+
+    Zhu et al., Simple hierarchical multi-task neural end-to-end entity linking for biomedical text,
+    section 3.1, whose classes are those of the batch alone.
+    """
+    wanted = target if others is None else torch.cat([target, others])
+    present, place = torch.unique(wanted, return_inverse=True)
+    logits = states @ classes(present).T + bias[present]
+    losses = F.cross_entropy(logits, place[: len(target)], reduction="none")
+    return (losses * weight).sum() / weight.sum().clamp(min=1e-12)

@@ -57,9 +57,37 @@ class TokenReader(nn.Module):
         tokens = self.dropout(tokens)
         if self.context is None:
             return tokens
-        real = lengths[lengths > 0]
-        padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
-        packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.context(packed)[0], batch_first=True)
-        present = torch.arange(states.shape[1], device=real.device) < real[:, None]
-        return torch.cat([tokens, self.dropout(states[present])], dim=1)
+        return torch.cat([tokens, self.dropout(run_lstm(self.context, tokens, lengths))], dim=1)
+
+
+def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Run a bidirectional LSTM over each document.
+
+    tokens (Tensor): Vectors of all tokens, concatenated; at least one. Shape (n_tokens, width).
+    lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+    RETURNS (Tensor): Shape (n_tokens, 2 * hidden).
+    """
+    real = lengths[lengths > 0]
+    padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
+    packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
+    states, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+    return states[torch.arange(states.shape[1], device=real.device) < real[:, None]]
+
+
+def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
+    """Mean vector of the tokens of each span.
+
+    Summed span by span: differences of prefix sums would depend on the batch.
+
+    tokens (Tensor): Shape (n_tokens, width).
+    spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
+    RETURNS (Tensor): Shape (n_spans, width).
+    """
+    start, end = spans.unbind(1)
+    length = end - start
+    within = torch.arange(int(length.sum()), device=tokens.device)
+    within = within - torch.repeat_interleave(torch.cumsum(length, 0) - length, length)
+    inside = torch.repeat_interleave(start, length) + within
+    owner = torch.repeat_interleave(torch.arange(len(spans), device=tokens.device), length)
+    total = tokens.new_zeros(len(spans), tokens.shape[1])
+    return total.index_add(0, owner, tokens.index_select(0, inside)) / length[:, None]

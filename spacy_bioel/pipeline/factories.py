@@ -188,15 +188,17 @@ def make_linker(
     """Factory of `bioel_linker`.
 
     model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`, or one that reads mentions in
-        their documents too: `spacy-bioel.DualEncoder.v1`, `spacy-bioel.Reranker.v1`.
+        their documents too: `spacy-bioel.DualEncoder.v1`, `spacy-bioel.Reranker.v1`,
+        `spacy-bioel.HierarchicalLinker.v1`.
     kb (str): Folder of a knowledge base, opened at first use.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base:
         `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
     spelling (Callable): Makes the search by spelling from the knowledge base.
     mentions (str): Mentions to link: "spans" (the group `spans_key`), "ents", "auto" (the group if
-        it is there, else the entities), or "kb" (every longest name of the knowledge base in the
-        text, for use without a mention detector).
+        it is there, else the entities), "kb" (every longest name of the knowledge base in the
+        text, for use without a mention detector), or "read" (those that the model finds, if it is
+        `spacy-bioel.HierarchicalLinker.v1`).
     label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
         A label that is not listed may link to all.
     nil_threshold (float): Probability below which the best candidate is not linked (NIL).
@@ -235,6 +237,8 @@ def make_linker(
     checked = LinkerSettings.of(settings)
     TrainingSettings.of(settings)
     proposing = checked.evidence if proposes(model) else checked.evidence - {"context"}
+    if mentions == "read" and not finds(model):
+        raise BioelError(Errors.B301.format(model=model.name))
     if not proposing:
         raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
     linker = Linker(
@@ -242,6 +246,17 @@ def make_linker(
     )
     linker.join(nlp)
     return linker
+
+
+def finds(model: Model) -> bool:
+    """Whether a model finds mentions."""
+    from spacy_bioel.models.reading import may_read
+
+    if not may_read(model):
+        return False
+    from spacy_bioel.pipeline.contextual.methods import FINDERS
+
+    return model.name in FINDERS and FINDERS[model.name].finds(model)
 
 
 def proposes(model: Model) -> bool:

@@ -45,6 +45,20 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
 
 
+def make_finder_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
+    """Registered as `spacy-bioel.finder_scorer.v1`: both scorers above, for a linker that finds
+    its mentions itself.
+
+    RETURNS (Scorer): Computes what both compute.
+    """
+    return partial(_score_found, spans_key=spans_key, gold_key=gold_key)
+
+
+def _score_found(examples: Iterable[Example], **settings: Any) -> Scores:
+    examples = list(examples)
+    return _score_mentions(examples, **settings) | _score_links(examples, **settings)
+
+
 def _score_mentions(
     examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
 ) -> Scores:

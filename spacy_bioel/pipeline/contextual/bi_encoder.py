@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,15 @@ def encode_in_context(
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
     require_token_vectors(model, mentions.docs)
-    strings = mentions.strings
-    different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
-    words = generator.dense.encoder.encode(list(different))[
-        [different[string] for string in strings]
-    ]
+    words = encode_strings(generator, mentions.strings)
     return encode_mentions(model, mentions.docs, mentions.token_ranges(), words)
+
+
+def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:
+    """Unit vectors of strings by the encoder of names, each string encoded once. (n, dim)."""
+    different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
+    vectors = generator.dense.encoder.encode(list(different))
+    return vectors[[different[string] for string in strings]]
 
 
 def read(
@@ -55,8 +58,20 @@ def read(
 
     given (Sequence): Candidates that the string of each mention was given.
     """
+    return compare(generator, mentions, given, encode_in_context(model, generator, mentions))
+
+
+def compare(
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+    vectors: NDArray[np.float32],
+) -> Reading:
+    """Compare mentions with all names of the candidates that they were given, and of the nearest.
+
+    vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
+    """
     kb, names, k = generator.kb, generator.dense.names, generator.state.settings.search_names
-    vectors = encode_in_context(model, generator, mentions)
     nearest, _ = names.search(vectors, k)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
     owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
@@ -100,7 +115,7 @@ class Training(NameTraining):
     def learn(self, examples: Sequence[Example]) -> float:
         model: Any = self.model
         names, name_concepts = self.draw(examples)
-        gold, ids = gold_mentions(examples, self.state.settings)
+        gold, ids = self.gold(examples)
         strings, concepts = gold.strings, self.kb.find_all(ids)
         known = np.flatnonzero(concepts >= 0)
         known_strings = [strings[i] for i in known]
@@ -119,8 +134,7 @@ class Training(NameTraining):
             )
             d_vectors[: len(names)] += d_names
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
-        inputs = (gold.docs, gold.token_ranges(), vectors[of_strings])
-        mentions, backprop_mentions = model.begin_update(inputs)
+        mentions, backprop_mentions, loss = self.read(examples, gold, vectors[of_strings])
         indptr, owners, _ = self.kb.concepts_of_names(rows)
         right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
         value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
@@ -129,4 +143,20 @@ class Training(NameTraining):
         backprop_names(d_vectors)
         read = model.ops.to_numpy(mentions)
         self._contrast.remember(known_strings, concepts[known], read[known])
-        return total + value
+        return total + value + loss
+
+    def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
+        """Gold mentions, and the id of each."""
+        return gold_mentions(examples, self.state.settings)
+
+    def read(
+        self, examples: Sequence[Example], gold: Mentions, words: Any
+    ) -> tuple[Any, Callable[[Any], Any], float]:
+        """Read the gold mentions, as `models.bi_encoder` does.
+
+        words (Floats2d): Vectors of their strings. Shape (n_mentions, dim).
+        RETURNS (tuple): Their vectors, (n_mentions, dim); the callback, from the gradient of these
+            to that of `words`; and the loss of whatever else is learnt from these examples.
+        """
+        inputs = (gold.docs, gold.token_ranges(), words)
+        return *self.model.begin_update(inputs), 0.0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from spacy.tokens import Doc
+from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.types import Candidate
@@ -43,10 +46,52 @@ class ContextualMethod(Protocol):
         ...
 
 
+class Finder(Protocol):
+    """A module whose model finds mentions too, for the setting `mentions = "read"`."""
+
+    def finds(self, model: Model[Any, Any]) -> bool:
+        """Whether the settings of the model let it find mentions."""
+        ...
+
+    def prepare(
+        self,
+        model: Model[Any, Any],
+        examples: Iterable[Example],
+        kb: KnowledgeBase,
+        *,
+        gold_key: str,
+    ) -> None:
+        """Tell a model what there is to find, before its network is made."""
+        ...
+
+    def find(
+        self, model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings
+    ) -> Mentions:
+        """Mentions that the model finds in documents."""
+        ...
+
+
 METHODS: dict[str, ContextualMethod] = {
     "dual_encoder": bi_encoder,
     "reranker": cross_encoder,
+    "multitask": multitask,
 }
+FINDERS: dict[str, Finder] = {"multitask": multitask}
+
+
+def prepare_reading(
+    model: Model[Any, Any], examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str
+) -> None:
+    """Prepare a model that finds mentions, see `Finder.prepare`; others need nothing."""
+    if model.name in FINDERS:
+        FINDERS[model.name].prepare(model, examples, kb, gold_key=gold_key)
+
+
+def find_in_context(
+    model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings
+) -> Mentions:
+    """Find mentions by the method of a model, see `Finder.find`."""
+    return FINDERS[model.name].find(model, docs, settings)
 
 
 def read_mentions(

@@ -20,6 +20,7 @@ from spacy_bioel.types import Link
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.queries import Mentions
+    from spacy_bioel.pipeline.linker.state import LinkerState
     from spacy_bioel.pipeline.linker.training import NameTraining
 
 
@@ -36,15 +37,11 @@ class Linker(LiveLinker):
         from spacy_bioel.models.reading import reads
         from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.labels import with_labels
-        from spacy_bioel.pipeline.linker.queries import (
-            find_mentions,
-            given_candidates,
-            rank_mentions,
-        )
+        from spacy_bioel.pipeline.linker.queries import given_candidates, rank_mentions
 
         generator = self.generator
         settings = generator.state.settings
-        mentions = find_mentions(docs, generator.kb, settings)
+        mentions = self._find(docs, generator.state)
         ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
         candidates = given_candidates(mentions, ranked)
         if candidates and "context" in settings.evidence and reads(self.model):
@@ -62,9 +59,18 @@ class Linker(LiveLinker):
 
     def mentions(self, docs: Iterable[Doc]) -> "Mentions":
         """The mentions that are to be linked."""
+        return self._find(docs, self.state)
+
+    def _find(self, docs: Iterable[Doc], state: "LinkerState") -> "Mentions":
+        if state.settings.mentions == "read":
+            from spacy_bioel.models.reading import reads
+            from spacy_bioel.pipeline.contextual.methods import find_in_context
+
+            if not reads(self.model):
+                raise BioelError(Errors.B053.format(name=self.name))
+            return find_in_context(self.model, docs, state.settings)
         from spacy_bioel.pipeline.linker.queries import find_mentions
 
-        state = self.state
         return find_mentions(docs, state.kb, state.settings)
 
     def queries(self, spans: Sequence[Span]) -> list[Query]:
@@ -108,6 +114,7 @@ class Linker(LiveLinker):
         from spacy_bioel.models.encoder_storage import read_encoder
         from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
         from spacy_bioel.models.reading import add_reading
+        from spacy_bioel.pipeline.contextual.methods import prepare_reading
         from spacy_bioel.pipeline.linker.starter import ENCODER, starter_kb
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
@@ -128,6 +135,8 @@ class Linker(LiveLinker):
                     width=width,
                 )
                 add_encoder(self.encoder, source)
+            key = self.cfg["gold_key"]
+            prepare_reading(self.model, get_examples(), self._kb, gold_key=key)
             add_reading(self.model)
             self._weights_changed()
             self._start_training()

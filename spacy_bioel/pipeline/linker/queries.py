@@ -31,11 +31,13 @@ class Mentions:
     docs (Sequence[Doc]): The documents.
     spans (Sequence): Those of each document.
     queries (Sequence): Strings to look up for each of them.
+    states (Any): Of the model that found them, which will read them; None: another found them.
     """
 
     docs: Sequence[Doc]
     spans: Sequence[Sequence[Span]]
     queries: Sequence[Sequence[Query]]
+    states: Any = None
 
     def __len__(self) -> int:
         return sum(map(len, self.spans))

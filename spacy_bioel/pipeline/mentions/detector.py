@@ -3,13 +3,10 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from spacy.attrs import ORTH
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -19,7 +16,6 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
-from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
 from spacy_bioel.pipeline.settings import check_number
@@ -30,14 +26,9 @@ from spacy_bioel.pipeline.storage import (
     arrays_to_bytes,
 )
 from spacy_bioel.pipeline.tokens import require_token_vectors
-from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import normalize_name
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
-
-# Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
-_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
 class MentionDetector(StoredPipe):
@@ -180,34 +171,9 @@ class MentionDetector(StoredPipe):
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         """Features of the tokens by the lexicon."""
-        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-        tokens = _normalized_tokens(docs)
-        matches = self.lexicon.match_spans(tokens, self.model.attrs["max_width"], lengths=lengths)
-        spans = [np.stack(matches, axis=1)]
-        for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
-            start, width, bit = self._short_forms(doc)
-            spans.append(np.stack([start + offset, width, bit], axis=1))
-        words = np.stack(self.lexicon.match_words(tokens), axis=1)
-        return MentionBatch(docs, np.concatenate(spans), words)
+        from spacy_bioel.pipeline.mentions.matches import match_lexicon
 
-    def _short_forms(self, doc: Doc) -> tuple[NDArray, NDArray, NDArray]:
-        """Matches of abbreviations that the document defines: those of their long forms."""
-        from spacy_bioel.kb.columns.keys import name_keys
-        from spacy_bioel.kb.words.lexicon import unpack_bits
-        from spacy_bioel.models.detector import SHORT_FORM
-
-        found = []
-        long_of = long_forms(doc)
-        places = find_short_forms(doc.text, long_of) if long_of else {}
-        for short, long in long_of.items():
-            key = name_keys([normalize_name(long)])
-            bits = [SHORT_FORM, *unpack_bits(self.lexicon.names.find(key))[1].tolist()]
-            for start_char, end_char in places[short]:
-                span = doc.char_span(start_char, end_char)
-                if span is not None and len(span) <= self.model.attrs["max_width"]:
-                    found += [(span.start, len(span) - 1, bit) for bit in bits]
-        start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T
-        return start, width, bit
+        return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
         key = self.cfg["spans_key"]
@@ -294,16 +260,6 @@ class MentionDetector(StoredPipe):
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
         return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
-
-
-def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
-    """Of one document after the other; each different token of them is normalised once."""
-    found: list[str] = []
-    for doc in docs:
-        ids = doc.to_array(ORTH).tolist()
-        words = {id_: _normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
-        found += map(words.__getitem__, ids)
-    return found
 
 
 def _unpickle(

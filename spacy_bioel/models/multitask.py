@@ -1,0 +1,351 @@
+"""Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
+
+`nn.multitask` has the network, and the paper.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+from spacy.tokens import Doc
+from thinc.api import Model, torch2xp, xp2torch
+from thinc.types import ArgsKwargs, Floats2d
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.words.lexicon import Lexicon
+from spacy_bioel.models.bi_encoder import is_listener
+from spacy_bioel.models.detector import N_FEATURES
+from spacy_bioel.models.fast_tok2vec import token_vectors
+from spacy_bioel.models.name_encoder import NameEncoder, Parts
+from spacy_bioel.models.reading import ReadingKind, add_reading, reading_model
+from spacy_bioel.models.torch_io import require_torch, wrap_torch
+from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+NIL, UNKNOWN = 0, -100  # see `nn.multitask`, which needs torch
+_TASKS = ("mentions", "types", "links")
+_VOCABULARIES = ("open", "closed")
+_WEIGHTS, _INVENTORY = "multitask.safetensors", "multitask.json"
+_LEXICON, _TOK2VEC = "lexicon.safetensors", "tok2vec.msgpack"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a multi-task linker can answer, as its training corpus has it.
+
+    types (tuple[str, ...]): Labels of mentions.
+    classes (tuple[str, ...]): Ids of concepts.
+    type_of (tuple[int, ...]): For each class, the commonest of the types of its mentions.
+    """
+
+    types: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    type_of: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Gold answers for a batch, see `nn.multitask.Targets`, and random classes beside them.
+
+    mentions (IntArray): Start and end token (exclusive), counted over all documents. (n, 2).
+    """
+
+    mentions: IntArray
+    tags: IntArray
+    types: IntArray
+    classes: IntArray
+    task: str | None
+    others: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def build_hierarchical_linker_v1(
+    tok2vec: Model[list[Doc], list[Floats2d]],
+    names: NameEncoder,
+    *,
+    tasks: Sequence[str] = _TASKS,
+    per_token: bool = False,
+    vocabulary: str = "open",
+    hidden: int = 128,
+    layers: int = 2,
+    one_task: bool = True,
+    nil_weight: float = 0.125,
+    random: int = 64,
+    hard: int = 4,
+    lexicon: bool = True,
+    max_width: int = 10,
+    dropout: float = 0.3,
+) -> Model:
+    """Registered as `spacy-bioel.HierarchicalLinker.v1`; see `nn.multitask` for the paper.
+
+    A linker with this model finds mentions itself: set `mentions = "read"`.
+
+    tok2vec (Model): A listener to a shared pipe `tok2vec`, or a tok2vec of its own.
+    names (NameEncoder): Encoder of the names that mentions are compared with.
+    tasks (Sequence[str]): "links", and before it "mentions", "types" or both; or "mentions" alone,
+        which are then not linked. One task is the paper's single-task model.
+    per_token (bool): Give each token a type and a class ("PT"): a mention is a run of tokens of one
+        class, so that mentions cannot overlap. Else tag tokens (BILOU), and classify the mean of a
+        mention's tokens ("PE").
+    vocabulary (str): "closed": link to the concepts of the training mentions, as published; "open":
+        compare the mention with all names of the knowledge base too, and link to the nearest.
+    hidden, layers (int): Size of each direction, and depth, of the LSTM of each task, which reads
+        what the task below has found; `hidden = 0`: all tasks read the token vectors.
+    one_task (bool): Learn one task an update, drawn at random in proportion to its examples; the
+        token vectors learn from linking alone. Else the sum of all.
+    nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
+    random, hard (int): Classes that the right ones are told from, beside those of the batch: drawn
+        for the batch, and those of highest score for each token or mention. 0 and 0: as published.
+    lexicon (bool): Add features of names of the knowledge base to the token vectors.
+    max_width (int): The longest such name in tokens.
+    dropout (float): On the vectors that each level reads, in training.
+    RAISES BioelError: [B300] on settings that do not go together.
+    """
+    known = [task for task in _TASKS if task in tasks]
+    problem = None
+    if known != list(tasks) or (known[-1:] != ["links"] and known != ["mentions"]):
+        problem = f"tasks = {list(tasks)}"
+    elif vocabulary not in _VOCABULARIES:
+        problem = f'vocabulary = "{vocabulary}"'
+    elif vocabulary == "open" and (per_token or "links" not in known):
+        problem = f'vocabulary = "open", per_token = {per_token} and tasks = {known}'
+    if problem:
+        raise BioelError(Errors.B300.format(problem=problem, tasks=list(_TASKS)))
+    settings = {
+        "tasks": known,
+        "per_token": per_token,
+        "hidden": hidden,
+        "layers": layers,
+        "nil_weight": nil_weight,
+        "hard": hard,
+        "max_width": max_width,
+        "dropout": dropout,
+    }
+    return reading_model(
+        "multitask",
+        ReadingKind(add=_add_network, parts=_network_parts, load=_load_network),
+        _forward,
+        {"tok2vec": tok2vec, "names": names},
+        settings=settings,
+        vocabulary=vocabulary,
+        one_task=one_task,
+        random=random,
+        uses_lexicon=lexicon,
+        # Set together with the network.
+        lexicon=Lexicon.empty(),
+        inventory=Inventory(),
+    )
+
+
+def _add_network(model: Model) -> None:
+    """Add the network. Call it once inventory and size of the name vectors are known."""
+    require_torch()
+    model.get_ref("tok2vec").initialize()
+    from spacy_bioel.nn.multitask import Multitask
+
+    inventory: Inventory = model.attrs["inventory"]
+    is_open = model.attrs["vocabulary"] == "open"
+    network = Multitask(
+        width=model.get_ref("tok2vec").get_dim("nO"),
+        dim=model.get_ref("names").get_dim("nO") if is_open else 0,
+        n_types=1 + len(inventory.types),
+        n_classes=1 + len(inventory.classes),
+        n_features=N_FEATURES,
+        **model.attrs["settings"],
+    )
+    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    model.layers.append(wrapper)
+    model.set_ref("network", wrapper)
+
+
+def network_of(model: Model) -> Any:
+    """The torch module, `nn.multitask.Multitask`."""
+    shim: Any = model.get_ref("network").shims[0]
+    return shim._model
+
+
+def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
+    """Vectors of the tokens of a batch at the level of each task, as torch tensors.
+
+    RETURNS (dict): By task. Shape (n_tokens, size) each.
+    """
+    import torch
+
+    network = network_of(model)
+    vectors: Any = token_vectors(model.get_ref("tok2vec"), batch.docs)
+    if not len(vectors):
+        return {task: xp2torch(vectors).new_zeros(0, network.size) for task in network.tasks}
+    tokens = xp2torch(vectors)
+    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
+    arrays = (torch.from_numpy(x).to(tokens.device) for x in (lengths, batch.spans, batch.words))
+    with torch.inference_mode():
+        found: dict[str, Any] = network.states(tokens, *arrays)
+    return found
+
+
+def tag_logits(model: Model, states: Mapping[str, Any]) -> FloatArray:
+    """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
+    network = network_of(model)
+    return _to_numpy(lambda: network.tags(states["mentions"]))
+
+
+def type_logits(model: Model, states: Mapping[str, Any], places: IntArray) -> FloatArray | None:
+    """Logits of the types of each mention, NIL first; None where types are not learnt.
+
+    places (IntArray): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
+    RETURNS (FloatArray | None): Shape (n_mentions, 1 + n_types).
+    """
+    network = network_of(model)
+    if network.types is None:
+        return None
+    return _to_numpy(lambda: network.types(_mean(states["types"], places)))
+
+
+def class_logits(model: Model, states: Mapping[str, Any], places: IntArray | None) -> FloatArray:
+    """Logits of all classes for each mention, NIL first; of a linear layer, so that those of the
+    mean of a mention's tokens are the mean of theirs.
+
+    places (IntArray | None): As for `type_logits`; None: of each token.
+    RETURNS (FloatArray): Shape (n, 1 + n_classes).
+    """
+    network, tokens = network_of(model), states["links"]
+    return _to_numpy(lambda: network.logits(tokens if places is None else _mean(tokens, places)))
+
+
+def mention_vectors(
+    model: Model, states: Mapping[str, Any], places: IntArray, words: FloatArray
+) -> FloatArray:
+    """Unit vectors of mentions, to be compared with those of names.
+
+    places (IntArray): As for `type_logits`.
+    words (FloatArray): Vectors of the mentions' strings. Shape (n_mentions, dim).
+    RETURNS (FloatArray): Shape (n_mentions, dim).
+    """
+    import torch
+
+    network, tokens = network_of(model), states["links"]
+    arrays = [torch.from_numpy(array).to(tokens.device) for array in (places, words)]
+    return _to_numpy(lambda: network.tower(tokens, *arrays))
+
+
+def _mean(tokens: Any, places: IntArray) -> Any:
+    import torch
+
+    from spacy_bioel.nn.tokens import mean_of_spans
+
+    return mean_of_spans(tokens, torch.from_numpy(places).to(tokens.device))
+
+
+def _to_numpy(compute: Callable[[], Any]) -> FloatArray:
+    import torch
+
+    with torch.inference_mode():
+        found: FloatArray = compute().cpu().numpy()
+    return found
+
+
+# Files.
+
+
+def _network_parts(model: Model) -> Parts:
+    inventory = vars(model.attrs["inventory"])
+    tok2vec = model.get_ref("tok2vec")
+    own = {} if is_listener(tok2vec) else {_TOK2VEC: tok2vec.to_bytes}
+    return {
+        _WEIGHTS: lambda: weights_to_bytes(model.get_ref("network")),
+        _INVENTORY: lambda: json.dumps(inventory).encode("utf8"),
+        _LEXICON: lambda: save(model.attrs["lexicon"].arrays()),
+    } | own
+
+
+def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
+    if _INVENTORY not in parts:
+        return
+    with reading_part(_INVENTORY):
+        stored = json.loads(parts[_INVENTORY].decode("utf8"))
+        model.attrs["inventory"] = Inventory(**{k: tuple(v) for k, v in stored.items()})
+    with reading_part(_LEXICON):
+        model.attrs["lexicon"] = Lexicon.from_arrays(load(parts[_LEXICON]))
+    add_reading(model)
+    weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
+    if _TOK2VEC in parts:
+        model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
+
+
+# Training.
+
+
+def _forward(
+    model: Model, inputs: tuple[MentionBatch, Lesson, Any], is_train: bool
+) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], Any]]:
+    """From a batch, its gold answers and vectors of the mentions' strings to vectors of the
+    mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
+    and returns that of the strings."""
+    batch, lesson, strings = inputs
+    lengths: Any = [len(doc) for doc in batch.docs]
+    tokens, backprop_tokens = model.get_ref("tok2vec")(batch.docs, is_train)
+    # Some tok2vec models return a row for an empty document: cut each array to its document.
+    flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
+    found, backprop = model.get_ref("network")((flat, lengths, batch, lesson, strings), is_train)
+
+    def backprop_mentions(d_vectors: Floats2d) -> Any:
+        d_flat, d_strings = backprop(d_vectors)
+        backprop_tokens(model.ops.unflatten(d_flat, lengths))
+        return d_strings
+
+    return found, backprop_mentions
+
+
+def _to_torch(
+    wrapper: Model, inputs: tuple[Any, list[int], MentionBatch, Lesson, Any], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
+    import torch
+
+    from spacy_bioel.nn.multitask import Targets
+
+    flat, lengths, batch, lesson, words = inputs
+    tokens = xp2torch(flat, requires_grad=is_train)
+    strings = xp2torch(words, requires_grad=is_train)
+
+    def there(array: Any) -> Any:
+        return torch.as_tensor(array, dtype=torch.int64, device=tokens.device)
+
+    answers = {
+        name: there(getattr(lesson, name)) for name in ("tags", "types", "classes", "others")
+    }
+    args = (
+        tokens,
+        *(there(array) for array in (lengths, batch.spans, batch.words, lesson.mentions)),
+        strings,
+        Targets(task=lesson.task, **answers),
+    )
+
+    def backprop(d_args: ArgsKwargs) -> Any:
+        # What was detached, or not read, has no gradient.
+        return tuple(
+            torch2xp(torch.zeros_like(x) if x.grad is None else x.grad) for x in (tokens, strings)
+        )
+
+    return ArgsKwargs(args=args, kwargs={}), backprop
+
+
+def _from_torch(
+    wrapper: Model, inputs_outputs: tuple[Any, tuple[Any, Any]], is_train: bool
+) -> tuple[tuple[Any, float], Callable[[Any], ArgsKwargs]]:
+    _, (vectors, loss) = inputs_outputs
+
+    def backprop(d_vectors: Any) -> ArgsKwargs:
+        import torch
+
+        pairs = ((vectors, xp2torch(d_vectors)), (loss, torch.ones_like(loss)))
+        outputs, gradients = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
+        return ArgsKwargs(args=(outputs,), kwargs={"grad_tensors": gradients})
+
+    return (torch2xp(vectors.detach()), float(loss.detach())), backprop

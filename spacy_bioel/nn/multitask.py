@@ -1,0 +1,199 @@
+"""Hierarchical multi-task network: token vectors -> tags, types, classes and mention vectors.
+
+Zhu et al., Simple hierarchical multi-task neural end-to-end entity linking for biomedical text,
+section 2.2.
+Widths, depth and dropout are not published. Differences from the paper: the linking loss can also
+be taken over random and hard classes, and a mention has a vector that is compared with names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from spacy_bioel.nn.bi_encoder import MentionTower
+from spacy_bioel.nn.losses import restricted_softmax_loss
+from spacy_bioel.nn.tokens import TokenReader, mean_of_spans, run_lstm
+
+MENTIONS, TYPES, LINKS = "mentions", "types", "links"
+# From the lowest level of the hierarchy to the highest.
+TASKS = (MENTIONS, TYPES, LINKS)
+N_TAGS = 5
+# Class and type of a token outside mentions, and class of a mention without a concept.
+NIL = 0
+UNKNOWN = -100  # a target that no loss is computed for
+_CHUNK = 1 << 22  # logits computed at a time where hard classes are looked for
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Gold answers of a batch; tokens and mentions are counted over all documents.
+
+    tags (Tensor): BILOU tag of each token. Shape (n_tokens,).
+    types, classes (Tensor): Of each token or each mention, whichever is classified, or UNKNOWN.
+        Shape (n_tokens,) or (n_mentions,).
+    task (str | None): The one task to learn, as in Sanh et al. (2019); None: the sum of all.
+    others (Tensor): Random classes to tell the right ones from. Shape (m,).
+    """
+
+    tags: Tensor
+    types: Tensor
+    classes: Tensor
+    task: str | None
+    others: Tensor
+
+
+class Multitask(TokenReader):
+    """One level a task, from mention recognition to linking.
+
+    A level of the hierarchy is a bidirectional LSTM over the token vectors beside the output of
+    the level below. Without hierarchy all tasks read the token vectors.
+
+    tasks (Sequence[str]): Of `TASKS`, in their order.
+    per_token (bool): Classify each token ("PT"); else the mean of a mention's tokens ("PE").
+    hidden (int): Size of each direction of the LSTM of a level; 0: no hierarchy.
+    layers (int): Layers of the LSTM.
+    n_types, n_classes (int): With NIL, which comes first.
+    nil_weight (float): Weight of the class and type NIL in the losses.
+    hard (int): Hard classes for each token or mention: those of the highest logits but the right.
+    dim (int): Size of the vectors of names; 0: mentions have no vectors.
+    settings: See `TokenReader`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tasks: list[str],
+        per_token: bool,
+        hidden: int,
+        layers: int,
+        n_types: int,
+        n_classes: int,
+        nil_weight: float,
+        hard: int,
+        dim: int,
+        width: int,
+        **settings: Any,
+    ) -> None:
+        super().__init__(width=width, context=0, **settings)
+        self.tasks = tasks
+        self.per_token = per_token
+        self.nil_weight = nil_weight
+        self.hard = hard
+        self.levels = nn.ModuleDict()
+        size = width
+        for task in tasks if hidden else ():
+            between = self.dropout.p if layers > 1 else 0.0
+            self.levels[task] = nn.LSTM(
+                size, hidden, layers, dropout=between, bidirectional=True, batch_first=True
+            )
+            size = width + 2 * hidden
+        self.size = size = 2 * hidden if hidden else width
+        self.tags = nn.Linear(size, N_TAGS) if MENTIONS in tasks else None
+        self.types = nn.Linear(size, n_types) if TYPES in tasks else None
+        self.classes = nn.Embedding(n_classes, size)
+        nn.init.normal_(self.classes.weight, std=0.02)
+        self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.tower = (
+            MentionTower(width=size, dim=dim, pooling="mean", from_words=True) if dim else None
+        )
+
+    def states(
+        self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor
+    ) -> dict[str, Tensor]:
+        """Vectors of the tokens at the level of each task.
+
+        tokens, lengths, spans, words (Tensor): See `TokenReader.read`.
+        RETURNS (dict): Shape (n_tokens, size) each.
+        """
+        read = self.read(tokens, lengths, spans, words)
+        if not self.levels:
+            return dict.fromkeys(self.tasks, read)
+        found: dict[str, Tensor] = {}
+        level = read
+        for task, lstm in self.levels.items():
+            assert isinstance(lstm, nn.LSTM)
+            found[task] = self.dropout(run_lstm(lstm, level, lengths))
+            level = torch.cat([read, found[task]], dim=1)
+        return found
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        spans: Tensor,
+        words: Tensor,
+        mentions: Tensor,
+        strings: Tensor,
+        targets: Targets,
+    ) -> tuple[Tensor, Tensor]:
+        """Learn one task, or the sum of all.
+
+        Where one task is learnt, the token vectors learn from linking alone.
+
+        tokens, lengths, spans, words (Tensor): See `TokenReader.read`.
+        mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
+        strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
+        RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), detached where
+            linking is not learnt, or `strings` where mentions have no vectors; and the loss.
+        """
+        task = targets.task
+        states = self.states(
+            tokens.detach() if task in (MENTIONS, TYPES) else tokens, lengths, spans, words
+        )
+        losses = {
+            name: getattr(self, f"_{name}_loss")(states[name], mentions, targets)
+            for name in self.tasks
+            if task in (None, name)
+        }
+        vectors = strings.detach()
+        if self.tower is not None:
+            vectors = self.tower(states[LINKS], mentions, strings)
+        return vectors if LINKS in losses else vectors.detach(), sum(losses.values())
+
+    def units(self, states: Tensor, mentions: Tensor) -> Tensor:
+        """Vectors that types and classes are told from: of tokens, or of mentions."""
+        return states if self.per_token else mean_of_spans(states, mentions)
+
+    def logits(self, units: Tensor) -> Tensor:
+        """Logits of all classes. units (Tensor): (n, size). RETURNS (Tensor): (n, n_classes)."""
+        return units @ self.classes.weight.T + self.bias
+
+    def _mentions_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
+        assert self.tags is not None
+        return F.cross_entropy(self.tags(states), targets.tags)
+
+    def _types_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
+        assert self.types is not None
+        known = targets.types != UNKNOWN
+        logits = self.types(self.units(states, mentions))[known]
+        losses = F.cross_entropy(logits, targets.types[known], reduction="none")
+        weight = self._weight(targets.types[known])
+        return (losses * weight).sum() / weight.sum().clamp(min=1e-12)
+
+    def _links_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
+        known = targets.classes != UNKNOWN
+        units, target = self.units(states, mentions)[known], targets.classes[known]
+        others = torch.cat([targets.others, self._hard_classes(units, target)])
+        weight = self._weight(target)
+        return restricted_softmax_loss(
+            units, self.classes, self.bias, target, weight=weight, others=others
+        )
+
+    def _weight(self, target: Tensor) -> Tensor:
+        return torch.where(target == NIL, self.nil_weight, 1.0)
+
+    @torch.no_grad()
+    def _hard_classes(self, units: Tensor, target: Tensor) -> Tensor:
+        """Classes of the highest logits; in parts, for a memory that the classes do not fill."""
+        if not self.hard:
+            return target[:0]
+        meant = units[target != NIL].detach()
+        n = max(1, _CHUNK // len(self.bias))
+        k = min(self.hard + 1, len(self.bias))  # the right one may be among them
+        found = [self.logits(part).topk(k).indices.flatten() for part in meant.split(n)]
+        return torch.cat([target[:0], *found]).unique()

@@ -1,0 +1,293 @@
+"""Reading with a multi-task model, which finds, types and links the mentions of a document."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from thinc.api import Model
+
+from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.lexicon import Lexicon
+from spacy_bioel.models.bilou import decode_bilou, encode_bilou, longest_spans
+from spacy_bioel.models.multitask import (
+    NIL,
+    UNKNOWN,
+    Inventory,
+    Lesson,
+    class_logits,
+    mention_vectors,
+    read_states,
+    tag_logits,
+    type_logits,
+)
+from spacy_bioel.pipeline.contextual import bi_encoder
+from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
+from spacy_bioel.pipeline.gold import GoldSpan, gold_spans
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.decision import mention_queries
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.mentions.matches import match_lexicon
+from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.types import Candidate
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.floating]
+PROPOSES = True
+_ABSENT = -20.0  # log-odds of a concept that is no class
+_UNTYPED = "Mention"  # label of what is neither typed nor linked
+
+
+def finds(model: Model[Any, Any]) -> bool:
+    """Whether the model tags mentions, or classifies each token."""
+    settings = model.attrs["settings"]
+    return settings["per_token"] or "mentions" in settings["tasks"]
+
+
+def prepare(
+    model: Model[Any, Any], examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str
+) -> None:
+    """Collect types, classes and the lexicon, before the network is made.
+
+    Warns [W300] of gold mentions that tags cannot represent.
+    """
+    types: Counter[str] = Counter()
+    of_classes: dict[str, Counter[str]] = {}
+    n_overlapping = 0
+    for example in examples:
+        gold = list(gold_spans(example, key=gold_key))
+        n_overlapping += int((~longest_spans(_places(gold))).sum())
+        for span in gold:
+            types[span.label] += 1
+            if len(span.ids) == 1 and kb.find(span.ids[0]) >= 0:
+                of_classes.setdefault(kb.canonical(span.ids[0]), Counter())[span.label] += 1
+    if n_overlapping:
+        n = sum(types.values())
+        warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)
+    names = sorted(types)
+    classes = sorted(of_classes)
+    model.attrs["inventory"] = Inventory(
+        tuple(names),
+        tuple(classes),
+        tuple(names.index(of_classes[id_].most_common(1)[0][0]) for id_ in classes),
+    )
+    if model.attrs["uses_lexicon"]:
+        model.attrs["lexicon"] = Lexicon.from_kb(kb)
+
+
+def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
+    """Mentions that the model finds in documents, with their types as labels.
+
+    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
+    """
+    docs = list(docs)
+    states = _read(model, docs)
+    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+    if model.attrs["settings"]["per_token"]:
+        places, classes = _runs(class_logits(model, states, None).argmax(axis=1), lengths)
+    else:
+        places, _, _ = decode_bilou(tag_logits(model, states), lengths)
+        classes = None
+    labels = _labels(model, states, places, classes)
+    offsets = np.cumsum(lengths) - lengths
+    owners = np.searchsorted(offsets, places[:, 0], side="right") - 1
+    spans: list[list[Span]] = [[] for _ in docs]
+    within = places - offsets[owners, None]
+    for owner, (start, end), label in zip(owners.tolist(), within.tolist(), labels, strict=True):
+        spans[owner].append(Span(docs[owner], start, end, label=label))
+    queries = [mention_queries(of_doc, settings) for of_doc in spans]
+    return Mentions(docs, spans, queries, states)
+
+
+def _labels(
+    model: Model[Any, Any], states: dict[str, Any], places: IntArray, classes: IntArray | None
+) -> list[str]:
+    """Types of mentions: as they are told, or else those of their classes.
+
+    classes (IntArray | None): Of the mentions, where they are known. Shape (n_mentions,).
+    """
+    inventory: Inventory = model.attrs["inventory"]
+    logits = type_logits(model, states, places)
+    if logits is not None:
+        kinds = logits[:, 1:].argmax(axis=1)
+    elif "links" not in states:
+        return [_UNTYPED] * len(places)
+    else:
+        if classes is None:
+            classes = 1 + class_logits(model, states, places)[:, 1:].argmax(axis=1)
+        kinds = np.array(inventory.type_of, dtype=np.int64)[classes - 1]
+    return [inventory.types[kind] for kind in kinds.tolist()]
+
+
+def read(
+    model: Model[Any, Any],
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+) -> Reading:
+    """Pairs to weigh: the candidates of the strings, and those of the model's vocabulary.
+
+    given (Sequence): Candidates that the string of each mention was given.
+    """
+    states = mentions.states or _read(model, mentions.docs)
+    places = mentions.token_ranges()
+    if "links" not in states:
+        nothing = np.zeros(0, dtype=np.int64)
+        return weigh(
+            generator.kb, given, nothing, nothing, lambda m, c: np.zeros(len(m)), temperature=1.0
+        )
+    if model.attrs["vocabulary"] == "open":
+        words = bi_encoder.encode_strings(generator, mentions.strings)
+        vectors = mention_vectors(model, states, places, words)
+        return bi_encoder.compare(generator, mentions, given, vectors)
+    return _read_classes(model, generator, mentions, given, class_logits(model, states, places))
+
+
+def _read(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
+    require_token_vectors(model, docs)
+    lexicon, width = model.attrs["lexicon"], model.attrs["settings"]["max_width"]
+    return read_states(model, match_lexicon(lexicon, list(docs), max_width=width))
+
+
+def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Runs of tokens of one class in a document: their places, shape (n, 2), and classes, (n,)."""
+    is_first = np.diff(classes, prepend=-1) != 0
+    is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    start = np.flatnonzero(is_first)
+    places = np.stack([start, np.append(start[1:], len(classes))], axis=1).astype(np.int64)
+    found = classes[start]
+    return places[found != NIL], found[found != NIL]
+
+
+def _read_classes(
+    model: Model[Any, Any],
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+    logits: NDArray[np.float32],
+) -> Reading:
+    """The likeliest classes of each mention, and their log-odds against NIL.
+
+    logits (NDArray): Shape (n_mentions, 1 + n_classes).
+    """
+    kb = generator.kb
+    odds = logits[:, 1:] - logits[:, :1]
+    rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
+    k = min(generator.state.settings.max_candidates, len(rows))
+    best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
+    owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
+    labels = np.array(mentions.labels)[owner]
+    may = concept >= 0
+    for label in dict.fromkeys(labels.tolist()):
+        of_label = may & (labels == label)
+        may[of_label] = generator.allowed(concept[of_label], label)
+    order = np.argsort(rows, kind="stable")
+
+    def score(mention: IntArray, concept: IntArray) -> FloatArray:
+        place = np.minimum(np.searchsorted(rows, concept, sorter=order), len(rows) - 1)
+        kind = order[place]
+        return np.where(rows[kind] == concept, odds[mention, kind], _ABSENT)
+
+    return weigh(kb, given, owner[may], concept[may], score, temperature=1.0)
+
+
+class Training(bi_encoder.Training):
+    """Trains all tasks; with an open vocabulary, names and mentions as a bi-encoder does too."""
+
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
+        super().__init__(model, state, settings)
+        self._random = np.random.default_rng(settings.seed)
+
+    def update(self, examples: Sequence[Example]) -> float | None:
+        if not any(len(example.predicted) for example in examples):
+            return None
+        if self.model.attrs["vocabulary"] == "open":
+            return super().update(examples)
+        gold, _ = self.gold(examples)
+        vectors, backprop, loss = self.read(examples, gold, self.model.ops.alloc2f(len(gold), 0))
+        backprop(vectors)
+        return loss
+
+    def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
+        """All gold mentions, and the id of each; "" for none and for several."""
+        docs = [example.predicted for example in examples]
+        found = [list(self._gold_spans(example)) for example in examples]
+        spans = [
+            [Span(doc, g.start, g.end, label=g.label) for g in of_doc]
+            for doc, of_doc in zip(docs, found, strict=True)
+        ]
+        ids = [g.ids[0] if len(g.ids) == 1 else "" for of_doc in found for g in of_doc]
+        queries = [mention_queries(of_doc, self.state.settings) for of_doc in spans]
+        return Mentions(docs, spans, queries), ids
+
+    def read(
+        self, examples: Sequence[Example], gold: Mentions, words: Any
+    ) -> tuple[Any, Any, float]:
+        model = self.model
+        lexicon, width = model.attrs["lexicon"], model.attrs["settings"]["max_width"]
+        batch = match_lexicon(lexicon, list(gold.docs), max_width=width)
+        inputs = (batch, self._lesson(examples), words)
+        (vectors, loss), backprop = model.begin_update(inputs)
+        return vectors, backprop, loss
+
+    def _gold_spans(self, example: Example) -> Iterable[GoldSpan]:
+        return gold_spans(example, key=self.state.settings.gold_key)
+
+    def _lesson(self, examples: Sequence[Example]) -> Lesson:
+        inventory: Inventory = self.model.attrs["inventory"]
+        type_of = {label: 1 + i for i, label in enumerate(inventory.types)}
+        class_of = {id_: 1 + i for i, id_ in enumerate(inventory.classes)}
+        places, types, classes = [], [], []
+        offset = 0
+        for example in examples:
+            gold = list(self._gold_spans(example))
+            places.append(_places(gold) + offset)
+            types += [type_of.get(g.label, UNKNOWN) for g in gold]
+            classes += [self._class(g, class_of) for g in gold]
+            offset += len(example.predicted)
+        spans = np.concatenate(places)
+        kept = longest_spans(spans)
+        of_types, of_classes = (np.array(x, dtype=np.int64) for x in (types, classes))
+        if self.model.attrs["settings"]["per_token"]:
+            of_types, of_classes = (
+                _of_tokens(spans[kept], answers[kept], offset) for answers in (of_types, of_classes)
+            )
+        tasks = self.model.attrs["settings"]["tasks"]
+        # All tasks are learnt from the same documents: in proportion means equally often.
+        task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
+        others = self._random.integers(
+            1,
+            1 + len(inventory.classes),
+            size=self.model.attrs["random"] if inventory.classes else 0,
+        )
+        return Lesson(spans, encode_bilou(spans[kept], offset), of_types, of_classes, task, others)
+
+    def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
+        if not gold.ids:
+            return NIL
+        return (
+            class_of.get(self.kb.canonical(gold.ids[0]), UNKNOWN) if len(gold.ids) == 1 else UNKNOWN
+        )
+
+
+def _places(gold: Sequence[GoldSpan]) -> IntArray:
+    return np.array([(g.start, g.end) for g in gold], dtype=np.int64).reshape(-1, 2)
+
+
+def _of_tokens(spans: IntArray, answers: IntArray, n_tokens: int) -> IntArray:
+    """Answer for each token; NIL outside the spans, which do not overlap."""
+    found = np.full(n_tokens, NIL)
+    for (start, end), answer in zip(spans.tolist(), answers.tolist(), strict=True):
+        found[start:end] = answer
+    return found
