@@ -200,7 +200,8 @@ class CandidateGenerator:
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates.concept, label)
             shares = share(np.where(allowed, scores, -np.inf), candidates.query)
-            rows = rank(candidates, shares, top=self.state.settings.max_candidates)
+            top = self.state.settings.max_candidates
+            rows = rank(candidates.query, candidates.concept, shares, top=top)
             described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:
