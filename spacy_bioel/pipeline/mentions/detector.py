@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -31,13 +30,10 @@ from spacy_bioel.pipeline.storage import (
 )
 from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_token
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
-
-# Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
-_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
 class MentionDetector(StoredPipe):
@@ -301,7 +297,7 @@ def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
     found: list[str] = []
     for doc in docs:
         ids = doc.to_array(ORTH).tolist()
-        words = {id_: _normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
+        words = {id_: normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
         found += map(words.__getitem__, ids)
     return found
 
