@@ -34,11 +34,11 @@ from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gold_docs, pool
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-FOLDS = 5
 CANDIDATES = 10
 MOST_FITTED = 5000  # mentions that weights are fitted on; more change nothing but the time
 # Where the weights of a corpus start from; others from nothing.
@@ -234,8 +234,7 @@ def cross_fitted(
     prior: Fusion | None,
 ) -> list[list[Link]]:
     """Links of each document, the weights fitted on documents of the other folds."""
-    fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
-    folds = [np.flatnonzero(fold == number).tolist() for number in range(FOLDS)]
+    folds = [fold.held_out.tolist() for fold in document_folds(len(texts), seed=seed)]
     docs = gold_docs(nlp, texts)
     parts = [gather_development(linker, [docs[i] for i in held_out]) for held_out in folds]
     links: list[list[Link]] = [[] for _ in texts]

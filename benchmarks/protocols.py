@@ -4,7 +4,7 @@ python -m benchmarks.protocols.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.markdown import table
@@ -55,7 +55,7 @@ def _rules_table(protocols: dict[str, Protocol]) -> str:
     lines = []
     for name, protocol in protocols.items():
         also = [f"also `{alias}`" for alias, proper in ALIASES.items() if proper == name]
-        rules = protocol.rules.as_dict()
+        rules = asdict(protocol.rules)
         lines.append([", ".join([f"`{name}`", *also]), *(rules[key] or "–" for key in names)])
     return table(["protocol", *names], lines) + "\n"
 

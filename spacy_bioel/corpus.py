@@ -48,8 +48,8 @@ def create_corpus_v1(
         for number, text in enumerate(read_texts(Path(path), format=format, prefix=prefix)):
             if limit and number >= limit:
                 break
-            reference = nlp.make_doc(text.text)
-            total.add(add_gold(reference, text, widen=widen))
+            reference, alignment = text_to_doc(nlp, text, widen=widen)
+            total.add(alignment)
             predicted = nlp.make_doc(text.text)
             if given_mentions:
                 with_gold_mentions(predicted, text)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from spacy_bioel.io.open import replacing
+from spacy_bioel.storage.atomic import replacing_text
 
 Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
@@ -96,7 +96,7 @@ def writing(path: Path) -> Iterator[TextIO]:
             yield file
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with naming(path), replacing(path) as file:
+    with naming(path), replacing_text(path) as file:
         yield file
 
 

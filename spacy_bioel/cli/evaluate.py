@@ -97,7 +97,7 @@ Rules of the protocols:
 
 
 def _json_row(row: Measurement) -> dict[str, Any]:
-    return asdict(row) | {"rules": PROTOCOLS[row.protocol].rules.as_dict()}
+    return asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
 
 
 def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[str, Any]:

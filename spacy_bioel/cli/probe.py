@@ -22,7 +22,7 @@ from spacy_bioel.cli.console import (
     show_table,
     write_json,
 )
-from spacy_bioel.cli.models import load_model, require_linker
+from spacy_bioel.cli.models import load_with_gold, require_linker
 
 if TYPE_CHECKING:
     from spacy_bioel.lab.probing import Probed
@@ -90,7 +90,6 @@ def probe(
     to a window of 3 or 5 tokens; then accuracy is measured again. Only dense search is used: a
     mention is right if its nearest name belongs to a gold concept. Encodes all names eight times.
     """
-    from spacy_bioel.corpus import read_texts
     from spacy_bioel.lab.probing import PERTURBATIONS, gold_queries
     from spacy_bioel.lab.probing import probe as run
 
@@ -98,8 +97,7 @@ def probe(
         from spacy_bioel.cli.plots import check_plottable
 
         check_plottable(plot)
-    texts = list(read_texts(gold, format=format, prefix=prefix))
-    nlp = load_model(model)
+    nlp, texts = load_with_gold(model, gold, format=format, prefix=prefix)
     linker = require_linker(nlp, model)
     if kb is not None:
         linker.set_kb(kb)

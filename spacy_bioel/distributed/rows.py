@@ -16,8 +16,7 @@ from spacy.util import minibatch, raise_error
 from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import SPANS_KEY
-from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.loading import find_linker, spans_key
 from spacy_bioel.types import Link
 
 Document = tuple[str | None, str | None]
@@ -116,12 +115,6 @@ def check_linker(nlp: Language) -> None:
         linker.generator.rank([("a", "")])
 
 
-def spans_key(nlp: Language) -> str:
-    """Span group of the links of a pipeline's linker."""
-    linker = find_linker(nlp)
-    return SPANS_KEY if linker is None else linker.cfg["spans_key"]
-
-
 def to_row(linked: LinkedText) -> Row:
     """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`."""
     error = None if linked.error is None else asdict(linked.error)
@@ -143,7 +136,7 @@ def _link_row(text: str, link: Link) -> Row:
 
 def _link_batch(nlp: Language, documents: list[Document]) -> list[LinkedText]:
     """Link a batch; documents that `nlp.pipe` does not return are linked again, one by one."""
-    key = spans_key(nlp)
+    key = spans_key(find_linker(nlp))
     # Memory zones do not nest: a zone opened by the caller is left to the caller.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     with nullcontext() if is_open else nlp.memory_zone():

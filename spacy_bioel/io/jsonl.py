@@ -7,13 +7,15 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.ids import curie, split_ids
 from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
-from spacy_bioel.io.open import numbered_lines, replacing
+from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.storage.atomic import replacing_text
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 _TEXT_KEYS = {"text": str, "mentions": list, "links": list}
@@ -199,7 +201,7 @@ def _strings(where: str, record: _Record, key: str) -> tuple[str, ...]:
 
 def _write(path: str | os.PathLike[str], records: Iterable[_Record]) -> int:
     n = 0
-    with replacing(path) as file:
+    with replacing_text(Path(path)) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             n += 1

@@ -16,7 +16,6 @@ import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.storage.atomic import replacing_file
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -170,13 +169,3 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
             raise BioelError(Errors.B111.format(path=path, line=line, error=error)) from error
         except (LookupError, ValueError) as error:  # an encoding that expat does not know
             raise BioelError(Errors.B260.format(path=path, error=error)) from error
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """Write a text file that replaces `path` when the block succeeds; see `replacing_file`."""
-    with (
-        replacing_file(Path(path)) as target,
-        open(target, "w", encoding="utf8", newline="\n") as file,
-    ):
-        yield file

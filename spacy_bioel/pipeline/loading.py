@@ -10,6 +10,7 @@ from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
+from spacy_bioel.pipeline.gold import SPANS_KEY
 
 LINKER = "bioel_linker"
 DETECTOR = "bioel_mentions"
@@ -46,6 +47,14 @@ def find_linker(nlp: Language) -> Any:
 def find_detector(nlp: Language) -> Any:
     """The same for the factory "bioel_mentions"."""
     return _find(nlp, DETECTOR)
+
+
+def spans_key(linker: Any) -> str:
+    """Span group of the links of a pipeline.
+
+    linker (Linker | None): The one of the pipeline; None: the group of a detector's mentions.
+    """
+    return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
 def _find(nlp: Language, factory: str) -> Any:

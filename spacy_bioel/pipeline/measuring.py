@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spacy.language import Language
+from spacy.tokens import Doc
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, with_gold_mentions
-from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.pipeline.gold import GOLD_KEY, with_gold_mentions
+from spacy_bioel.pipeline.loading import find_linker, spans_key
+from spacy_bioel.pipeline.tokens import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.scoring.measure import Measurement
@@ -78,6 +79,7 @@ def measure_pipeline(
     RETURNS (list[Measurement]): In the order of the protocols.
     """
     linker = find_linker(nlp)
+    kb = None if linker is None else linker.kb
     found: list[Measurement] = []
     for given in (False, True):
         names = [name for name, one in chosen.items() if one.given_mentions == given]
@@ -88,9 +90,9 @@ def measure_pipeline(
             texts,
             list(link(nlp, linker, texts, progress=progress)),
             protocols=names,
-            canonical=linker.kb.canonical if linker is not None else str,
+            canonical=str if kb is None else kb.canonical,
             max_candidates=linker.cfg["max_candidates"] if linker is not None else 1,
-            in_kb=(lambda id_: linker.kb.find(id_) >= 0) if linker is not None else None,
+            in_kb=None if kb is None else lambda id_: kb.find(id_) >= 0,
             seed=seed,
         )
     order = list(chosen)
@@ -108,7 +110,7 @@ def link_open(
 
     linker (Linker | None): The one of the pipeline; None: the mentions of a detector, unlinked.
     """
-    key = linker.cfg["spans_key"] if linker is not None else SPANS_KEY
+    key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:
         for doc in nlp.pipe(bare, batch_size=_BATCH):
@@ -124,14 +126,28 @@ def link_given(
     progress: ProgressBar = silent,
 ) -> Iterator[list[Link]]:
     """Links of the linker alone, which is shown the places and labels of the gold mentions."""
-    key = linker.cfg["spans_key"]
-    docs = (with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts)
-    own_choice = linker.cfg["mentions"]
-    linker.cfg["mentions"] = "spans"  # and not entities, or names of the knowledge base
+    key = spans_key(linker)
+    docs: Iterable[Doc] = (
+        with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
+    )
+    if listens(linker.model):
+        docs = with_token_vectors(nlp, docs)
+    # Spans, and not entities, or names of the knowledge base.
+    with (
+        changed(linker.cfg, {"mentions": "spans"}),
+        progress("Linking gold mentions", total=len(texts)) as advance,
+    ):
+        for doc in linker.pipe(docs, batch_size=_BATCH):
+            yield get_links(doc, spans_key=key)
+            advance(1)
+
+
+@contextmanager
+def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    """Change settings of a pipe, and restore them at the end of the block."""
+    previous = {name: cfg[name] for name in values}
+    cfg.update(values)
     try:
-        with progress("Linking gold mentions", total=len(texts)) as advance:
-            for doc in linker.pipe(with_token_vectors(nlp, docs), batch_size=_BATCH):
-                yield get_links(doc, spans_key=key)
-                advance(1)
+        yield
     finally:
-        linker.cfg["mentions"] = own_choice
+        cfg.update(previous)

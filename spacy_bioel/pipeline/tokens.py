@@ -23,11 +23,15 @@ def with_token_vectors(
     yield from docs
 
 
+def listens(model: Model) -> bool:
+    """Whether a part of the model reads the token vectors of another pipe."""
+    return any(isinstance(layer, Tok2VecListener) for layer in model.walk())
+
+
 def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
     """Refuse documents of which a listener in the model would get zeros, in silence.
 
     RAISES BioelError: [B174] when the pipe that it listens to has not been there.
     """
-    listens = any(isinstance(layer, Tok2VecListener) for layer in model.walk())
-    if listens and any(len(doc) and not doc.tensor.size for doc in docs):
+    if listens(model) and any(len(doc) and not doc.tensor.size for doc in docs):
         raise BioelError(Errors.B174.format(model=model.name))

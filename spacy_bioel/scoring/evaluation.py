@@ -43,12 +43,7 @@ def evaluate(
     RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
     """
     chosen = [get_protocol(name) for name in protocols]
-    if len(gold) != len(predicted):
-        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # The candidates of all mentions repeat a few thousand ids.
-    canonical = cache(canonical)
-    golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
-    links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
+    golds, links = _canonicalised(gold, predicted, canonical)
     labels = [""] + (_labels(golds, links) if per_label else [])
     found = []
     for name, protocol in chosen:
@@ -79,16 +74,23 @@ def count_documents(
     RAISES BioelError: Those of `evaluate`.
     """
     _, chosen = get_protocol(protocol)
+    golds, links = _canonicalised(gold, predicted, canonical)
+    return [chosen.count(*of_doc) for of_doc in zip(golds, links, strict=True)]
+
+
+def _canonicalised(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    canonical: Callable[[str], str],
+) -> tuple[list[list[Mention]], list[list[Link]]]:
+    """Gold mentions and links of each document, with canonical ids."""
     if len(gold) != len(predicted):
         raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    # The candidates of all mentions repeat a few thousand ids.
     canonical = cache(canonical)
-    return [
-        chosen.count(
-            [_canonical_mention(m, canonical) for m in text.mentions],
-            [canonical_link(link, canonical) for link in links],
-        )
-        for text, links in zip(gold, predicted, strict=True)
-    ]
+    golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
+    links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
+    return golds, links
 
 
 def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:

@@ -8,7 +8,7 @@ This module does not import numpy, to keep `--help` fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.scoring import counts, given
@@ -105,9 +105,6 @@ class Rules:
     composites: str
     retired: str = "compared as their current ids, on both sides"
     neleval: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import TextIO
 from uuid import uuid4
 
 _AT_CWD = -100
@@ -80,6 +81,13 @@ def replacing_file(out: Path) -> Iterator[Path]:
         sync(out.parent)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_text(out: Path) -> Iterator[TextIO]:
+    """Write a text file that replaces `out` when the block succeeds; see `replacing_file`."""
+    with replacing_file(out) as path, path.open("w", encoding="utf8", newline="\n") as file:
+        yield file
 
 
 def sync(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 # Stored with every knowledge base, and part of every encoder's fingerprint: raise it whenever
 # normalize_name returns other words. Earlier releases of version 1 left two spaces where "_" stood
@@ -40,6 +41,10 @@ def normalize_name(name: str) -> str:
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join(c for c in folded if not unicodedata.combining(c))
     return _SEPARATORS.sub(" ", folded).strip()
+
+
+# Tokens repeat: their normalised form is remembered. Bounded, so that a service does not grow.
+normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 
 def normalize_names(names: Sequence[str]) -> list[str]:

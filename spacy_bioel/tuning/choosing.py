@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
@@ -114,14 +113,3 @@ def percent_of(counts: Sequence[Counts], metric: Metric) -> float:
 def metric_of(protocol: str, metric: str) -> Metric:
     """Look up a metric in the table of protocols."""
     return get_protocol(protocol)[1].metrics[metric]
-
-
-@contextmanager
-def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Change settings of a pipe, and restore them at the end of the block."""
-    previous = {name: cfg[name] for name in values}
-    cfg.update(values)
-    try:
-        yield
-    finally:
-        cfg.update(previous)

@@ -11,12 +11,12 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_bioel.pipeline.loading import find_detector
-from spacy_bioel.pipeline.measuring import ProgressBar, silent
+from spacy_bioel.pipeline.measuring import ProgressBar, changed, silent
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
-from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.pipeline.tokens import listens, with_token_vectors
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.scoring.evaluation import count_documents
-from spacy_bioel.tuning.choosing import Fold, Tuned, changed, choose, metric_of
+from spacy_bioel.tuning.choosing import Fold, Tuned, choose, metric_of
 from spacy_bioel.types import AnnotatedText, Link
 
 PROTOCOL, METRIC = "mention", "f1"
@@ -57,7 +57,9 @@ def tune_detector(
     folds (Sequence[Fold]): Folds of the documents.
     """
     detector: Any = find_detector(nlp)
-    docs = list(with_token_vectors(nlp, (nlp.make_doc(text.text) for text in texts)))
+    docs = [nlp.make_doc(text.text) for text in texts]
+    if listens(detector.model):
+        docs = list(with_token_vectors(nlp, docs))
     found = list(_all_spans(detector, docs, progress))
     counts = []
     with progress("Choosing the detector's settings", total=len(SETTINGS)) as advance:

@@ -94,11 +94,11 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
     return docs
 
 
-def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, set[str]]]:
-    """Query, label and canonical ids of the gold mentions of a document."""
+def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Query, label and ids of the gold mentions of a document."""
     spans = _gold_spans(linker, doc)
     return [
-        (query.whole, span.label_, {linker.kb.canonical(i) for i in split_ids(span.kb_id_)})
+        (query.whole, span.label_, split_ids(span.kb_id_))
         for span, query in zip(spans, linker.queries(spans), strict=True)
         if query.whole
     ]
@@ -119,7 +119,7 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
     allowed = {label: generator.allowed(candidates.concept, label) for label in labels}
     rows = [rows_of[q][allowed[label][rows_of[q]]] for _, q, label, _ in mentions]
     right = [
-        np.isin(candidates.concept[r], linker.kb.find_all(sorted(gold)))
+        np.isin(candidates.concept[r], generator.kb.find_all(gold))
         for r, (*_, gold) in zip(rows, mentions, strict=True)
     ]
     strings, documents = [q for _, q, *_ in mentions], [number for number, *_ in mentions]
@@ -157,15 +157,11 @@ def _read_batch(linker: Any, docs: Sequence[Doc], spans: Sequence[Sequence[Span]
     ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
     given = given_candidates(mentions, ranked)
     reading = read_mentions(linker.model, generator, mentions, given)
-    ids = [
-        sorted({linker.kb.canonical(i) for i in split_ids(span.kb_id_)})
-        for of_doc in spans
-        for span in of_doc
-    ]
+    ids = [split_ids(span.kb_id_) for of_doc in spans for span in of_doc]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
     right = [
-        np.isin(reading.concept[r], linker.kb.find_all(gold))
+        np.isin(reading.concept[r], generator.kb.find_all(gold))
         for r, gold in zip(rows, ids, strict=True)
     ]
     return Development(reading.features, rows, right, mentions.strings, documents)

@@ -10,9 +10,9 @@ import numpy as np
 from spacy.language import Language
 
 from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.measuring import ProgressBar, link_open, silent
+from spacy_bioel.pipeline.measuring import ProgressBar, changed, link_open, silent
 from spacy_bioel.scoring.evaluation import count_documents
-from spacy_bioel.tuning.choosing import Fold, Tuned, changed, choose, metric_of
+from spacy_bioel.tuning.choosing import Fold, Tuned, choose, metric_of
 from spacy_bioel.types import AnnotatedText, Link
 
 PROTOCOL, METRIC = "end_to_end", "f1"
@@ -44,7 +44,7 @@ def tune_nil(
     counts = [
         count_documents(
             texts,
-            [[with_threshold(link, threshold) for link in of_text] for of_text in links],
+            [[_ids_at(link, threshold) for link in of_text] for of_text in links],
             protocol=PROTOCOL,
             canonical=linker.kb.canonical,
         )
@@ -54,6 +54,11 @@ def tune_nil(
     linker.cfg["nil_threshold"] = choice.setting
     chosen = {"nil_threshold": choice.setting}
     return Tuned(linker.name, chosen, PROTOCOL, METRIC, choice.fitted, choice.cross_fitted)
+
+
+def _ids_at(link: Link, threshold: float) -> Link:
+    """Link at a threshold without its candidates, which the protocol does not look at."""
+    return replace(with_threshold(link, threshold), candidates=())
 
 
 def with_threshold(link: Link, threshold: float) -> Link:

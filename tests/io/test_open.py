@@ -6,7 +6,7 @@ import pytest
 import zstandard
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.open import iter_xml, numbered_lines, open_text, replacing
+from spacy_bioel.io.open import iter_xml, numbered_lines
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,3 @@ def test_iter_xml_streams_and_reports_the_line(tmp_path):
         for element in iter_xml(path, "r"):
             seen.append(element.text)
     assert seen == ["1", "2"]
-
-
-def test_replacing_leaves_the_old_file_when_writing_fails(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), replacing(path) as file:
-        file.write("half")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    with replacing(path) as file:
-        file.write("new")
-    with open_text(path) as file:
-        assert file.read() == "new"
-    assert [p.name for p in tmp_path.iterdir()] == ["out.txt"]

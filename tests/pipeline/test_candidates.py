@@ -130,3 +130,37 @@ def test_cold_threads_encode_the_names_once(
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(8))) == {"MESH:D009203"}
     assert calls == [1]
+
+
+def test_evidence_that_is_not_named_is_off(linker: Linker) -> None:
+    linker.cfg["kb"] = ""  # the starter
+    linker.cfg["evidence"] = {"exact": True}
+    found = linker.generator.rank([ATTACK])[ATTACK]
+    assert [candidate.evidence for candidate in found] == ["exact"]
+    assert not linker.reads
+
+
+def test_training_strings_are_encoded_only_where_they_count(
+    linker: Linker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    search = module.DenseSearch.search
+    monkeypatch.setattr(
+        module.DenseSearch,
+        "search",
+        lambda self, *args: (
+            asked.append(len(found := search(self, *args)) and found[1] is None) or found
+        ),
+    )
+    linker.generator.rank([COLD])
+    linker.cfg["evidence"]["memory"] = False
+    linker.generator.rank([COLD])
+    assert asked == [False, True]
+
+
+def test_other_statistics_leave_the_vectors_of_names(linker: Linker) -> None:
+    names = linker.generator.dense.names
+    linker.statistics = linker.statistics.with_mentions([("chill", "MESH:D003139")])
+    assert linker.generator.dense.names is names
+    found = {c.id: c.evidence for c in linker.generator.rank([("chills", "")])["chills", ""]}
+    assert "memory" in found["MESH:D003139"]

@@ -144,3 +144,32 @@ def test_predictions_between_updates_are_by_the_weights_of_now(
         assert first_vector() == 0.0
     assert first_vector() == before
     assert (len(fingerprints), len(vectors)) == (2, 2)
+
+
+def test_averaged_weights_are_gone_after_an_error(kb_folder, texts: list[AnnotatedText]) -> None:
+    nlp = make_linker(kb_folder, texts)
+    linker = nlp.get_pipe("bioel_linker")
+    before = linker.generator.dense.encoder.encode(["aspirin"]).tolist()
+    zeros = {
+        (shim.id, name): value * 0
+        for layer in linker.model.walk()
+        for shim in layer.shims
+        for name, value in shim._model.state_dict().items()
+    }
+    with pytest.raises(RuntimeError, match="halfway"), nlp.use_params(zeros):
+        assert linker.generator.dense.encoder.encode(["aspirin"])[0, 0] == 0.0
+        raise RuntimeError("halfway")
+    assert linker.generator.dense.encoder.encode(["aspirin"]).tolist() == before
+
+
+def test_initialize_after_a_change_of_folder(
+    kb_folder, tmp_path, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nlp = blank()
+    monkeypatch.chdir(kb_folder.parent)
+    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": kb_folder.name})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    monkeypatch.chdir(tmp_path)
+    data = examples(nlp, texts)
+    nlp.initialize(lambda: data)
+    assert linker.kb.n_names == 75

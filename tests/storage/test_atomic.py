@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.io.open import replacing
 from spacy_bioel.storage import atomic
-from spacy_bioel.storage.atomic import replacing_file, replacing_folder
+from spacy_bioel.storage.atomic import replacing_file, replacing_folder, replacing_text
 
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX")
 
@@ -80,6 +79,19 @@ def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path: Path) -> None
     assert names_in(tmp_path / "there") == ["file", "nothing yet"]
 
 
+def test_a_text_leaves_the_old_file_when_writing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replacing_text(path) as file:
+        file.write("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    with replacing_text(path) as file:
+        file.write("new")
+    assert path.read_text() == "new"
+    assert names_in(tmp_path) == ["out.txt"]
+
+
 @posix
 def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
     write(Path("/dev/null"))
@@ -89,7 +101,7 @@ def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
     reader.start()
-    with replacing(pipe) as file:
+    with replacing_text(pipe) as file:
         file.write("through")
     reader.join()
     assert read == ["through"] and stat.S_ISFIFO(pipe.stat().st_mode)

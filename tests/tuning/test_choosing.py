@@ -7,7 +7,6 @@ import pytest
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.tuning.choosing import (
     Tuned,
-    changed,
     choose,
     document_folds,
     metric_of,
@@ -67,11 +66,3 @@ def test_json_of_what_was_tuned() -> None:
         "fitted": 81.89,
         "cross_fitted": None,
     }
-
-
-def test_settings_come_back_after_an_error() -> None:
-    cfg = {"threshold": 0.5, "other": 1}
-    with pytest.raises(RuntimeError), changed(cfg, {"threshold": 0.05}):
-        assert cfg == {"threshold": 0.05, "other": 1}
-        raise RuntimeError
-    assert cfg == {"threshold": 0.5, "other": 1}

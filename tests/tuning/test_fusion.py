@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
+from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
 from spacy_bioel.tuning.development import Development, pool
 from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss, string_folds
@@ -65,23 +65,13 @@ def test_a_share_does_not_depend_on_other_mentions() -> None:
     assert share(scores, groups)[:2].tolist() == share(scores[:2], groups[:2]).tolist()
 
 
-def candidates(query: list[int], concept: list[int]) -> Candidates:
-    n = len(query)
-    return Candidates(
-        np.array(query),
-        np.array(concept),
-        np.full(n, -1),
-        np.zeros((n, N), np.float32),
-        np.zeros(n, np.uint8),
-    )
-
-
 def test_ranking_breaks_ties_by_the_lower_id() -> None:
-    table = candidates([0, 0, 0, 1, 2, 2], [7, 3, 5, 4, 2, 1])
+    queries, concepts = np.array([0, 0, 0, 1, 2, 2]), np.array([7, 3, 5, 4, 2, 1])
     scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
-    assert rank(table, scores, top=2).tolist() == [2, 1, 3, 5, 4]
-    assert rank(table, scores, top=1).tolist() == [2, 3, 5]
-    assert rank(candidates([], []), np.zeros(0), top=3).tolist() == []
+    assert rank(queries, concepts, scores, top=2).tolist() == [2, 1, 3, 5, 4]
+    assert rank(queries, concepts, scores, top=1).tolist() == [2, 3, 5]
+    none = np.zeros(0, np.int64)
+    assert rank(none, none, np.zeros(0), top=3).tolist() == []
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:

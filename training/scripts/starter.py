@@ -173,10 +173,10 @@ def fusion(corpora: list[str]) -> None:
     """
     parts = []
     for corpus in corpora:
+        docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
+        gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
-            docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
-            gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
             kbs = [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]
             for trained in (linker.statistics, MentionStatistics()):
                 for kb in kbs:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.fusion import Fusion, share
+from spacy_bioel.pipeline.linker.fusion import Fusion, rank, share
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -63,9 +63,7 @@ class Reading:
         fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
         """
         shares = share((fusion or default_reading()).scores(self.features), self.mention)
-        order = np.lexsort((self.concept, -shares, self.mention))
-        first = np.searchsorted(self.mention[order], self.mention[order])
-        order = order[np.arange(len(order)) - first < top]
+        order = rank(self.mention, self.concept, shares, top=top)
         by_string = [{c.id: c for c in found} for found in self.given]
         ranked: list[list[Candidate]] = [[] for _ in self.given]
         ids = self.kb.ids_of(self.concept[order])

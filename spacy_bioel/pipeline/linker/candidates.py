@@ -23,6 +23,7 @@ from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder, encod
 from spacy_bioel.pipeline.linker.sampling import NamePool
 from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
@@ -35,7 +36,8 @@ String = tuple[str, str]  # normalised, and the label of the mention
 class DenseSearch:
     """Nearest names, and nearest training strings, by the encoder of a state.
 
-    Both are encoded at first use, once, whatever the threads that ask.
+    Both are encoded at first use, once, whatever the threads that ask. Other mention statistics
+    leave the names as they are.
 
     pool (NamePool | None): Names to search among; None: all of the knowledge base.
     """
@@ -46,7 +48,7 @@ class DenseSearch:
         self._pool = pool
         self._lock = RLock()
         self._names: EncodedNames | None = None
-        self._training_strings: NameSearch | None = None
+        self._training_strings: tuple[MentionStatistics, NameSearch] | None = None
         self.encoder: FrozenEncoder = state.encoder
 
     def serves(self, state: LinkerState, pool: NamePool | None) -> bool:
@@ -56,7 +58,6 @@ class DenseSearch:
             self._pool is pool
             and mine.kb is state.kb
             and mine.encoder is state.encoder
-            and mine.statistics is state.statistics
             and mine.make_index is state.make_index
         )
 
@@ -72,18 +73,25 @@ class DenseSearch:
                     self._names = encoded_names(self._state.kb, self.encoder, make_index)
             return self._names
 
-    @property
-    def _strings(self) -> NameSearch:
+    def _strings(self, statistics: MentionStatistics) -> NameSearch:
         with self._lock:
-            if self._training_strings is None:
-                vectors = quantize(self.encoder.encode(self._state.statistics.names))
-                self._training_strings = self._state.make_index(vectors)
-            return self._training_strings
+            if self._training_strings is None or self._training_strings[0] is not statistics:
+                vectors = quantize(self.encoder.encode(statistics.names))
+                self._training_strings = statistics, self._state.make_index(vectors)
+            return self._training_strings[1]
 
-    def search(self, queries: Sequence[str], k: int) -> tuple[Found, Found]:
-        """The k nearest names, and the k nearest training strings, of normalised strings."""
+    def search(
+        self, queries: Sequence[str], k: int, statistics: MentionStatistics | None = None
+    ) -> tuple[Found, Found | None]:
+        """The k nearest names, and the k nearest training strings, of normalised strings.
+
+        statistics (MentionStatistics | None): Of the training strings; None: they do not count.
+        """
         vectors = self.encoder.encode(queries)
-        return self.names.search(vectors, k), self._strings.search(vectors, k)
+        names = self.names.search(vectors, k)
+        if statistics is None:
+            return names, None
+        return names, self._strings(statistics).search(vectors, k)
 
 
 class CandidateGenerator:
@@ -137,7 +145,11 @@ class CandidateGenerator:
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
         state, k = self.state, self.state.settings.search_names
-        dense, recalled = self.dense.search(queries, k) if state.is_dense else (None, None)
+        dense: Found | None = None
+        recalled: Found | None = None
+        if state.is_dense:
+            counted = state.statistics if "memory" in state.settings.evidence else None
+            dense, recalled = self.dense.search(queries, k, counted)
         return gather_candidates(
             queries,
             self.kb,
@@ -188,7 +200,8 @@ class CandidateGenerator:
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates.concept, label)
             shares = share(np.where(allowed, scores, -np.inf), candidates.query)
-            rows = rank(candidates, shares, top=self.state.settings.max_candidates)
+            top = self.state.settings.max_candidates
+            rows = rank(candidates.query, candidates.concept, shares, top=top)
             described = self._describe(candidates, shares, rows[allowed[rows]])
             for query, found in described.items():
                 if (queries[query], label) in ranked:

@@ -10,8 +10,8 @@ from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.loading import LINKER
 
-_FACTORY = "bioel_linker"
 _MENTIONS = {"doc.ents", "doc.spans"}
 _N_SHOWN = 5
 
@@ -27,7 +27,7 @@ def check_order(nlp: Language, linker: Any) -> None:
         return
     key = linker.cfg["spans_key"]
     for name, pipe in nlp.pipeline:
-        is_linker = nlp.get_pipe_meta(name).factory == _FACTORY
+        is_linker = nlp.get_pipe_meta(name).factory == LINKER
         if is_linker and pipe is not linker and pipe.cfg["spans_key"] == key:  # type: ignore[attr-defined]
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
     at = nlp.pipe_names.index(names[0])
@@ -40,7 +40,7 @@ def check_order(nlp: Language, linker: Any) -> None:
 def _finders(nlp: Language, names: Sequence[str]) -> list[str]:
     """Pipes that say that they find mentions."""
     metas = {name: nlp.get_pipe_meta(name) for name in names}
-    return [n for n, m in metas.items() if m.factory != _FACTORY and _MENTIONS & set(m.assigns)]
+    return [n for n, m in metas.items() if m.factory != LINKER and _MENTIONS & set(m.assigns)]
 
 
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:

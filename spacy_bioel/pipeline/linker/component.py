@@ -115,12 +115,14 @@ class Linker(LiveLinker):
         from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
         from spacy_bioel.models.reading import add_reading
         from spacy_bioel.pipeline.contextual.methods import prepare_reading
-        from spacy_bioel.pipeline.linker.starter import ENCODER, starter_kb
+        from spacy_bioel.pipeline.linker.starter import ENCODER
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
         validate_get_examples(get_examples, "Linker.initialize")
         with self._lock:
-            self.set_kb(kb or self._kb or self.cfg["kb"] or starter_kb())
+            if kb is None or kb == "":
+                kb = self._configured_kb() if self._kb is None else self._kb
+            self.set_kb(kb)
             assert self._kb is not None
             self.statistics = MentionStatistics()
             self.count_mentions(get_examples())
@@ -145,7 +147,8 @@ class Linker(LiveLinker):
         """Add training mentions to the statistics, with abbreviations written out too."""
         from spacy_bioel.pipeline.linker.training import training_strings
 
-        kb, settings = self._kb or self.kb, LinkerSettings.of(self.cfg)
+        kb = self.kb if self._kb is None else self._kb
+        settings = LinkerSettings.of(self.cfg)
         self.statistics = self.statistics.with_mentions(
             (string, kb.canonical(concept_id))
             for example in examples
@@ -171,7 +174,6 @@ class Linker(LiveLinker):
             training = self._training or self._start_training()
         set_dropout_rate(self.model, drop)
         loss = training.update(examples)
-        self._weights_changed()
         if loss is not None:
             losses[self.name] += loss
             if sgd is not None:
@@ -194,10 +196,12 @@ class Linker(LiveLinker):
 
         `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
         """
-        with self.model.use_params(params):
+        try:
+            with self.model.use_params(params):
+                self._weights_changed()
+                yield
+        finally:
             self._weights_changed()
-            yield
-        self._weights_changed()
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""

@@ -18,7 +18,7 @@ import srsly
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
+from spacy_bioel.pipeline.linker.evidence import FEATURES
 
 FloatArray = NDArray[np.float64]
 # Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
@@ -107,12 +107,17 @@ def share(scores: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
     return odds / (np.bincount(groups, odds, n_groups) + np.exp(-highest))[groups]
 
 
-def rank(candidates: Candidates, scores: FloatArray, *, top: int) -> NDArray[np.int64]:
-    """Rows of the `top` best candidates of each query, grouped by query, best first.
+def rank(
+    groups: NDArray[np.int64], concepts: NDArray[np.int64], scores: FloatArray, *, top: int
+) -> NDArray[np.int64]:
+    """Rows of the `top` best candidates of each group, group after group, best first.
 
     Ties go to the lower concept row, which is the lower id.
+
+    groups (NDArray[int64]): Number of the query or mention of each candidate. Shape (n,).
+    concepts (NDArray[int64]), scores (FloatArray): Of the candidates. Shape (n,).
     """
-    order = np.lexsort((candidates.concept, -scores, candidates.query))
-    query = candidates.query[order]
-    first = np.searchsorted(query, query)
+    order = np.lexsort((concepts, -scores, groups))
+    in_order = groups[order]
+    first = np.searchsorted(in_order, in_order)
     return order[np.arange(len(order)) - first < top]

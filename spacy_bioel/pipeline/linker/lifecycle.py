@@ -90,18 +90,12 @@ class LiveLinker(StoredLinker):
 
     @property
     def state(self) -> LinkerState:
-        """The parts as they are now; opens the knowledge base at first use.
-
-        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `LinkerSettings.of`.
-        """
+        """The parts as they are now. RAISES BioelError: Those of `kb` and `LinkerSettings.of`."""
         from spacy_bioel.pipeline.linker.state import LinkerState
 
         with self._lock:
-            self._check_order()
-            self._open()
-            assert self._kb is not None
             return LinkerState(
-                kb=self._kb,
+                kb=self.kb,  # first: opening it may bring the package's encoder and statistics
                 encoder=self._freeze() if self.has_encoder else None,
                 statistics=self.statistics,
                 fusion=self.fusion,
@@ -131,22 +125,27 @@ class LiveLinker(StoredLinker):
         """Open the knowledge base; unset components default to those of the package."""
         if self._kb is not None and self._is_equipped:
             return
-        from spacy_bioel.kb.columns.store import KnowledgeBase
         from spacy_bioel.pipeline.linker import starter
         from spacy_bioel.pipeline.linker.checks import check_types
 
-        kb = self._kb
-        if kb is None:
-            path = self.cfg["kb"]
-            kb = KnowledgeBase.open(self._base / path) if path else starter.starter_kb()
+        kb = self._configured_kb() if self._kb is None else self._kb
+        evidence = LinkerSettings.of(self.cfg).evidence
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb)
             if starter.is_starter(kb) and not self.statistics.counts:
                 self.statistics = starter.starter_statistics()
-        if starter.is_starter(kb) and self.has_encoder and self.cfg["evidence"]["dense"]:
+        if starter.is_starter(kb) and self.has_encoder and "dense" in evidence:
             starter.ensure_vectors(kb, self._freeze())
         check_types(kb, self.cfg["label_types"])
         self._kb, self._is_equipped = kb, True
+
+    def _configured_kb(self) -> KnowledgeBase:
+        """Open the knowledge base of the settings; unset: the package's."""
+        from spacy_bioel.kb.columns.store import KnowledgeBase
+        from spacy_bioel.pipeline.linker.starter import starter_kb
+
+        path = self.cfg["kb"]
+        return KnowledgeBase.open(self._base / path) if path else starter_kb()
 
     def _freeze(self) -> FrozenEncoder:
         from spacy_bioel.pipeline.linker.names import FrozenEncoder
@@ -158,8 +157,15 @@ class LiveLinker(StoredLinker):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base."""
-        return self.state.kb
+        """The knowledge base, which is opened at first use.
+
+        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `LinkerSettings.of`.
+        """
+        with self._lock:
+            self._check_order()
+            self._open()
+            assert self._kb is not None
+            return self._kb
 
     def set_kb(self, kb: KnowledgeBase | str | Path) -> None:
         """Link against another knowledge base, without training; ends a training.
@@ -204,7 +210,7 @@ class LiveLinker(StoredLinker):
         """Whether mentions are read in their documents."""
         from spacy_bioel.models.reading import reads
 
-        return reads(self.model) and self.cfg["evidence"].get("context", True)
+        return reads(self.model) and "context" in LinkerSettings.of(self.cfg).evidence
 
     @property
     def fingerprint(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from spacy_bioel.pipeline.linker.decision import (
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.types import Candidate
+
+if TYPE_CHECKING:
+    from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,12 @@ def find_mentions(docs: Iterable[Doc], kb: KnowledgeBase, settings: LinkerSettin
     return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
 
 
-class Ranks(Protocol):
-    """Candidate generation; `linker.candidates.CandidateGenerator` is one."""
-
-    def rank(self, wanted: Sequence[tuple[str, str]]) -> Ranked: ...
-
-
-def rank_mentions(generator: Ranks, mentions: Mentions, *, coherence: float) -> list[Ranked]:
+def rank_mentions(
+    generator: CandidateGenerator, mentions: Mentions, *, coherence: float
+) -> list[Ranked]:
     """For each document, the candidates of the strings of its mentions, see `decision.Ranked`.
 
-    generator (Ranks): All strings are ranked in one batch.
+    generator (CandidateGenerator): All strings are ranked in one batch.
     coherence (float): See `decision.agree_in_document`; 0: mentions have no say in each other.
     """
     pairs = [
@@ -95,7 +94,7 @@ def rank_mentions(generator: Ranks, mentions: Mentions, *, coherence: float) -> 
         for span, query in of_doc
         for string in query.strings()
     }
-    ranked: Any = generator.rank(sorted(wanted)) if wanted else {}
+    ranked = generator.rank(sorted(wanted)) if wanted else {}
     of_docs: list[Ranked] = []
     for of_doc in pairs:
         wholes = {(query.whole, span.label_): None for span, query in of_doc}

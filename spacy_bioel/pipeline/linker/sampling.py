@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +78,11 @@ class NameSampler:
 
     def mine(self, encode: Encode, search: NameSearch) -> None:
         """Find, for each training string, the names of other concepts that are nearest to it."""
-        names = sorted(self.statistics.counts)
+        names, right = self.statistics.names, self.statistics.concepts(self.kb)
         rows, _ = search.search(encode(names), 2 * _MINED)
-        right = [
-            set(self.kb.find_all(list(self.statistics.counts[name])).tolist()) for name in names
-        ]
-        for name, candidates, gold in zip(names, rows, right, strict=True):
+        of_names = pairwise(right.offsets.tolist())
+        for name, candidates, (start, end) in zip(names, rows, of_names, strict=True):
+            gold = set(right.concepts[start:end].tolist())
             self._mined[name] = _without(self.kb, candidates, gold)[:_MINED]
 
     def draw(self, mentions: Sequence[tuple[str, int]]) -> tuple[list[str], IntArray]:

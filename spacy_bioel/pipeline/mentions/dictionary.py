@@ -14,7 +14,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_names, normalize_token
 
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
 MAX_WORDS = 12
@@ -68,7 +68,7 @@ def _words(tokens: Sequence[str], borders: Sequence[int]) -> list[_Word]:
     """Words of the stretches of tokens between borders, each normalised as a whole."""
     words = []
     for first, end in pairwise(borders):
-        texts = normalize_name("".join(tokens[first:end])).split()
+        texts = normalize_token("".join(tokens[first:end])).split()
         for number, text in enumerate(texts, start=1):
             begins, ends = number == 1, number == len(texts)
             words.append(_Word(text, first if begins else -1, end - 1 if ends else -1))

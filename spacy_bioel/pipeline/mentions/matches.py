@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,7 @@ from spacy_bioel.models.detector import SHORT_FORM
 from spacy_bioel.models.types import MentionBatch
 from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import normalize_name
-
-# Tokens repeat: remember their normalised form. Bounded, so that a service does not grow.
-_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
+from spacy_bioel.text.normalize import normalize_name, normalize_token
 
 
 def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
@@ -58,6 +54,6 @@ def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
     found: list[str] = []
     for doc in docs:
         ids = doc.to_array(ORTH).tolist()
-        words = {id_: _normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
+        words = {id_: normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
         found += map(words.__getitem__, ids)
     return found

@@ -1,0 +1,26 @@
+"""A pipeline on gold texts: what is run for it, and settings that are lent."""
+
+from __future__ import annotations
+
+import pytest
+from tiny import LINKER, blank
+
+from spacy_bioel.pipeline.measuring import changed, link_given
+from spacy_bioel.types import AnnotatedText, Mention
+
+
+def test_settings_come_back_after_an_error() -> None:
+    cfg = {"threshold": 0.5, "other": 1}
+    with pytest.raises(RuntimeError), changed(cfg, {"threshold": 0.05}):
+        assert cfg == {"threshold": 0.05, "other": 1}
+        raise RuntimeError
+    assert cfg == {"threshold": 0.5, "other": 1}
+
+
+def test_token_vectors_are_made_for_listeners_only(kb_folder) -> None:
+    nlp = blank()
+    nlp.add_pipe("tok2vec")  # not initialized: it would fail
+    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    text = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ()),))
+    ((link,),) = link_given(nlp, linker, [text])
+    assert link.ids == ("MESH:D001241",)
