@@ -28,6 +28,7 @@ from spacy_bioel.models.checkpoint import (
 )
 from spacy_bioel.models.torch_io import AveragingShim
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
+from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
@@ -216,11 +217,7 @@ def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[
     # Only the first pair of a piece counts: a piece across two tokens begins in the first one.
     begins = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     borders[piece[begins]] = TOKEN
-    begins_sentence = np.zeros(len(doc), dtype=bool)
-    has_ended = False
-    for number, text in enumerate(token.text for token in doc):
-        begins_sentence[number] = has_ended and not text[0].islower()
-        ends = text in (".", "!", "?") or "\n" in text
-        has_ended = ends or (has_ended and text.isspace())
-    borders[piece[begins][begins_sentence[token[begins]]]] = SENTENCE
+    of_sentences = np.array(begins_sentence([token.text for token in doc]), dtype=bool)
+    of_sentences[:1] = False  # nothing comes before
+    borders[piece[begins][of_sentences[token[begins]]]] = SENTENCE
     return borders.tolist()

@@ -27,6 +27,7 @@ from spacy_bioel.models.reading import ReadingKind, add_reading, reading_model
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import MentionBatch
 from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
+from spacy_bioel.text.sentences import begins_sentence
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -171,6 +172,12 @@ def network_of(model: Model) -> Any:
     return shim._model
 
 
+def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
+    """Tokens of each sentence of the documents: what the levels read at a time, as published."""
+    begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
+    return np.diff(np.append(np.flatnonzero(begins), len(begins)))
+
+
 def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
     """Vectors of the tokens of a batch at the level of each task, as torch tensors.
 
@@ -183,10 +190,10 @@ def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
     if not len(vectors):
         return {task: xp2torch(vectors).new_zeros(0, network.size) for task in network.tasks}
     tokens = xp2torch(vectors)
-    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    arrays = (torch.from_numpy(x).to(tokens.device) for x in (lengths, batch.spans, batch.words))
+    arrays = (sentence_lengths(batch.docs), batch.spans, batch.words)
+    inputs = (torch.from_numpy(array).to(tokens.device) for array in arrays)
     with torch.inference_mode():
-        found: dict[str, Any] = network.states(tokens, *arrays)
+        found: dict[str, Any] = network.states(tokens, *inputs)
     return found
 
 
@@ -293,7 +300,8 @@ def _forward(
     tokens, backprop_tokens = model.get_ref("tok2vec")(batch.docs, is_train)
     # Some tok2vec models return a row for an empty document: cut each array to its document.
     flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
-    found, backprop = model.get_ref("network")((flat, lengths, batch, lesson, strings), is_train)
+    inputs_of_network = (flat, batch, lesson, strings)
+    found, backprop = model.get_ref("network")(inputs_of_network, is_train)
 
     def backprop_mentions(d_vectors: Floats2d) -> Any:
         d_flat, d_strings = backprop(d_vectors)
@@ -304,13 +312,14 @@ def _forward(
 
 
 def _to_torch(
-    wrapper: Model, inputs: tuple[Any, list[int], MentionBatch, Lesson, Any], is_train: bool
+    wrapper: Model, inputs: tuple[Any, MentionBatch, Lesson, Any], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
     import torch
 
     from spacy_bioel.nn.multitask import Targets
 
-    flat, lengths, batch, lesson, words = inputs
+    flat, batch, lesson, words = inputs
+    lengths = sentence_lengths(batch.docs)
     tokens = xp2torch(flat, requires_grad=is_train)
     strings = xp2torch(words, requires_grad=is_train)
 

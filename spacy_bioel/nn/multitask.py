@@ -107,7 +107,8 @@ class Multitask(TokenReader):
     ) -> dict[str, Tensor]:
         """Vectors of the tokens at the level of each task.
 
-        tokens, lengths, spans, words (Tensor): See `TokenReader.read`.
+        tokens, spans, words (Tensor): See `TokenReader.read`.
+        lengths (Tensor): Number of tokens of each sentence; no state passes from one to the next.
         RETURNS (dict): Shape (n_tokens, size) each.
         """
         read = self.read(tokens, lengths, spans, words)
@@ -135,7 +136,7 @@ class Multitask(TokenReader):
 
         Where one task is learnt, the token vectors learn from linking alone.
 
-        tokens, lengths, spans, words (Tensor): See `TokenReader.read`.
+        tokens, lengths, spans, words (Tensor): See `states`.
         mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
         strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
         RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), detached where
