@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 
@@ -132,7 +134,7 @@ def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
 
 def restricted_softmax_loss(
     states: Tensor,
-    classes: nn.Embedding,
+    classes: Callable[[Tensor], Tensor],
     bias: Tensor,
     target: Tensor,
     *,
@@ -146,7 +148,7 @@ def restricted_softmax_loss(
     let padding scale the loss.
 
     states (Tensor): Vectors of tokens or mentions. Shape (n, dim).
-    classes (nn.Embedding): One vector a class. Shape (n_classes, dim).
+    classes (Callable): From classes to their vectors, (m,) to (m, dim), as an embedding is.
     bias (Tensor): Shape (n_classes,).
     target (Tensor): Class of each vector. Shape (n,).
     weight (Tensor): Weight of each vector. Shape (n,).

@@ -13,6 +13,7 @@ from spacy_bioel.nn.losses import (
     marginal_loss,
     multi_similarity_loss,
     ranking_loss,
+    restricted_softmax_loss,
 )
 
 
@@ -182,3 +183,64 @@ def test_the_gradient_of_the_ranking_loss() -> None:
     groups = torch.tensor([0, 0, 1, 1, 1, 2])
     right = torch.tensor([True, False, True, True, False, False])
     assert torch.autograd.gradcheck(lambda x: ranking_loss(x, groups, right), (logits,))
+
+
+def test_restricted_softmax_by_hand() -> None:
+    """Class 3 is in no softmax; the others are those of the batch, and class 1."""
+    classes = torch.nn.Embedding(4, 2)
+    classes.weight.data = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0], [9.0, 9.0]])
+    bias = torch.tensor([0.0, 1.0, 0.0, 50.0])
+    states, target = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 2])
+    weight = torch.tensor([0.25, 1.0])
+    loss = restricted_softmax_loss(
+        states, classes, bias, target, weight=weight, others=torch.tensor([1, 2])
+    )
+    first = math.log(1 + math.exp(3) + 1)  # logits 0, 3, 0
+    second = math.log(1 + math.exp(1) + math.exp(2)) - 2  # logits 0, 1, 2
+    assert loss.item() == pytest.approx((0.25 * first + second) / 1.25)
+
+
+def test_restricted_softmax_over_all_classes_is_cross_entropy() -> None:
+    torch.manual_seed(0)
+    classes, bias = torch.nn.Embedding(6, 3), torch.randn(6)
+    states, target = torch.randn(5, 3), torch.tensor([1, 1, 4, 0, 5])
+    loss = restricted_softmax_loss(
+        states, classes, bias, target, weight=torch.ones(5), others=torch.arange(6)
+    )
+    logits = states @ classes.weight.T + bias
+    expected = torch.nn.functional.cross_entropy(logits, target).item()
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_gradients_of_the_restricted_softmax_by_finite_differences() -> None:
+    torch.manual_seed(0)
+    states = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(7, dtype=torch.float64, requires_grad=True)
+    target, weight = torch.tensor([0, 2, 2, 6]), torch.tensor([0.1, 1.0, 2.0, 1.0])
+
+    def loss(states: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        def classes(rows: torch.Tensor) -> torch.Tensor:
+            return weights[rows]
+
+        return restricted_softmax_loss(
+            states, classes, bias, target, weight=weight, others=torch.tensor([4])
+        )
+
+    assert torch.autograd.gradcheck(loss, (states, weights, bias))
+    loss(states, weights, bias).backward()
+    assert weights.grad is not None
+    touched = weights.grad.abs().sum(dim=1) > 0
+    assert touched.tolist() == [True, False, True, False, True, False, True]
+
+
+def test_restricted_softmax_of_nothing() -> None:
+    classes = torch.nn.Embedding(3, 2)
+    loss = restricted_softmax_loss(
+        torch.zeros(0, 2),
+        classes,
+        torch.zeros(3),
+        torch.zeros(0, dtype=torch.int64),
+        weight=torch.zeros(0),
+    )
+    assert loss.item() == 0.0

@@ -163,7 +163,7 @@ def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)
-    places = np.stack([start, np.append(start[1:], len(classes))], axis=1).astype(np.int64)
+    places = np.stack([start, np.append(start, len(classes))[1:]], axis=1).astype(np.int64)
     found = classes[start]
     return places[found != NIL], found[found != NIL]
 
