@@ -19,6 +19,7 @@ NAMES = {
         "spacy-bioel.BioTagger.v1",
         "spacy-bioel.ResCNN.v1",
         "spacy-bioel.DualEncoder.v1",
+        "spacy-bioel.HierarchicalLinker.v1",
         "spacy-bioel.Reranker.v1",
         "spacy-bioel.Transformer.v1",
         "spacy-bioel.WithSpelling.v1",
@@ -36,7 +37,11 @@ NAMES = {
         "spacy-bioel.BM25.v1",
     ],
     "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
-    "spacy_scorers": ["spacy-bioel.link_scorer.v1", "spacy-bioel.mention_scorer.v1"],
+    "spacy_scorers": [
+        "spacy-bioel.link_scorer.v1",
+        "spacy-bioel.finder_scorer.v1",
+        "spacy-bioel.mention_scorer.v1",
+    ],
 }
 
 

@@ -31,7 +31,7 @@ from spacy_bioel.models.checkpoint import (
 from spacy_bioel.models.name_encoder import NameEncoder, Parts
 from spacy_bioel.models.pairs import Pair, PairPieces
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.models.torch_io import may_mix_precision, output_from_torch, wrap_torch
 from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
 
 PairScorer = Model[Sequence[Pair], Floats1d]
@@ -61,7 +61,7 @@ def build_cross_encoder_v1(
     max_pieces (int): Maximum number of word pieces of a pair, special ones included.
     learn_rate_scale (float): Factor on the learning rate of the checkpoint's weights; the new
         layer uses the full learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast, on CPU or GPU.
+    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
     RETURNS (Model[Sequence[Pair], Floats1d]): A model from pairs to logits, which are comparable
         among the candidates of one mention. `add_cross_encoder` adds its torch part.
     """
@@ -125,7 +125,9 @@ def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path
     if pieces.room < 2:
         least = f"at least {pieces.max_pieces - pieces.room + 2}"
         raise misfit(folder, f"max_pieces = {pieces.max_pieces}", least)
-    network = CrossEncoder(backbone, **model.attrs["network_settings"])
+    settings = model.attrs["network_settings"]
+    is_mixed = settings["mixed_precision"] and may_mix_precision()
+    network = CrossEncoder(backbone, **(settings | {"mixed_precision": is_mixed}))
     wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
     model.layers.clear()
     model.layers.append(wrapper)

@@ -26,7 +26,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import AveragingShim
+from spacy_bioel.models.torch_io import AveragingShim, may_mix_precision
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
@@ -57,7 +57,7 @@ def build_transformer_v1(
     overlap (int): Word pieces shared by adjacent windows.
     learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
         smaller steps than new ones.
-    mixed_precision (bool): Train under bfloat16 autocast, on CPU or GPU.
+    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
     RAISES BioelError: [B170] when windows are too short for their overlap.
     """
     if overlap < 0 or max_pieces < max(8, 4 * overlap):
@@ -87,7 +87,8 @@ class _TransformerShim(AveragingShim):
 
         self.prefix, self.suffix = special_pieces(tokenizer)
         self.tokenizer, self.about = tokenizer, about
-        network = DocumentTransformer(backbone, **self.cfg)
+        is_mixed = self.cfg["mixed_precision"] and may_mix_precision()
+        network = DocumentTransformer(backbone, **(self.cfg | {"mixed_precision": is_mixed}))
         self._model = network.to(get_torch_default_device()).eval()
 
     def to_bytes(self) -> bytes:

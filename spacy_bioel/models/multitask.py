@@ -40,7 +40,7 @@ _LEXICON, _TOK2VEC = "lexicon.safetensors", "tok2vec.msgpack"
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a multi-task linker can answer, as its training corpus has it.
+    """Answers that a multi-task linker can give, as its training corpus has them.
 
     types (tuple[str, ...]): Labels of mentions.
     classes (tuple[str, ...]): Ids of concepts.

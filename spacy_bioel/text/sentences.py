@@ -1,4 +1,4 @@
-"""Where sentences begin, by punctuation: good enough to cut a long text at."""
+"""Beginnings of sentences, by punctuation: good enough to cut a long text at."""
 
 from __future__ import annotations
 

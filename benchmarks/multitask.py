@@ -1,0 +1,232 @@
+"""Finding, typing and linking by one network: variants, and closed against open vocabulary.
+
+python -m benchmarks.multitask CORPUS --model FOLDER --system NAME records the development figures
+of a pipeline that was trained by training/configs/multitask.cfg or one that extends it. Without
+--model it trains every variant of the paper on a light trunk, spaCy's CNN instead of a transformer,
+once for each seed and all alike, and records these. Protocols:
+
+mention       places and types of mentions, entity typing in the paper; mention_unlabelled: places
+closed        ids too, by the closed vocabulary alone; nothing of what strings say
+open_alone    the same by the open vocabulary alone
+open          the whole pipeline as it was tuned, strings too
+
+A subset has the recall of gold mentions by whether training mentions have their concepts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import spacy
+import typer
+from confection import Config
+from spacy.language import Language
+
+from benchmarks.record import add, figures, measurement
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.types import AnnotatedText, Link, Mention
+
+KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
+ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}
+SUBSETS = ("seen concept", "unseen concept")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A system of the paper.
+
+    models (tuple): Settings of the models to train. Two of them: the first finds, the second links.
+    """
+
+    models: tuple[dict[str, Any], ...]
+
+
+_ALL = ["mentions", "types", "links"]
+_FLAT, _LEVELS = {"hidden": 0, "one_task": False}, {"hidden": 128, "one_task": True}
+VARIANTS = {
+    "pt_single": Variant(({"per_token": True, "tasks": ["links"]} | _FLAT,)),
+    "pt_multi": Variant(({"per_token": True, "tasks": _ALL} | _FLAT,)),
+    "pt_hierarchical": Variant(({"per_token": True, "tasks": _ALL} | _LEVELS,)),
+    "pe_single": Variant(({"tasks": ["mentions"]} | _FLAT, {"tasks": ["links"]} | _FLAT)),
+    "pe_multi": Variant(({"tasks": _ALL} | _FLAT,)),
+    "pe_hierarchical": Variant(({"tasks": _ALL} | _LEVELS,)),
+    # Levels too, but each update learns the sum of all tasks.
+    "pt_levels": Variant(({"per_token": True, "tasks": _ALL} | _LEVELS | {"one_task": False},)),
+    "pe_levels": Variant(({"tasks": _ALL} | _LEVELS | {"one_task": False},)),
+}
+_CNN = {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": {
+        "@architectures": "spacy.MultiHashEmbed.v2",
+        "width": 96,
+        "rows": [5000, 1000, 2500, 1000],
+        "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+        "include_static_vectors": False,
+    },
+    "encode": {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": 96,
+        "window_size": 1,
+        "maxout_pieces": 3,
+        "depth": 4,
+    },
+}
+
+
+def main(
+    corpus: str,
+    model: Annotated[Path | None, typer.Option(help="A trained pipeline.")] = None,
+    system: Annotated[str, typer.Option(help="What to call it.")] = "multitask",
+    seed: Annotated[list[int] | None, typer.Option(help="Default: 0, 1 and 2.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help="Of VARIANTS; all by default.")] = None,
+    updates: Annotated[int, typer.Option()] = 600,
+) -> None:
+    texts = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
+    if model is not None:
+        nlp = spacy.load(model)
+        record(corpus, system, measure(nlp, texts), seed=(seed or [0])[0])
+        return
+    for number in seed or (0, 1, 2):
+        for name in variant or VARIANTS:
+            pipelines = [
+                spacy.load(train(corpus, f"{name}_{i}", settings, seed=number, updates=updates))
+                for i, settings in enumerate(VARIANTS[name].models)
+            ]
+            rows = measure_closed(pipelines, texts)
+            about = {"trunk": "CNN", "updates": updates}
+            record(corpus, name, [row | about for row in rows], seed=number)
+
+
+def record(corpus: str, system: str, rows: Iterable[Any], *, seed: int) -> None:
+    about = {"corpus": corpus, "split": "dev", "seed": seed}
+    found = [measurement("multitask", system, **about, **row) for row in rows]
+    for row in found:
+        if row["metric"] == "f1" or row["subset"]:
+            typer.echo(
+                f"{system} {seed} {row['protocol']} {row['subset']} {row['metric']} {row['value']}"
+            )
+    add("multitask", found, key=KEY)
+
+
+def train(corpus: str, name: str, settings: dict[str, Any], *, seed: int, updates: int) -> Path:
+    """Train a variant on the light trunk, unless that was done before."""
+    folder = Path("models") / f"{corpus}_{name}_{seed}"
+    best = folder / "model-best"
+    if best.is_dir():
+        return best
+    finds = settings.get("per_token") or "mentions" in settings["tasks"]
+    links = "links" in settings["tasks"]
+    model = {"vocabulary": "closed", "tok2vec": _CNN} | settings
+    rate = {"warmup_steps": updates // 10, "total_steps": updates}
+    score = {"bioel_link_f": float(links), "bioel_mention_f": float(not links)}
+    config = Config(
+        {
+            "extends": {"path": str(Path("training/configs/multitask.cfg").resolve())},
+            "nlp": {"pipeline": ["bioel_linker"]},
+            "components": {
+                "bioel_linker": {"mentions": "read" if finds else "spans", "model": model}
+            },
+            "training": {
+                "max_steps": updates,
+                "eval_frequency": updates // 2,
+                "optimizer": {"learn_rate": rate},
+                "score_weights": score,
+            },
+        }
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    config.to_disk(folder / "asked.cfg")
+    script = ["training/scripts/train.py", corpus, folder / "asked.cfg", folder, "--seed", seed]
+    subprocess.run([sys.executable, *map(str, script)], check=True)
+    return best
+
+
+def measure(nlp: Language, texts: Sequence[AnnotatedText]) -> list[dict[str, Any]]:
+    """Figures of one pipeline that finds and links, by each vocabulary that it has."""
+    linker: Any = nlp.get_pipe("bioel_linker")
+    if linker.model.attrs["vocabulary"] == "closed":
+        return measure_closed([nlp], texts)
+    rows = score(linker, texts, list(link_open(nlp, linker, texts)), "open")
+    alone(linker)
+    rows += score(linker, texts, list(link_open(nlp, linker, texts)), "open_alone")
+    return rows + measure_closed([nlp], texts)
+
+
+def measure_closed(
+    pipelines: Sequence[Language], texts: Sequence[AnnotatedText]
+) -> list[dict[str, Any]]:
+    """Figures of a closed vocabulary: the likeliest class is linked, whatever its probability."""
+    linker: Any = pipelines[-1].get_pipe("bioel_linker")
+    for nlp in pipelines:
+        alone(nlp.get_pipe("bioel_linker"))
+    linker.model.attrs["vocabulary"] = "closed"
+    linker.reading = None
+    links = list(run(pipelines, texts))
+    rows = [
+        {"protocol": row.protocol, "subset": "", **figures(row)}
+        for row in evaluate(
+            texts, links, protocols=["mention", "mention_unlabelled"], per_label=False
+        )
+    ]
+    return rows + score(linker, texts, links, "closed")
+
+
+def alone(linker: Any) -> None:
+    """Let a linker link by what was read alone, and always."""
+    linker.cfg["evidence"] = dict(ALONE)
+    linker.cfg["nil_threshold"] = 0.0
+
+
+def run(pipelines: Sequence[Language], texts: Sequence[AnnotatedText]) -> Iterator[list[Link]]:
+    """Links of one pipeline, or of two, of which the first finds the mentions of the second."""
+    docs: Any = pipelines[0].pipe((text.text for text in texts), batch_size=32)
+    for nlp in pipelines[1:]:
+        for _, pipe in nlp.pipeline:
+            docs = pipe.pipe(docs, batch_size=32)
+    yield from map(get_links, docs)
+
+
+def score(
+    linker: Any,
+    texts: Sequence[AnnotatedText],
+    links: Sequence[Sequence[Link]],
+    protocol: str,
+) -> list[dict[str, Any]]:
+    """Strict figures end to end, and recall by whether the concept is one of training."""
+
+    def found(chosen: Sequence[AnnotatedText]) -> list[dict[str, Any]]:
+        rows = evaluate(
+            chosen,
+            links,
+            protocols=["end_to_end"],
+            canonical=linker.kb.canonical,
+            per_label=False,
+        )
+        return [figures(row) for row in rows]
+
+    about = {"protocol": protocol, "kb": linker.kb.fingerprint}
+    classes = set(linker.model.attrs["inventory"].classes)
+
+    def subset_of(mention: Mention) -> str:
+        return SUBSETS[classes.isdisjoint(map(linker.kb.canonical, mention.ids))]
+
+    rows = [about | {"subset": ""} | row for row in found(texts)]
+    for subset in SUBSETS:
+        part = [
+            replace(t, mentions=tuple(m for m in t.mentions if m.ids and subset_of(m) == subset))
+            for t in texts
+        ]
+        rows += [about | {"subset": subset} | r for r in found(part) if r["metric"] == "recall"]
+    return rows
+
+
+if __name__ == "__main__":
+    typer.run(main)
