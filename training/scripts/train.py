@@ -81,6 +81,8 @@ def main(
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    # Numbers next to zero, as softmax gradients and old moments have them, would slow products down.
+    torch.set_flush_denormal(True)
     output.mkdir(parents=True, exist_ok=True)
     # Kept beside the model: `spacy train` with this file does the same again.
     path = output / "config.cfg"
