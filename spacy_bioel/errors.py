@@ -511,8 +511,29 @@ class Errors(metaclass=_Coded):
     )
     B265 = "{where}: an id of the mention {key}, which is not in the file. Correct the line."
 
+    B280 = (
+        "{folder} is a checkpoint of type {found!r}, which cannot write: expected an "
+        "encoder-decoder, such as BART or T5. Name another checkpoint."
+    )
+    B281 = (
+        "The knowledge base in {path} has no trie of its names for the word pieces of this "
+        "pipeline, which writes names. Write one: bioel kb encode {path} MODEL"
+    )
+    B282 = (
+        "The trie in {path} is damaged ({error}). Delete that folder, and write it anew: bioel kb "
+        "encode {kb} MODEL"
+    )
+
 
 class Warnings(metaclass=_Coded):
+    W280 = (
+        "{n} of {of} mentions are longer than the {room} word pieces that are read of a mention "
+        "with its context: their ends are cut. Raise max_pieces."
+    )
+    W281 = (
+        "{n:,} of {of:,} names of {path} have characters without a word piece, or are too long, "
+        "and are never written; {nameless:,} concepts have no other name."
+    )
     W212 = "The knowledge base in {path} is being changed by {holder}: waiting until it finishes."
     W270 = (
         "Another package has registered span._.{name}: it is kept, and does not have the links of "

@@ -88,6 +88,7 @@ def new_seq2seq(n_pieces: int, *, layers: int, width: int, n_positions: int, pad
         vocab_size=n_pieces,
         d_model=width,
         max_position_embeddings=n_positions,
+        init_std=width**-0.5,
         attention_dropout=0.0,  # see `_load_backbone`
         pad_token_id=pad,
         bos_token_id=end,

@@ -9,6 +9,7 @@ https://aclanthology.org/2022.naacl-main.296.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +18,6 @@ from torch.nn import functional as F
 
 # Word pieces that are read together in training, padding included: bounds the memory.
 _PIECES = 8192
-_IGNORED = -100
 
 
 class Seq2Seq(nn.Module):
@@ -78,28 +78,42 @@ class Seq2Seq(nn.Module):
                 target, written = padded(targets, targets_at[part], target_lengths[part])
                 places = torch.arange(target.shape[1] - 1, device=target.device)
                 counts = written[:, 1:] & (places >= prompt_lengths[part, None] - 1)
-                labels = target[:, 1:].where(counts, _IGNORED)
-                logits = self.backbone(
-                    input_ids=source,
-                    attention_mask=inside.long(),
-                    decoder_input_ids=target[:, :-1],
-                    use_cache=False,
-                ).logits
-                losses.append(self._loss(logits, labels))
+                with _head_at(self.backbone, counts):
+                    logits = self.backbone(
+                        input_ids=source,
+                        attention_mask=inside.long(),
+                        decoder_input_ids=target[:, :-1],
+                        use_cache=False,
+                    ).logits
+                losses.append(self._loss(logits, target[:, 1:][counts], counts))
         return torch.cat(losses)[torch.argsort(order)]
 
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean over the pieces of each row that count. logits (Tensor): (n, length, n_pieces)."""
-        counts = labels != _IGNORED
+    def _loss(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        """Mean over the pieces of each row that count.
+
+        logits, labels (Tensor): Of these pieces. Shapes (n_pieces, n_kinds), (n_pieces,).
+        counts (Tensor): Where they are. Shape (n, length).
+        """
         of_pieces = F.cross_entropy(
-            logits[counts].float(),
-            labels[counts],
+            logits.float(),
+            labels,
             label_smoothing=self.smoothing if self.training else 0.0,
             reduction="none",
         )
         rows = counts.nonzero()[:, 0]
-        total = of_pieces.new_zeros(len(labels)).index_add(0, rows, of_pieces)
+        total = of_pieces.new_zeros(len(counts)).index_add(0, rows, of_pieces)
         return total / counts.sum(dim=1).clamp(min=1)
+
+
+@contextmanager
+def _head_at(backbone: Any, places: Tensor) -> Iterator[None]:
+    """Compute logits at some places only: those of the prompt would take a third of the time."""
+    head = backbone.get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][places],))
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def padded(flat: Tensor, starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -135,7 +135,7 @@ class Pretraining:
             for part in self.examples.random.permutation(_TOGETHER):
                 losses.append(self._update(drawn[part * n : (part + 1) * n]))
                 self.step += 1
-            if self.step % (8 * _TOGETHER) == 0:
+            if self.step % (4 * _TOGETHER) == 0:
                 _LOGGER.info("%6d  loss %.3f", self.step, np.mean(losses))
                 losses = []
             if self.step % self.settings["save_every"] < _TOGETHER:

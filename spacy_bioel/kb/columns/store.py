@@ -25,11 +25,14 @@ from spacy_bioel.kb.columns.layout import (
     check_replaceable,
     encoder_of,
     files_of_set,
+    files_of_trie,
     known_files,
     left_by_earlier,
     map_columns,
+    map_tries,
     map_vectors,
     set_names,
+    trie_names,
 )
 from spacy_bioel.kb.columns.reader import ColumnReader
 from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
@@ -164,10 +167,15 @@ class KnowledgeBase:
             with transaction.columns() as folder:
                 write_files(folder, {name: files[name] for name in KB_FILES})
             transaction.remove_vectors(before)
+            for name in trie_names(files):
+                with transaction.trie(name) as folder:
+                    write_files(folder, files_of_trie(files, name))
 
     def files(self) -> dict[str, RawFile]:
-        """All files by name, with vectors that were written after opening."""
-        return self._files | (map_vectors(self.path) if self.path else {})
+        """All files by name, with vectors and tries that were written after opening."""
+        if self.path is None:
+            return dict(self._files)
+        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
         """Add files (vectors) to an open knowledge base."""
