@@ -25,7 +25,6 @@ from spacy_bioel.kb.columns.layout import (
     ABOUT_FILE,
     GENERATION,
     OLD_VECTORS_FILE,
-    TRIES_FOLDER,
     VECTORS_FOLDER,
     generation_name,
     generation_of,
@@ -33,9 +32,9 @@ from spacy_bioel.kb.columns.layout import (
     is_old_set,
     map_meta,
     set_name,
-    tries_in,
 )
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
+from spacy_bioel.kb.columns.tries import TRIES_FOLDER, tries_in
 from spacy_bioel.storage.atomic import replacing_file, sync
 
 # Seconds that a writer waits for another one, and seconds until it logs a warning.

@@ -72,7 +72,9 @@ def backbone_from_json(config: str, *, writes: bool = False) -> Any:
     return _without_pooler((AutoModelForSeq2SeqLM if writes else AutoModel).from_config(made))
 
 
-def new_seq2seq(n_pieces: int, *, layers: int, width: int, n_positions: int, pad: int, end: int) -> Any:
+def new_seq2seq(
+    n_pieces: int, *, layers: int, width: int, n_positions: int, pad: int, end: int
+) -> Any:
     """A small BART with random weights.
 
     layers, width (int): Of the encoder, and as many of the decoder; size of the vectors.
@@ -83,7 +85,9 @@ def new_seq2seq(n_pieces: int, *, layers: int, width: int, n_positions: int, pad
     from transformers import BartConfig, BartForConditionalGeneration
 
     of_each = {"layers": layers, "attention_heads": max(1, width // 64), "ffn_dim": 3 * width}
-    both = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_each.items()}
+    both: Any = {
+        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_each.items()
+    }
     config = BartConfig(
         vocab_size=n_pieces,
         d_model=width,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.models.pairs import share
+from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 IntArray = NDArray[np.int64]
 # Pieces before and after a mention.
@@ -71,24 +74,42 @@ class MarkedPieces:
     longest: int
     prompt: bool = True
 
+    @cached_property
+    def markers(self) -> tuple[int, int]:
+        """Ids of the pieces before and after a mention."""
+        first, second = (self.tokenizer.token_to_id(marker) for marker in MARKERS)
+        assert first is not None and second is not None
+        return first, second
+
     @property
     def room(self) -> int:
         """Number of pieces of a source for its text."""
         return self.max_pieces - len(self.prefix) - len(self.suffix) - len(MARKERS)
 
-    def sources(self, mentions: Sequence[Marked]) -> tuple[Pieces, int]:
-        """Mentions in their contexts, and how many are longer than the room."""
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies how names are written: word pieces, end piece and greatest length."""
+        digest = blake2b(self.tokenizer.to_str().encode("utf8"), digest_size=8)
+        digest.update(f"{self.end} {self.longest} {NORMALIZER_VERSION}".encode())
+        return digest.hexdigest()
+
+    def sources(self, mentions: Sequence[Marked]) -> Pieces:
+        """Mentions in their contexts."""
         pieces = self._pieces(text for mention in mentions for text in mention)
-        before, after = (self.tokenizer.token_to_id(marker) for marker in MARKERS)
-        rows, n_cut = [], 0
+        before, after = self.markers
+        rows = []
         for left, mention, right in mentions:
-            n_cut += len(pieces[mention]) > self.room
             middle = pieces[mention][: self.room]
             lefts, rights = pieces[left], pieces[right]
             n_left, n_right = share(self.room - len(middle), len(lefts), len(rights))
             context = [*lefts[len(lefts) - n_left :], before, *middle, after, *rights[:n_right]]
             rows.append([*self.prefix, *context, *self.suffix])
-        return Pieces.of(rows), n_cut
+        return Pieces.of(rows)
+
+    def are_cut(self, mentions: Sequence[Marked]) -> NDArray[np.bool_]:
+        """Whether mentions are longer than the room. Shape (n,)."""
+        pieces = self._pieces(mention.mention for mention in mentions)
+        return np.array([len(pieces[m.mention]) > self.room for m in mentions], dtype=bool)
 
     def prompts(self, mentions: Sequence[Marked]) -> list[list[int]]:
         """What the decoder is given of each mention."""
@@ -102,6 +123,21 @@ class MarkedPieces:
         """Pieces of normalised names, and the end piece."""
         pieces = self._pieces(names)
         return [[*pieces[name][: self.longest], self.end] for name in names]
+
+    def writable(self, names: Sequence[str]) -> list[list[int] | None]:
+        """Pieces of normalised names, and the end piece; None where a piece is unknown, or the name
+        is empty or too long. A `kb.words.trie.ToPieces`."""
+        pieces = self._pieces(names)
+        unknown = self.tokenizer.token_to_id("[UNK]")
+        unknown = getattr(self.tokenizer.model, "unk_token", None) if unknown is None else unknown
+        if isinstance(unknown, str):
+            unknown = self.tokenizer.token_to_id(unknown)
+        return [
+            [*pieces[name], self.end]
+            if 0 < len(pieces[name]) <= self.longest and unknown not in pieces[name]
+            else None
+            for name in names
+        ]
 
     def targets(self, mentions: Sequence[Marked], names: Sequence[str]) -> tuple[Pieces, IntArray]:
         """What the decoder is to write about each mention, and how much of it is given."""

@@ -17,7 +17,6 @@ from thinc.api import Model
 from thinc.types import ArgsKwargs, Floats1d
 from tokenizers import AddedToken, Tokenizer
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.checkpoint import (
     CONFIG,
     backbone_from_json,
@@ -97,8 +96,10 @@ def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Mode
     generator (Generator): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`.
     """
     kind = ReadingKind(add=_add_generator, parts=_generator_parts, load=_load_generator)
-    layers = {"names": names, "generator": generator}
-    return reading_model("generative_linker", kind, _forward_generator, layers)
+    layers: dict[str, Model] = {"names": names, "generator": generator}
+    return reading_model(
+        "generative_linker", kind, _forward_generator, layers, evidence="generated"
+    )
 
 
 def add_seq2seq(model: Generator, source: EncoderSource) -> None:
@@ -130,7 +131,8 @@ def new_vocabulary(names: Sequence[str], texts: Sequence[str], *, size: int) -> 
 
 def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> Any:
     """A small encoder-decoder for these word pieces, with random weights."""
-    pad, end = tokenizer.token_to_id(_PAD), tokenizer.token_to_id(_END)
+    ids = tokenizer.get_vocab()
+    pad, end = ids[_PAD], ids[_END]
     return new_seq2seq(
         n_pieces(tokenizer), layers=layers, width=width, n_positions=_POSITIONS, pad=pad, end=end
     )
@@ -219,7 +221,7 @@ def _forward(
 ) -> tuple[Floats1d, Callable[[Floats1d], list]]:
     mentions, names = inputs
     pieces: MarkedPieces = model.attrs["pieces"]
-    (sources, _), (targets, given) = pieces.sources(mentions), pieces.targets(mentions, names)
+    sources, (targets, given) = pieces.sources(mentions), pieces.targets(mentions, names)
     losses, backprop = model.get_ref("network")((*sources, *targets, given), is_train)
 
     def backprop_mentions(d_losses: Floats1d) -> list:

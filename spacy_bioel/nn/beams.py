@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -62,28 +62,24 @@ def write_names(
     while len(mentions):
         length += 1
         logs = step(pieces)
-        owner, beam, child, total = _continuations(trie, logs, nodes, totals)
+        longer = _continuations(trie, logs, nodes, totals)
         # Twice as many as there are beams, for some of them may be done.
-        chosen = _best(owner, total, len(mentions), 2 * beams)
-        owner, beam, child, total = (a[chosen] for a in (owner, beam, child, total))
-        nth = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        ends = trie.are_leaves(child)
-        final = ends & (nth < beams)
-        done.append((mentions[owner[final]], child[final], total[final] / np.float32(length)))
-        np.add.at(n_done, mentions[owner[final]], 1)
-        owner, beam, child, total = (a[~ends] for a in (owner, beam, child, total))
-        nth = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        kept = nth < beams
-        owner, beam, child, total, nth = (a[kept] for a in (owner, beam, child, total, nth))
-        n_before = nodes.shape[1]
-        nodes = np.full((len(mentions), beams), -1, dtype=np.int64)
-        totals = np.full((len(mentions), beams), -np.inf, dtype=np.float32)
-        origin = np.zeros((len(mentions), beams), dtype=np.int64)
-        nodes[owner, nth], totals[owner, nth], origin[owner, nth] = child, total, beam
-        goes_on = (nodes[:, 0] >= 0) & (n_done[mentions] < beams)
-        going = np.flatnonzero(goes_on)
-        mentions, nodes, totals = mentions[going], nodes[going], totals[going]
-        step.reorder(going[:, None] * n_before + origin[going], n_mentions=len(goes_on))
+        longer = longer.take(_best(longer, len(mentions), 2 * beams))
+        ends = trie.are_leaves(longer.node)
+        final = longer.take(np.flatnonzero(ends & (longer.nth < beams)))
+        done.append((mentions[final.owner], final.node, final.total / np.float32(length)))
+        np.add.at(n_done, mentions[final.owner], 1)
+        going_on = longer.take(np.flatnonzero(~ends))
+        going_on = going_on.take(np.flatnonzero(going_on.nth < beams))
+        n_before, n_mentions = nodes.shape[1], len(mentions)
+        nodes = np.full((n_mentions, beams), -1, dtype=np.int64)
+        totals = np.full((n_mentions, beams), -np.inf, dtype=np.float32)
+        origin = np.zeros((n_mentions, beams), dtype=np.int64)
+        at = going_on.owner, going_on.nth
+        nodes[at], totals[at], origin[at] = going_on.node, going_on.total, going_on.beam
+        left = np.flatnonzero((nodes[:, 0] >= 0) & (n_done[mentions] < beams))
+        mentions, nodes, totals = mentions[left], nodes[left], totals[left]
+        step.reorder(left[:, None] * n_before + origin[left], n_mentions=n_mentions)
         pieces = torch.from_numpy(trie.pieces_at(np.maximum(nodes, 0))).reshape(-1, 1)
         pieces = pieces.to(prompts.device)
     return _sorted(done, beams)
@@ -112,7 +108,7 @@ class _Decoder:
 
     def reorder(self, origin: IntArray, *, n_mentions: int) -> None:
         """Take other rows. origin (IntArray): Earlier row of each. Shape (n_going, beams)."""
-        rows = torch.from_numpy(origin.ravel()).to(self._inside.device)
+        rows: Any = torch.from_numpy(origin.ravel()).to(self._inside.device)
         n_rows = len(self._inside)
         self._cache.self_attention_cache.reorder_cache(rows)
         # The rows of a mention read the same source: theirs change only with their number.
@@ -122,24 +118,44 @@ class _Decoder:
             self._encoded = (self._encoded[0][rows],)
 
 
+class _Beginnings(NamedTuple):
+    """Beginnings of names, those of one mention together: mention, beam that each came from, node
+    and sum of log-probabilities. Shape (n,) each."""
+
+    owner: IntArray
+    beam: IntArray
+    node: IntArray
+    total: FloatArray
+
+    def take(self, places: IntArray) -> _Beginnings:
+        return _Beginnings(
+            self.owner[places], self.beam[places], self.node[places], self.total[places]
+        )
+
+    @property
+    def nth(self) -> IntArray:
+        """Place of each among those of its mention."""
+        return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
+
+
 def _continuations(
     trie: Prefixes, logs: Tensor, nodes: IntArray, totals: FloatArray
-) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """All beginnings that are one piece longer: mention, beam, node and total of each."""
+) -> _Beginnings:
+    """All beginnings that are one piece longer."""
     n_beams = nodes.shape[1]
     indptr, child = trie.children(nodes.ravel())
     row = np.repeat(np.arange(nodes.size), np.diff(indptr))
     places = torch.from_numpy(row * logs.shape[1] + trie.pieces_at(child)).to(logs.device)
     total = logs.flatten()[places].cpu().numpy() + totals.ravel()[row]
-    return row // n_beams, row % n_beams, child, total
+    return _Beginnings(row // n_beams, row % n_beams, child, total)
 
 
-def _best(owner: IntArray, total: FloatArray, n: int, k: int) -> IntArray:
-    """Places of the k highest of each mention, by mention and the highest first; stable."""
+def _best(found: _Beginnings, n: int, k: int) -> IntArray:
+    """Places of the k highest of each of n mentions, the highest first; stable."""
+    owner, total = found.owner, found.total
     counts = np.bincount(owner, minlength=n)
     table = np.full((n, max(k, int(counts.max(initial=0)))), -np.inf, dtype=np.float32)
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table[owner, nth] = total
+    table[owner, found.nth] = total
     lowest = torch.from_numpy(table).topk(k, dim=1).values[:, -1].numpy()
     high = np.flatnonzero(total >= lowest[owner])
     high = high[np.lexsort((-total[high], owner[high]))]

@@ -143,10 +143,8 @@ class Pretraining:
 
     def _update(self, examples: list[tuple[Marked, str]]) -> float:
         mentions, names = zip(*examples, strict=True)
-        (sources, _), (targets, given) = (
-            self.pieces.sources(mentions),
-            self.pieces.targets(mentions, names),
-        )
+        sources = self.pieces.sources(mentions)
+        targets, given = self.pieces.targets(mentions, names)
         progress = self.step / self.settings["steps"]
         rate = self.settings["learn_rate"] * min(1, (self.step + 1) / self.settings["warmup"])
         for group in self.optimizer.param_groups:
@@ -225,9 +223,7 @@ def main(
     for module in backbone.modules():
         if isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0
-    pieces = marked_pieces(
-        tokenizer, backbone.config, max_pieces=chosen["max_pieces"], prompt=True
-    )
+    pieces = marked_pieces(tokenizer, backbone.config, max_pieces=chosen["max_pieces"], prompt=True)
     network = Seq2Seq(
         backbone, smoothing=chosen["smoothing"], mixed_precision=chosen["mixed_precision"]
     )

@@ -37,12 +37,6 @@ OLD_VECTORS_FILE = "vectors.json"
 UNKNOWN_ENCODER = "unknown"
 
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
-TRIES_FOLDER = "tries"
-TRIE_FILES = (
-    ABOUT_FILE,
-    *(f"{c}.npy" for c in ("first_child", "pieces", "leaves", "name_offsets", "names")),
-)
-_TRIE = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}")
 _SET = re.compile(r"([\w-]+)\.[0-9a-f]{16}", re.ASCII)
 _OLD_SET = "0" * 16  # time of vectors of an earlier version, before all others
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
@@ -190,49 +184,6 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
     return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted}
 
 
-# -- Tries --------------------------------------------------------------------------------------
-
-
-def trie_name(pieces: str, kb: str) -> str:
-    """Name of a trie, by the fingerprints of its word pieces and of the knowledge base."""
-    return f"{pieces}.{generation_name(kb).partition('.')[2]}"
-
-
-def trie_file(name: str, part: str) -> str:
-    """Key of a file of a trie in memory."""
-    return f"{TRIES_FOLDER}/{name}/{part}"
-
-
-def trie_names(files: Mapping[str, RawFile]) -> list[str]:
-    """Names of the tries among files."""
-    paths = (name.split("/") for name in files)
-    found = (path for path in paths if len(path) == 3 and path[2] == ABOUT_FILE)
-    return sorted(path[1] for path in found if path[0] == TRIES_FOLDER)
-
-
-def files_of_trie(files: Mapping[str, RawFile], name: str) -> dict[str, RawFile]:
-    """Files of a trie, by their names in their own folder."""
-    named = ((part, trie_file(name, part)) for part in TRIE_FILES)
-    return {part: files[path] for part, path in named if path in files}
-
-
-def map_tries(folder: Path, *, of: str) -> dict[str, RawFile]:
-    """Map the tries of the names of the knowledge base with this fingerprint."""
-    files: dict[str, RawFile] = {}
-    for name in tries_in(folder):
-        if name == trie_name(name.partition(".")[0], of):
-            parts = map_folder(folder / TRIES_FOLDER / name, TRIE_FILES)
-            files |= {trie_file(name, part): raw for part, raw in parts.items()}
-    return files
-
-
-def tries_in(folder: Path) -> list[str]:
-    """Names of the tries in a folder, of any generation."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return sorted(p.name for p in (folder / TRIES_FOLDER).iterdir() if _TRIE.fullmatch(p.name))
-    return []
-
-
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
     """Select the files of a knowledge base, by their names in the current layout."""
     known = {name: files[name] for name in KB_FILES if name in files}
@@ -240,9 +191,6 @@ def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
         if _SET.fullmatch(name):
             parts = files_of_set(files, name)
             known |= {f"{VECTORS_FOLDER}/{name}/{part}": raw for part, raw in parts.items()}
-    for name in filter(_TRIE.fullmatch, trie_names(files)):
-        parts = files_of_trie(files, name)
-        known |= {trie_file(name, part): raw for part, raw in parts.items()}
     return known | _old_vectors(files)
 
 

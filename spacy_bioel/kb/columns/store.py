@@ -25,17 +25,15 @@ from spacy_bioel.kb.columns.layout import (
     check_replaceable,
     encoder_of,
     files_of_set,
-    files_of_trie,
     known_files,
     left_by_earlier,
     map_columns,
-    map_tries,
     map_vectors,
     set_names,
-    trie_names,
 )
 from spacy_bioel.kb.columns.reader import ColumnReader
 from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
+from spacy_bioel.kb.columns.tries import files_of_trie, known_tries, map_tries, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
 from spacy_bioel.text.normalize import normalize_name
@@ -80,7 +78,7 @@ class KnowledgeBase:
         self.path = path
         self.meta: dict[str, Any] = checked_meta(files, where=self.where)
         self.fingerprint = str(self.meta["fingerprint"])
-        self._files = known_files(files)
+        self._files = known_files(files) | known_tries(files)
         read = ColumnReader(files, self.where)
         self.ids = read.strings("ids")
         self.names = read.strings("names")

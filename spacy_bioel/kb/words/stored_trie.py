@@ -9,8 +9,9 @@ from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.files import RawFile, read_array, write_array
-from spacy_bioel.kb.columns.layout import ABOUT_FILE, trie_file, trie_name
+from spacy_bioel.kb.columns.layout import ABOUT_FILE
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.columns.tries import trie_file, trie_name
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, ToPieces, build_trie
 
@@ -53,9 +54,8 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         raise BioelError(Errors.B281.format(path=kb.where))
     try:
         about = json.loads(files[trie_file(name, ABOUT_FILE)].tobytes())
-        counts = {key: int(about[key]) for key in _COUNTS}
-        columns = {part: _column(files, name, part) for part in COLUMNS}
-        trie = NameTrie(**columns, **counts)
+        columns = (_column(files, name, part) for part in COLUMNS)
+        trie = NameTrie(*columns, *(int(about[key]) for key in _COUNTS))
         _check(trie)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / trie_file(name, "")

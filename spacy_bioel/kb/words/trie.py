@@ -8,7 +8,7 @@ is stored. Each path ends with the end piece; its last node, a leaf, has the nam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ def build_trie(
     has_name = np.zeros(len(kb), dtype=bool)
     has_name[kb.concepts_of_names(trie.names)[1]] = True
     left_out, nameless = int((lengths == 0).sum()), int((~has_name).sum())
-    return NameTrie(*(getattr(trie, name) for name in COLUMNS), left_out, nameless)
+    return replace(trie, left_out=left_out, nameless=nameless)
 
 
 def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:

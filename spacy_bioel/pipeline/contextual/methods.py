@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from thinc.api import Model
 
-from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.models.reading import reads
+from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, seq2seq
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
@@ -46,6 +48,11 @@ class ContextualMethod(Protocol):
 METHODS: dict[str, ContextualMethod] = {
     "dual_encoder": bi_encoder,
     "reranker": cross_encoder,
+    "generative_linker": seq2seq,
+}
+# What a method keeps beside the names of a knowledge base.
+PREPARE: dict[str, Callable[[Model[Any, Any], KnowledgeBase], None]] = {
+    "generative_linker": seq2seq.prepare,
 }
 
 
@@ -57,6 +64,12 @@ def read_mentions(
 ) -> Reading:
     """Read by the method of a model, see `ContextualMethod.read`."""
     return METHODS[model.name].read(model, generator, mentions, given)
+
+
+def prepare_kb(model: Model[Any, Any], kb: KnowledgeBase) -> None:
+    """Write what the method of a model keeps beside the names of a knowledge base, if anything."""
+    if reads(model) and model.name in PREPARE:
+        PREPARE[model.name](model, kb)
 
 
 def make_training(
