@@ -1,4 +1,4 @@
-"""What a generative linker writes about gold mentions, and what it adds to the other evidence.
+"""Names that a generative linker writes about gold mentions, and their worth beside the evidence.
 
 python -m benchmarks.run generative CORPUS --start FOLDER trains the linker alone, from a folder of
 training/scripts/pretrain_seq2seq.py, and measures on the development documents, any id of a mention

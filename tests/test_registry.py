@@ -20,6 +20,8 @@ NAMES = {
         "spacy-bioel.ResCNN.v1",
         "spacy-bioel.DualEncoder.v1",
         "spacy-bioel.Reranker.v1",
+        "spacy-bioel.GenerativeLinker.v1",
+        "spacy-bioel.Seq2Seq.v1",
         "spacy-bioel.Transformer.v1",
         "spacy-bioel.WithSpelling.v1",
         "spacy-bioel.TransformerNames.v1",

@@ -112,7 +112,7 @@ class MarkedPieces:
         return np.array([len(pieces[m.mention]) > self.room for m in mentions], dtype=bool)
 
     def prompts(self, mentions: Sequence[Marked]) -> list[list[int]]:
-        """What the decoder is given of each mention."""
+        """Beginnings of what the decoder writes, one for each mention."""
         if not self.prompt:
             return [[self.start] for _ in mentions]
         pieces = self._pieces(mention.mention for mention in mentions)
@@ -140,7 +140,7 @@ class MarkedPieces:
         ]
 
     def targets(self, mentions: Sequence[Marked], names: Sequence[str]) -> tuple[Pieces, IntArray]:
-        """What the decoder is to write about each mention, and how much of it is given."""
+        """Rows that the decoder is to write, and how many pieces of each are given."""
         prompts = self.prompts(mentions)
         rows = (p + name for p, name in zip(prompts, self.names(names), strict=True))
         return Pieces.of(rows), np.array([len(p) for p in prompts], dtype=np.int64)

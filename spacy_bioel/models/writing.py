@@ -16,7 +16,7 @@ from spacy_bioel.processor import one_thread_each
 
 IntArray = NDArray[np.int64]
 # Mentions of a batch, and their word pieces, padding included: bound the memory.
-_MENTIONS, _PIECES = 64, 4096
+_MENTIONS, _PIECES = 128, 8192
 
 
 def write_about(

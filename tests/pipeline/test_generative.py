@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from spacy.training import Example
 from tiny import LINKER, blank, examples, train, with_linker
+from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -87,9 +87,10 @@ def test_written_candidates_are_weighed_with_those_of_the_strings(
 ) -> None:
     docs = list(generative.pipe(given(generative, texts)))
     evidence = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
-    assert "exact+memory+sparse+dense+generated" in evidence
-    assert "sparse" in evidence  # what was not written does not say so
-    assert sum(right(generative, texts)) >= 0.85 * len(right(generative, texts))
+    assert {"exact+memory+dense+sparse+generated", "generated"} & evidence
+    assert {"dense", "dense+sparse"} & evidence  # what was not written does not say so
+    found = right(generative, texts)
+    assert sum(found) >= 0.85 * len(found)
 
 
 def test_it_can_be_switched_off(generative: Language, texts: list[AnnotatedText]) -> None:
@@ -113,9 +114,7 @@ def test_same_links_from_bytes_and_in_any_batch(
 ) -> None:
     alone = [get_links(generative(doc)) for doc in given(generative, texts)]
     assert alone[0][0].candidates
-    in_batches = [
-        get_links(doc) for doc in generative.pipe(given(generative, texts), batch_size=4)
-    ]
+    in_batches = [get_links(doc) for doc in generative.pipe(given(generative, texts), batch_size=4)]
     assert [[x.ids for x in of_doc] for of_doc in in_batches] == [
         [x.ids for x in of_doc] for of_doc in alone
     ]
@@ -206,20 +205,26 @@ def test_a_name_of_two_concepts_proposes_both(tmp_path: Path) -> None:
 
 def test_names_without_word_pieces_are_counted(tmp_path: Path) -> None:
     concepts = [
-        Concept("X:1", ("renal failure", "腎不全"), ()),
-        Concept("X:2", ("腎臓",), ()),
+        Concept("X:1", ("renal failure", "renal failure of a kidney"), ()),
+        Concept("X:2", ("\u814e",), ()),
     ]
     build_kb(concepts, tmp_path / "kb")
-    # No piece is made of characters that the name "腎臓" alone has twice, see `train_vocabulary`.
+    text = "A renal failure of a kidney."
+    texts = [AnnotatedText("1", text, (Mention(2, 15, "T", ("X:1",)),))]
     nlp = generative_nlp(tmp_path / "kb")
-    texts = [AnnotatedText("1", "A renal failure.", (Mention(2, 15, "T", ("X:1",)),))]
-    nlp.initialize(lambda: [Example(d, d) for d in [nlp.make_doc(texts[0].text)]])
+    nlp.initialize(lambda: examples(nlp, texts))
     linker: Any = nlp.get_pipe("bioel_linker")
-    from tokenizers import Tokenizer
-
     pieces = linker.model.get_ref("generator").attrs["pieces"]
-    assert isinstance(pieces.tokenizer, Tokenizer)
-    assert pieces.writable(["renal failure"])[0] is not None
+    vocabulary = Tokenizer.from_str(pieces.tokenizer.to_str())
+    linker.encode_kb(linker.kb)  # a piece of the one character is made, as it is in a name
+    tokens = vocabulary.get_vocab()
+    assert "\u814e" in tokens
+    other = build_kb([*concepts, Concept("X:3", ("\u5fc3",), ())], tmp_path / "other")
+    assert other is not None
+    linker.set_kb(tmp_path / "other")
+    message = r"\[W281\] 1 of 4 names .* 1 concepts have no other name"
+    with pytest.warns(UserWarning, match=message):
+        linker.encode_kb(tmp_path / "other")
 
 
 def test_a_large_knowledge_base_needs_its_trie(

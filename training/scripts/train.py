@@ -62,6 +62,7 @@ def main(
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
     transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
+    seq2seq: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from OUTPUT/model-last, where there is one.")
     ] = False,
@@ -77,6 +78,8 @@ def main(
     paths = merged["paths"]
     if "transformer" in paths and (name := transformer or paths["transformer"]):
         paths["transformer"] = find_transformer(name)
+    if "seq2seq" in paths:
+        paths["seq2seq"] = seq2seq or paths["seq2seq"]
     merged["system"]["seed"] = seed
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.
