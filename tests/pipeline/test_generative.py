@@ -15,6 +15,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.tuning.run import tune
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 pytest.importorskip("transformers")
@@ -136,6 +137,16 @@ def test_saved_again_it_is_the_same(generative: Language, saved: Path, tmp_path:
     for name in names:
         again = (tmp_path / "again" / "bioel_linker" / name).read_bytes()
         assert again == (saved / "bioel_linker" / name).read_bytes()
+
+
+def test_tuning_weighs_strings_and_what_is_written(
+    generative: Language, texts: list[AnnotatedText]
+) -> None:
+    report = tune(generative, texts)
+    assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "reading"]
+    linker: Any = generative.get_pipe("bioel_linker")
+    assert linker.reading.direct.shape == (5,)
+    assert sum(right(generative, texts)) > 20
 
 
 def test_two_processes(generative: Language, texts: list[AnnotatedText], start_method: str) -> None:
