@@ -511,6 +511,18 @@ class Errors(metaclass=_Coded):
     )
     B265 = "{where}: an id of the mention {key}, which is not in the file. Correct the line."
 
+    B280 = (
+        "{folder} is a checkpoint of type {found!r}, which cannot write: expected an "
+        "encoder-decoder, such as BART or T5. Name another checkpoint."
+    )
+    B281 = (
+        "The knowledge base in {path} has no trie of its names for the word pieces of this "
+        "pipeline, which writes names. Write one: bioel kb encode {path} MODEL"
+    )
+    B282 = (
+        "The trie in {path} is damaged ({error}). Delete that folder, and write it anew: bioel kb "
+        "encode {kb} MODEL"
+    )
     B300 = (
         "spacy-bioel.HierarchicalLinker.v1 has {problem}: expected tasks that are some of {tasks}, "
         'in this order, with "links" or "mentions" alone; a vocabulary that is "open" or "closed"; '
@@ -525,6 +537,14 @@ class Errors(metaclass=_Coded):
 
 
 class Warnings(metaclass=_Coded):
+    W280 = (
+        "{n} of {of} mentions are longer than the {room} word pieces that are read of a mention "
+        "with its context: their ends are cut. Raise max_pieces."
+    )
+    W281 = (
+        "{n:,} of {of:,} names of {path} have characters without a word piece, or are too long, "
+        "and are never written; {nameless:,} concepts have no other name."
+    )
     W300 = (
         "{n:,} of {of:,} gold mentions overlap longer ones. Tags cannot represent both: the longest "
         "are learnt. To find them all, use bioel_mentions with spacy-bioel.SpanEnumerator.v1."

@@ -53,6 +53,7 @@ PACKAGES: dict[str, list[str]] = {
     "kb/vectors/ann.py": ["faiss"],
     "kb/vectors/products.py": ["torch"],
     "nn": ["torch"],
+    "nn/beams.py": ["numpy", "transformers"],
     "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],

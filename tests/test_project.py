@@ -31,14 +31,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_all(folder: Path) -> subprocess.CompletedProcess[str]:
-    """`spacy project run all` with the test twin of the config."""
+def run_all(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+    """`spacy project run all` with the test twin of the config.
+
+    settings: Further ones, as on the command line.
+    """
     # With one thread, for several of them wait for each other on a machine that is busy.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("SPACY_CONFIG_OVERRIDES", None)
     run = ["-m", "spacy", "project", "run", "all", ".", "--vars.configs", "training/configs/test"]
     return subprocess.run(
-        [sys.executable, *run], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, *run, *settings],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -124,6 +131,28 @@ def test_second_run_skips_what_is_done(folder: Path) -> None:
     assert skipped == ["convert", "kb", "train", "encode", "evaluate", "package", "demo"]
 
 
+@pytest.mark.slow
+def test_generative_config(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    shutil.copy(ROOT / "project.yml", tmp_path)
+    shutil.copytree(ROOT / "training", tmp_path / "training")
+    done = run_all(tmp_path, "--vars.config", "generative")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(tmp_path / WHEEL) as wheel:
+        files = {name.rpartition("/")[2] for name in wheel.namelist()}
+    assert {
+        f"seq2seq.{part}" for part in ("config.json", "model.safetensors", "tokenizer.json")
+    } < files
+    rows = json.loads((tmp_path / "metrics/embedded/dev.json").read_text(encoding="utf8"))
+    value = {r["protocol"]: r["value"] for r in rows if r["metric"] == "f1" and not r["label"]}
+    assert value["end_to_end"] > 50.0
+    tuned = json.loads((tmp_path / "metrics/embedded/tuning.json").read_text(encoding="utf8"))
+    assert [one["chosen"].get("weights") for one in tuned["tuned"]][:2] == ["fusion", "reading"]
+    records = list(srsly.read_jsonl(tmp_path / "metrics/embedded/demo.jsonl"))
+    evidence = {c["evidence"] for r in records for x in r["links"] for c in x["candidates"]}
+    assert any("generated" in one for one in evidence)
+
+
 # What project.yml and corpora.yml say.
 
 
@@ -139,7 +168,7 @@ def test_workflow_has_all_steps_and_no_test_documents(project: dict) -> None:
         "starter": STARTER,
     }
     names = [command["name"] for command in project["commands"]]
-    assert names == [*STEPS, *STARTER, "kb_large", "test"]
+    assert names == [*STEPS, *STARTER, "pretrain_seq2seq", "kb_large", "test"]
 
 
 def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
@@ -147,7 +176,11 @@ def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
     for command in project["commands"]:
         assert command["deps"], command["name"]
         assert command["outputs"], command["name"]
-        own = "/${vars.corpus}" if command["name"] not in [*STARTER, "kb_large"] else "/"
+        own = (
+            "/${vars.corpus}"
+            if command["name"] not in [*STARTER, "pretrain_seq2seq", "kb_large"]
+            else "/"
+        )
         assert all(own in output for output in command["outputs"])
         for dep in command["deps"]:
             of_corpus = dep.startswith("corpus/")  # made with --vars.corpus

@@ -40,6 +40,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "docs/scale.md",
     "docs/concurrency.md",
+    "docs/generative.md",
     SOURCES,
 ]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")

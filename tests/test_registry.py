@@ -21,6 +21,8 @@ NAMES = {
         "spacy-bioel.DualEncoder.v1",
         "spacy-bioel.HierarchicalLinker.v1",
         "spacy-bioel.Reranker.v1",
+        "spacy-bioel.GenerativeLinker.v1",
+        "spacy-bioel.Seq2Seq.v1",
         "spacy-bioel.Transformer.v1",
         "spacy-bioel.WithSpelling.v1",
         "spacy-bioel.TransformerNames.v1",

@@ -34,6 +34,7 @@ from spacy_bioel.kb.columns.layout import (
     set_name,
 )
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
+from spacy_bioel.kb.columns.tries import TRIES_FOLDER, tries_in
 from spacy_bioel.storage.atomic import replacing_file, sync
 
 # Seconds that a writer waits for another one, and seconds until it logs a warning.
@@ -131,6 +132,22 @@ class Transaction:
                 (home / ABOUT_FILE).unlink(missing_ok=True)
                 _remove([home])
 
+    @contextmanager
+    def trie(self, name: str) -> Iterator[Path]:
+        """Add a trie of the names, unless it is there, when the block succeeds.
+
+        name (str): See `layout.trie_name`.
+        YIELDS (Path): Empty folder for the files of `layout.TRIE_FILES`.
+        """
+        with self._fresh_folder() as fresh:
+            yield fresh
+            home = self.folder / TRIES_FOLDER / name
+            if not home.exists():
+                home.parent.mkdir(exist_ok=True)
+                _sync_all(fresh)
+                fresh.rename(home)
+                sync(home.parent)
+
     def tidy(self) -> None:
         """Remove columns that meta.json does not name, and files that were never put in place."""
         _remove([*self.folder.glob(".new.*"), *self.folder.glob(f".{META_FILE}.*")])
@@ -142,6 +159,9 @@ class Transaction:
         generation = generation_of(meta)
         found = (path for path in self.folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)
+        # By the number that follows it, a generation of the same columns has the same tries.
+        old = (name for name in tries_in(self.folder) if name[-12:] not in generation)
+        _remove(self.folder / TRIES_FOLDER / name for name in old)
         if generation:  # files in the layout of an earlier version
             _remove(self.folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
 

@@ -17,8 +17,8 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, add_reading, reading_model
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
+from spacy_bioel.models.reading import ReadingKind, reading_model, reads
 from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
@@ -56,12 +56,16 @@ def build_dual_encoder_v1(
         raise BioelError(Errors.B175.format(pooling=pooling))
     if not collective and is_listener(tok2vec):
         raise BioelError(Errors.B177)
-    kind = ReadingKind(add=_add_tower, parts=_tower_parts, load=_load_tower)
+    kind = ReadingKind(add=_make_tower, parts=_tower_parts, load=_load_tower)
     settings = {"pooling": pooling, "from_words": from_words}
     layers: dict[str, Model] = {"tok2vec": tok2vec, "names": names}
     return reading_model(
         "dual_encoder", kind, _forward, layers, settings=settings, collective=collective
     )
+
+
+def _make_tower(model: DualEncoder, source: EncoderSource) -> None:
+    _add_tower(model)
 
 
 def _add_tower(model: DualEncoder) -> None:
@@ -123,8 +127,9 @@ def _tower_parts(model: DualEncoder) -> Parts:
 
 
 def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
+    if _PART in parts and not reads(model):
+        _add_tower(model)
     if _PART in parts:
-        add_reading(model)
         weights_from_bytes(model.get_ref("network"), parts[_PART])
     if _TOK2VEC in parts:
         model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])

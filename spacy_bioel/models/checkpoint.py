@@ -36,19 +36,23 @@ def require_transformers() -> None:
         raise BioelError(Errors.B150.format(error=error)) from error
 
 
-def read_checkpoint(path: str, *, max_pieces: int) -> tuple[Path, Any, Tokenizer]:
+def read_checkpoint(
+    path: str, *, max_pieces: int, writes: bool = False
+) -> tuple[Path, Any, Tokenizer]:
     """Load a checkpoint.
 
     path (str): Folder of a Hugging Face checkpoint with safetensors weights, or its id on the hub.
     max_pieces (int): Longest input in word pieces, special ones included.
+    writes (bool): Load an encoder-decoder with its head over word pieces; else an encoder.
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
         tokenizer without padding or truncation.
     RAISES BioelError: [B150] transformers is missing, [B152] no checkpoint is found, [B153] a file
-        is missing, such as that of a fast tokenizer, [B154] parts do not fit one another.
+        is missing, such as that of a fast tokenizer, [B154] parts do not fit one another, [B280]
+        it is no encoder-decoder.
     """
     require_transformers()
     folder = _find_checkpoint(path)
-    backbone, tokenizer = _load_backbone(folder), _load_tokenizer(folder)
+    backbone, tokenizer = _load_backbone(folder, writes=writes), _load_tokenizer(folder)
     n_rows, n_pieces = backbone.config.vocab_size, tokenizer.get_vocab_size()
     if n_rows < n_pieces:
         raise misfit(folder, f"{n_pieces} word pieces", f"at most the {n_rows} of its embeddings")
@@ -58,14 +62,46 @@ def read_checkpoint(path: str, *, max_pieces: int) -> tuple[Path, Any, Tokenizer
     return folder, backbone, tokenizer
 
 
-def backbone_from_json(config: str) -> Any:
+def backbone_from_json(config: str, *, writes: bool = False) -> Any:
     """Backbone with random weights, from the output of `config_to_json`."""
     require_transformers()
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
     settings = json.loads(config)
     made = AutoConfig.for_model(settings.pop("model_type"), **settings)
-    return _without_pooler(AutoModel.from_config(made))
+    return _without_pooler((AutoModelForSeq2SeqLM if writes else AutoModel).from_config(made))
+
+
+def new_seq2seq(
+    n_pieces: int, *, layers: int, width: int, n_positions: int, pad: int, end: int
+) -> Any:
+    """A small BART with random weights.
+
+    layers, width (int): Of the encoder, and as many of the decoder; size of the vectors.
+    n_positions (int): Longest input of either, in word pieces.
+    pad, end (int): Word pieces that stand for nothing, and after the last one.
+    """
+    require_transformers()
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    of_each = {"layers": layers, "attention_heads": max(1, width // 64), "ffn_dim": 3 * width}
+    both: Any = {
+        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_each.items()
+    }
+    config = BartConfig(
+        vocab_size=n_pieces,
+        d_model=width,
+        max_position_embeddings=n_positions,
+        init_std=width**-0.5,
+        attention_dropout=0.0,  # see `_load_backbone`
+        pad_token_id=pad,
+        bos_token_id=end,
+        eos_token_id=end,
+        decoder_start_token_id=end,
+        forced_eos_token_id=None,
+        **both,
+    )
+    return BartForConditionalGeneration(config)
 
 
 def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -96,15 +132,15 @@ def _find_checkpoint(path: str) -> Path:
         raise BioelError(Errors.B152.format(path=path, error=error)) from error
 
 
-def _load_backbone(folder: Path) -> Any:
-    """Encoder of a checkpoint, without the pooler, which is not used.
+def _load_backbone(folder: Path, *, writes: bool) -> Any:
+    """Network of a checkpoint, without the pooler, which is not used.
 
     Dropout of attention weights is disabled, whatever the config says: with it PyTorch cannot use
     its fused kernels, and an update on a CPU takes 1.7 times as long.
 
-    RAISES BioelError: [B153] a file is missing, [B154] a tensor is.
+    RAISES BioelError: [B153] a file is missing, [B154] a tensor is, [B280] it cannot write.
     """
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
     for name in (CONFIG, _WEIGHTS):
         if not (folder / name).is_file():
@@ -115,13 +151,17 @@ def _load_backbone(folder: Path) -> Any:
             for name in _ATTENTION_DROPOUTS:
                 if hasattr(config, name):
                     setattr(config, name, 0.0)
-            backbone, loading = AutoModel.from_pretrained(
+            if writes and type(config) not in AutoModelForSeq2SeqLM._model_mapping:
+                raise BioelError(Errors.B280.format(folder=folder, found=config.model_type))
+            backbone, loading = (AutoModelForSeq2SeqLM if writes else AutoModel).from_pretrained(
                 folder,
                 config=config,
                 use_safetensors=True,
                 local_files_only=True,
                 output_loading_info=True,
             )
+    except BioelError:
+        raise
     except Exception as error:  # json, safetensors and transformers have their own exceptions
         missing = f"readable {CONFIG} and {_WEIGHTS} ({error})"
         raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error

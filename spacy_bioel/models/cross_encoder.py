@@ -28,7 +28,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.name_encoder import NameEncoder, Parts
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.pairs import Pair, PairPieces
 from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.torch_io import may_mix_precision, output_from_torch, wrap_torch
@@ -236,7 +236,7 @@ def _tensors(pieces: tuple[NDArray, NDArray, NDArray], device: Any) -> tuple[Any
 # The functions of `ReadingKind`: each delegates to the cross-encoder of the linker's model.
 
 
-def _add_pairs(model: Model) -> None:
+def _add_pairs(model: Model, source: EncoderSource) -> None:
     add_cross_encoder(model.get_ref("pairs"))
     model.set_ref("network", model.get_ref("pairs"))
 

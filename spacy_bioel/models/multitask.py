@@ -22,8 +22,8 @@ from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bi_encoder import is_listener
 from spacy_bioel.models.detector import N_FEATURES
 from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.name_encoder import NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, add_reading, reading_model
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
+from spacy_bioel.models.reading import ReadingKind, reading_model, reads
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import MentionBatch
 from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
@@ -145,8 +145,12 @@ def build_hierarchical_linker_v1(
     )
 
 
-def _add_network(model: Model) -> None:
+def _add_network(model: Model, source: EncoderSource) -> None:
     """Add the network. Call it once inventory and size of the name vectors are known."""
+    _make_network(model)
+
+
+def _make_network(model: Model) -> None:
     require_torch()
     model.get_ref("tok2vec").initialize()
     from spacy_bioel.nn.multitask import Multitask
@@ -280,7 +284,8 @@ def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
         model.attrs["inventory"] = Inventory(**{k: tuple(v) for k, v in stored.items()})
     with reading_part(_LEXICON):
         model.attrs["lexicon"] = Lexicon.from_arrays(load(parts[_LEXICON]))
-    add_reading(model)
+    if not reads(model):
+        _make_network(model)
     weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
     if _TOK2VEC in parts:
         model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
 from spacy_bioel.processor import one_thread_each
+from spacy_bioel.text.normalize import normalize_names
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -36,6 +37,7 @@ class EncoderSource:
     more_names (Sequence[str]): Further normalised names, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
     vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
+    texts (Sequence[str]): Normalised training documents.
     """
 
     kb: KnowledgeBase
@@ -43,6 +45,12 @@ class EncoderSource:
     embeddings: str | None
     vocabulary: int
     width: int
+    texts: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Normalised names of the knowledge base, and the further ones."""
+        return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
 def _unfused(network: Any) -> Any:

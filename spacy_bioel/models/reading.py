@@ -12,7 +12,7 @@ from typing import Any
 
 from thinc.api import Model
 
-from spacy_bioel.models.name_encoder import NameEncoder, Parts
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,31 @@ class ReadingKind:
     load (Callable): Loads the files of `parts`.
     """
 
-    add: Callable[[Model], None]
+    add: Callable[[Model, EncoderSource], None]
     parts: Callable[[Model], Parts]
     load: Callable[[Model, Mapping[str, bytes]], None]
 
 
 def reading_model(
-    name: str, kind: ReadingKind, forward: Callable, layers: dict[str, Model], **attrs: Any
+    name: str,
+    kind: ReadingKind,
+    forward: Callable,
+    layers: dict[str, Model],
+    *,
+    evidence: str = "context",
+    **attrs: Any,
 ) -> Model:
     """Make a model without its contextual network, which `add_reading` adds.
 
     layers (dict): Layers by name; "names" is the name encoder.
+    evidence (str): What its candidates are called, and the switch that it reads by.
     attrs: Settings of the architecture.
     """
     return Model(
         name,
         forward,
         layers=list(layers.values()),
-        attrs={"reading": kind} | attrs,
+        attrs={"reading": kind, "evidence": evidence} | attrs,
         refs={"network": None} | layers,
     )
 
@@ -61,13 +68,18 @@ def reads(model: Model) -> bool:
     return may_read(model) and model.maybe_get_ref("network") is not None
 
 
-def add_reading(model: Model) -> None:
+def reading_evidence(model: Model) -> str:
+    """The evidence that a contextual model brings; "" if the model is not contextual."""
+    return str(model.attrs["evidence"]) if may_read(model) else ""
+
+
+def add_reading(model: Model, source: EncoderSource) -> None:
     """Add the contextual network to a contextual model that has none yet.
 
     RAISES BioelError: [B040] without torch; those of the architecture.
     """
     if may_read(model) and not reads(model):
-        model.attrs["reading"].add(model)
+        model.attrs["reading"].add(model, source)
 
 
 def reading_parts(model: Model) -> Parts:

@@ -68,6 +68,7 @@ LINKER_EVIDENCE = {
     "dense": True,
     "prior": True,
     "context": True,
+    "generated": True,
 }
 LINKER_TRAINING = {
     "synonyms": 96,
@@ -207,7 +208,7 @@ def make_linker(
     evidence (dict): Which evidence to use: "exact" (names and spelling variants), "memory"
         (training mentions), "sparse" (search by spelling), "dense" (search by the encoder),
         "prior" (how often a concept was mentioned in training), "context" (what a model that may
-        do so reads in the document).
+        do so reads in the document), "generated" (names that a generative model writes).
     abbreviations (bool): Write short forms out that the document defines.
     coherence (float): How far a mention is drawn to what the other mentions of its document are;
         0: not at all.
@@ -236,7 +237,7 @@ def make_linker(
     }
     checked = LinkerSettings.of(settings)
     TrainingSettings.of(settings)
-    proposing = checked.evidence if proposes(model) else checked.evidence - {"context"}
+    proposing = checked.evidence - ({"context", "generated"} - proposes(model))
     if mentions == "read" and not finds(model):
         raise BioelError(Errors.B301.format(model=model.name))
     if not proposing:
@@ -259,12 +260,12 @@ def finds(model: Model) -> bool:
     return model.name in FINDERS and FINDERS[model.name].finds(model)
 
 
-def proposes(model: Model) -> bool:
-    """Whether a model finds candidates by reading, beside those of the strings."""
-    from spacy_bioel.models.reading import may_read
+def proposes(model: Model) -> set[str]:
+    """The evidence of candidates that a model finds by reading, beside those of the strings."""
+    from spacy_bioel.models.reading import may_read, reading_evidence
 
     if not may_read(model):
-        return False
+        return set()
     from spacy_bioel.pipeline.contextual.methods import METHODS
 
-    return METHODS[model.name].PROPOSES
+    return {reading_evidence(model)} if METHODS[model.name].PROPOSES else set()

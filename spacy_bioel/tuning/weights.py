@@ -7,6 +7,8 @@ from typing import Any
 
 from spacy.language import Language
 
+from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.measuring import ProgressBar, link_given, silent
@@ -74,6 +76,10 @@ def tune_reading(
     return _tune(nlp, texts, "reading", development, fit, folds=folds, progress=progress)
 
 
+# The features that the weights in each attribute of a linker are for.
+_FEATURES = {"fusion": FEATURES, "reading": READ_FEATURES}
+
+
 def _tune(
     nlp: Language,
     texts: Sequence[AnnotatedText],
@@ -95,10 +101,10 @@ def _tune(
     with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
         for fold in folds:
             part = development.of_documents(fold.fitting.tolist())
-            setattr(linker, name, _as_saved(fit(part)) if len(part) else previous)
+            setattr(linker, name, _as_saved(fit(part), name) if len(part) else previous)
             held_out += _counts(nlp, linker, [texts[i] for i in fold.held_out.tolist()])
             advance(1)
-        setattr(linker, name, _as_saved(fit(development)))
+        setattr(linker, name, _as_saved(fit(development), name))
         advance(1)
     return Tuned(
         linker.name,
@@ -110,9 +116,9 @@ def _tune(
     )
 
 
-def _as_saved(fusion: Fusion) -> Fusion:
+def _as_saved(fusion: Fusion, name: str) -> Fusion:
     """Round weights as saving does, so that the saved weights are measured."""
-    return Fusion.from_json(fusion.to_json())
+    return Fusion.from_json(fusion.to_json(_FEATURES[name]), _FEATURES[name])
 
 
 def _counts(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[Counts]:

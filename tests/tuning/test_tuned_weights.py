@@ -65,7 +65,8 @@ def test_mentions_are_found_by_characters(
         n = len(mentions)
         rows = np.arange(n, dtype=np.int64)
         concept = linker.kb.find_all(["X:B"] * n)
-        return Reading(linker.kb, given, rows, concept, np.zeros((n, len(READ_FEATURES)), "f"))
+        features = np.zeros((n, len(READ_FEATURES)), "f")
+        return Reading(linker.kb, given, rows, concept, features, "context", np.ones(n, bool))
 
     monkeypatch.setattr(development, "read_mentions", read)
     found = gather_reading(nlp, [nlp.make_doc("None here"), doc])

@@ -62,6 +62,7 @@ def main(
     gpu_id: Annotated[int, typer.Option()] = -1,
     seed: Annotated[int, typer.Option()] = 0,
     transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
+    seq2seq: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from OUTPUT/model-last, where there is one.")
     ] = False,
@@ -77,11 +78,13 @@ def main(
     paths = merged["paths"]
     if "transformer" in paths and (name := transformer or paths["transformer"]):
         paths["transformer"] = find_transformer(name)
+    if "seq2seq" in paths:
+        paths["seq2seq"] = seq2seq or paths["seq2seq"]
     merged["system"]["seed"] = seed
     # The networks are small: a second thread gains little on an idle machine, and on a busy one
     # it makes every step wait.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    # Numbers next to zero, as softmax gradients and old moments have them, would slow products down.
+    # Numbers next to zero, as softmax gradients have them, slow products down many times.
     torch.set_flush_denormal(True)
     output.mkdir(parents=True, exist_ok=True)
     # Kept beside the model: `spacy train` with this file does the same again.

@@ -123,12 +123,13 @@ def npy_layout(raw: RawFile) -> tuple[np.dtype, tuple[int, ...], int]:
 def is_file_name(name: object) -> bool:
     """Whether a name is safe for a file of a knowledge base, and leads out of no folder.
 
-    A name has letters, digits, '_', '-' and inner dots; vectors are "vectors/NAME/NAME".
+    A name has letters, digits, '_', '-' and inner dots; vectors are "vectors/NAME/NAME",
+    and tries alike.
     """
     if not isinstance(name, str):
         return False
     parts = name.split("/")
-    is_placed = len(parts) == 1 or (len(parts) == 3 and parts[0] == "vectors")
+    is_placed = len(parts) == 1 or (len(parts) == 3 and parts[0] in ("vectors", "tries"))
     return is_placed and all(map(_FILE_NAME.fullmatch, parts))
 
 

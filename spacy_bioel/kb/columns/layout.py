@@ -4,6 +4,7 @@
     columns.3f2a9c01b7d4/               the generation: all columns; never changed
     vectors/9f3a.18a0.../about.json     description of the vectors of one encoder
     vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
+    tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
 
 The folder of an earlier version has the columns, vectors.json and the vectors of one encoder
 directly in it, and stays readable. In memory a knowledge base is a mapping of files in any layout:
@@ -159,7 +160,8 @@ def set_file(name: str, part: str) -> str:
 def set_names(files: Mapping[str, RawFile]) -> list[str]:
     """Names of the vectors among files, newer ones of an encoder after older ones."""
     paths = (name.split("/") for name in files)
-    return sorted(path[1] for path in paths if len(path) == 3 and path[2] == ABOUT_FILE)
+    found = (path for path in paths if len(path) == 3 and path[2] == ABOUT_FILE)
+    return sorted(path[1] for path in found if path[0] == VECTORS_FOLDER)
 
 
 def files_of_set(files: Mapping[str, RawFile], name: str) -> dict[str, RawFile]:

@@ -33,6 +33,7 @@ from spacy_bioel.kb.columns.layout import (
 )
 from spacy_bioel.kb.columns.reader import ColumnReader
 from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
+from spacy_bioel.kb.columns.tries import files_of_trie, known_tries, map_tries, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
 from spacy_bioel.text.normalize import normalize_name
@@ -77,7 +78,7 @@ class KnowledgeBase:
         self.path = path
         self.meta: dict[str, Any] = checked_meta(files, where=self.where)
         self.fingerprint = str(self.meta["fingerprint"])
-        self._files = known_files(files)
+        self._files = known_files(files) | known_tries(files)
         read = ColumnReader(files, self.where)
         self.ids = read.strings("ids")
         self.names = read.strings("names")
@@ -164,10 +165,15 @@ class KnowledgeBase:
             with transaction.columns() as folder:
                 write_files(folder, {name: files[name] for name in KB_FILES})
             transaction.remove_vectors(before)
+            for name in trie_names(files):
+                with transaction.trie(name) as folder:
+                    write_files(folder, files_of_trie(files, name))
 
     def files(self) -> dict[str, RawFile]:
-        """All files by name, with vectors that were written after opening."""
-        return self._files | (map_vectors(self.path) if self.path else {})
+        """All files by name, with vectors and tries that were written after opening."""
+        if self.path is None:
+            return dict(self._files)
+        return self._files | map_vectors(self.path) | map_tries(self.path, of=self.fingerprint)
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
         """Add files (vectors) to an open knowledge base."""

@@ -133,6 +133,13 @@ class NgramIndex:
         self._origin.check_ends(self._offsets, end=len(rows))
         self._are_checked = np.zeros(len(grams), dtype=bool)
 
+    def rarity(self, codes: IntArray) -> NDArray[np.float64]:
+        """Inverse document frequency of 3-grams, by the codes of `name_ngrams`. Shape (n,)."""
+        at = np.minimum(np.searchsorted(self._grams, codes), max(0, len(self._grams) - 1))
+        known = self._grams[at] == codes if len(self._grams) else np.zeros(len(codes), bool)
+        frequency = np.where(known, self._offsets[at + known] - self._offsets[at], 0)
+        return _rarity(frequency, len(self._norms))
+
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
         """Find the k names with the most similar spelling for each query.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from spacy.tokens import Doc
@@ -10,7 +10,8 @@ from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask
+from spacy_bioel.models.reading import reads
+from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask, seq2seq
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
@@ -75,6 +76,11 @@ METHODS: dict[str, ContextualMethod] = {
     "dual_encoder": bi_encoder,
     "reranker": cross_encoder,
     "multitask": multitask,
+    "generative_linker": seq2seq,
+}
+# What a method keeps beside the names of a knowledge base.
+PREPARE: dict[str, Callable[[Model[Any, Any], KnowledgeBase], None]] = {
+    "generative_linker": seq2seq.prepare,
 }
 FINDERS: dict[str, Finder] = {"multitask": multitask}
 
@@ -102,6 +108,12 @@ def read_mentions(
 ) -> Reading:
     """Read by the method of a model, see `ContextualMethod.read`."""
     return METHODS[model.name].read(model, generator, mentions, given)
+
+
+def prepare_kb(model: Model[Any, Any], kb: KnowledgeBase) -> None:
+    """Write what the method of a model keeps beside the names of a knowledge base, if anything."""
+    if reads(model) and model.name in PREPARE:
+        PREPARE[model.name](model, kb)
 
 
 def make_training(

@@ -27,7 +27,6 @@ IntArray = NDArray[np.int64]
 #   highest: no other candidate has a higher one
 READ_FEATURES = ("string", "found", "score", "read", "highest")
 _LOWEST = 1e-4  # scores are rounded to this
-READ = "context"
 
 
 @cache
@@ -49,6 +48,8 @@ class Reading:
     given (Sequence): Candidates that the string of each mention was given.
     mention, concept (IntArray): Number of the mention, concept row. Shape (n,).
     features (NDArray[float32]): Shape (n, len(READ_FEATURES)).
+    evidence (str): What candidates that were read say of it.
+    is_read (NDArray[bool]): Which pairs were. Shape (n,).
     """
 
     kb: KnowledgeBase
@@ -56,6 +57,8 @@ class Reading:
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
+    evidence: str
+    is_read: NDArray[np.bool_]
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
         """The `top` best candidates of each mention, best first.
@@ -71,8 +74,9 @@ class Reading:
             number, score = int(self.mention[row]), round(float(shares[row]), 4)
             known = by_string[number].get(id_)
             name = known.name if known else self.kb.preferred_name(int(self.concept[row]))
-            evidence = f"{known.evidence}+{READ}" if known else READ
-            ranked[number].append(Candidate(id_, score, name, evidence))
+            sources = [known.evidence] if known else []
+            sources += [self.evidence] if self.is_read[row] else []
+            ranked[number].append(Candidate(id_, score, name, "+".join(sources)))
         return [tuple(found) for found in ranked]
 
 
@@ -84,6 +88,8 @@ def weigh(
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     *,
     temperature: float,
+    evidence: str = "context",
+    reads_given: bool = True,
 ) -> Reading:
     """The pairs of mentions and the candidates that they were given, and further ones.
 
@@ -91,6 +97,8 @@ def weigh(
     score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
         of shape (n,), to shape (n,).
     temperature (float): Divisor of scores to become log-odds.
+    evidence (str): What candidates that were read say of it.
+    reads_given (bool): Whether those that a mention was given are read too.
     """
     owner = np.repeat(np.arange(len(given)), [len(found) for found in given])
     of_string = owner * len(kb) + kb.find_all([c.id for found in given for c in found])
@@ -113,4 +121,6 @@ def weigh(
     features[:, 2] = scores
     features[:, 3] = np.log(np.maximum(weight / total[mention], _LOWEST))
     features[:, 4] = scores >= highest[mention] - 1e-5
-    return Reading(kb, given, mention, concept, features)
+    is_read = np.full(len(keys), reads_given)
+    is_read[place[len(of_string) :]] = True
+    return Reading(kb, given, mention, concept, features, evidence, is_read)

@@ -114,6 +114,7 @@ class CandidateGenerator:
         pool: NamePool | None = None,
     ) -> None:
         self.state = state
+        self.pool = pool
         self.kb: KnowledgeBase = state.kb
         self._lock = Lock()
         self._kept: dict[String, tuple[Candidate, ...]] = {}

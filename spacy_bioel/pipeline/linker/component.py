@@ -16,6 +16,7 @@ from spacy_bioel.pipeline.annotate import set_ent_links, set_links
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
 from spacy_bioel.pipeline.linker.lifecycle import LiveLinker
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Linker(LiveLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
-        from spacy_bioel.models.reading import reads
+        from spacy_bioel.models.reading import reading_evidence, reads
         from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.labels import with_labels
         from spacy_bioel.pipeline.linker.queries import given_candidates, rank_mentions
@@ -44,7 +45,8 @@ class Linker(LiveLinker):
         mentions = self._find(docs, generator.state)
         ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
         candidates = given_candidates(mentions, ranked)
-        if candidates and "context" in settings.evidence and reads(self.model):
+        is_used = reading_evidence(self.model) in settings.evidence
+        if candidates and is_used and reads(self.model):
             reading = read_mentions(self.model, generator, mentions, candidates)
             candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
         found = iter(candidates)
@@ -126,20 +128,21 @@ class Linker(LiveLinker):
             assert self._kb is not None
             self.statistics = MentionStatistics()
             self.count_mentions(get_examples())
+            source = EncoderSource(
+                self._kb,
+                more_names=self.statistics.names,
+                embeddings=embeddings,
+                vocabulary=vocabulary,
+                width=width,
+                texts=[normalize_name(example.reference.text) for example in get_examples()],
+            )
             if encoder is not None:
                 read_encoder(self.encoder, ENCODER if encoder == "starter" else Path(encoder))
             else:
-                source = EncoderSource(
-                    self._kb,
-                    more_names=self.statistics.names,
-                    embeddings=embeddings,
-                    vocabulary=vocabulary,
-                    width=width,
-                )
                 add_encoder(self.encoder, source)
             key = self.cfg["gold_key"]
             prepare_reading(self.model, get_examples(), self._kb, gold_key=key)
-            add_reading(self.model)
+            add_reading(self.model, source)
             self._weights_changed()
             self._start_training()
 

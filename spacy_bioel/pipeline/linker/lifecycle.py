@@ -186,7 +186,8 @@ class LiveLinker(StoredLinker):
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write vectors of all names of a knowledge base into its folder; ends a training.
+        """Write vectors of all names, and what a model that reads needs, into the folder of a
+        knowledge base; ends a training.
 
         progress (Callable | None): Is told the number of names each time that some are done.
         RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index.
@@ -194,6 +195,7 @@ class LiveLinker(StoredLinker):
             `kb.vectors.writing.write_vectors`.
         """
         from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.pipeline.contextual.methods import prepare_kb
         from spacy_bioel.pipeline.linker.starter import read_starter_encoder
 
         with self._lock:
@@ -203,14 +205,19 @@ class LiveLinker(StoredLinker):
                 raise BioelError(Errors.B053.format(name=self.name))
             self._training = self._generator = None
             encoder = self._freeze()
-        return encoder.write(open_kb(kb), progress=progress)
+        encoded = encoder.write(open_kb(kb), progress=progress)
+        prepare_kb(self.model, open_kb(kb))
+        return encoded
 
     @property
     def reads(self) -> bool:
         """Whether mentions are read in their documents."""
-        from spacy_bioel.models.reading import reads
+        from spacy_bioel.models.reading import reading_evidence, reads
 
-        return reads(self.model) and "context" in LinkerSettings.of(self.cfg).evidence
+        return (
+            reads(self.model)
+            and reading_evidence(self.model) in LinkerSettings.of(self.cfg).evidence
+        )
 
     @property
     def fingerprint(self) -> str:

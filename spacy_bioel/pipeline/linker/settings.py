@@ -9,7 +9,7 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.settings import check_number, is_number
 
-SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context")
+SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
 MENTIONS = ("auto", "spans", "ents", "kb", "read")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.

@@ -1,0 +1,153 @@
+"""Trie of the names of a knowledge base, as arrays: which word piece may follow a beginning.
+
+Nodes are numbered level by level, those of one parent one after the other. So the children of node
+i are the nodes first_child[i] to first_child[i + 1], in the order of their pieces, and no pointer
+is stored. Each path ends with the end piece; its last node, a leaf, has the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.files import entries_of, offsets_of
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_names
+
+IntArray = NDArray[np.int64]
+# From normalised names to the pieces of each, the end piece included; None: it cannot be written.
+ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
+COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
+_TOGETHER = 1 << 14  # names that are tokenised at a time
+
+
+@dataclass(frozen=True)
+class NameTrie:
+    """Columns of a trie, possibly mapped. Node 0 is the root, whose piece means nothing.
+
+    first_child (NDArray[uint32]): Shape (n_nodes + 1,).
+    pieces (NDArray): Piece that leads to each node. Shape (n_nodes,).
+    leaves (NDArray[uint32]): Nodes without children, ascending. Shape (n_leaves,).
+    name_offsets (NDArray[uint32]): Of the names of each leaf. Shape (n_leaves + 1,).
+    names (NDArray[int32]): Name rows. Shape (n_names,).
+    left_out (int): Names that the pieces cannot write.
+    nameless (int): Concepts none of whose names is here.
+    """
+
+    first_child: NDArray[Any]
+    pieces: NDArray[Any]
+    leaves: NDArray[Any]
+    name_offsets: NDArray[Any]
+    names: NDArray[Any]
+    left_out: int = 0
+    nameless: int = 0
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return len(self.pieces)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(getattr(self, name).nbytes for name in COLUMNS)
+
+    def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
+        """Children of many nodes.
+
+        nodes (NDArray): Shape (n,); -1 has none.
+        RETURNS (tuple): indptr, shape (n + 1,), and nodes: the children of nodes[i] are at
+            indptr[i] : indptr[i + 1].
+        """
+        known = nodes >= 0
+        safe = np.where(known, nodes, 0)
+        starts = self.first_child[safe].astype(np.int64)
+        counts = np.where(known, self.first_child[safe + 1].astype(np.int64) - starts, 0)
+        return entries_of(starts, counts)
+
+    def pieces_at(self, nodes: IntArray) -> IntArray:
+        """Pieces that lead to nodes. Any shape; returns the same."""
+        return self.pieces[nodes].astype(np.int64)
+
+    def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
+        """Whether nodes end a name. Any shape; returns the same."""
+        found: NDArray[np.bool_] = self.first_child[nodes] == self.first_child[nodes + 1]
+        return found
+
+    def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
+        """Name rows of many leaves: indptr, shape (n + 1,), and rows."""
+        at = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
+        starts = self.name_offsets[at].astype(np.int64)
+        indptr, places = entries_of(starts, self.name_offsets[at + 1] - starts)
+        return indptr, self.names[places].astype(np.int64)
+
+    def find(self, pieces: Sequence[int]) -> int:
+        """Node of a beginning; -1 if no name begins so."""
+        node = 0
+        for piece in pieces:
+            start, end = int(self.first_child[node]), int(self.first_child[node + 1])
+            at = start + int(np.searchsorted(self.pieces[start:end], piece))
+            if at == end or int(self.pieces[at]) != piece:
+                return -1
+            node = at
+        return node
+
+
+def build_trie(
+    kb: KnowledgeBase, to_pieces: ToPieces, *, rows: NDArray[Any] | None = None
+) -> NameTrie:
+    """Build the trie of the names of a knowledge base.
+
+    to_pieces (ToPieces): Pieces of names, which no name of its own ends within.
+    rows (NDArray | None): Name rows to take; None: all.
+    """
+    rows = np.arange(kb.n_names) if rows is None else np.asarray(rows)
+    flat: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+    lengths = np.zeros(len(rows), dtype=np.int64)
+    for start in range(0, len(rows), _TOGETHER):
+        part = rows[start : start + _TOGETHER]
+        found = [p or () for p in to_pieces(normalize_names(kb.names.take(part)))]
+        lengths[start : start + len(part)] = [len(pieces) for pieces in found]
+        flat.append(np.array([i for pieces in found for i in pieces], dtype=np.int32))
+    trie = trie_of(np.concatenate(flat), lengths, rows)
+    has_name = np.zeros(len(kb), dtype=bool)
+    has_name[kb.concepts_of_names(trie.names)[1]] = True
+    left_out, nameless = int((lengths == 0).sum()), int((~has_name).sum())
+    return replace(trie, left_out=left_out, nameless=nameless)
+
+
+def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:
+    """Build a trie level by level: a node is a different pair of a parent and a piece.
+
+    flat (NDArray): Pieces of all names, concatenated. Shape (n_pieces,).
+    lengths (IntArray): Of each name; those of length 0 are left out. Shape (n,).
+    rows (NDArray): Name row of each. Shape (n,).
+    """
+    starts = offsets_of(lengths)[:-1]
+    node = np.zeros(len(lengths), dtype=np.int64)  # that each name has come to
+    n_pieces = int(flat.max(initial=0)) + 1
+    kind = np.uint16 if n_pieces <= 1 << 16 else np.uint32
+    levels, parents, n_nodes = [np.zeros(1, dtype=kind)], [np.zeros(0, np.int64)], 1
+    going = np.flatnonzero(lengths)
+    for level in range(int(lengths.max(initial=0))):
+        going = going[lengths[going] > level]
+        keys = node[going] * n_pieces + flat[starts[going] + level]
+        different, place = np.unique(keys, return_inverse=True)
+        node[going] = n_nodes + place
+        levels.append((different % n_pieces).astype(kind))
+        parents.append(different // n_pieces)
+        n_nodes += len(different)
+    n_children = np.bincount(np.concatenate(parents), minlength=n_nodes)
+    # Names by leaf, the lower row first; a leaf has no child, for the end piece is its own.
+    here = np.flatnonzero(lengths)
+    here = here[np.argsort(node[here], kind="stable")]
+    leaves, counts = np.unique(node[here], return_counts=True)
+    return NameTrie(
+        first_child=(1 + offsets_of(n_children)).astype(np.uint32),
+        pieces=np.concatenate(levels),
+        leaves=leaves.astype(np.uint32),
+        name_offsets=offsets_of(counts).astype(np.uint32),
+        names=rows[here].astype(np.int32),
+    )

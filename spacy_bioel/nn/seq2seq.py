@@ -1,0 +1,161 @@
+"""Generative linking: an encoder-decoder reads a mention in its context and writes a name.
+
+The decoder begins with a prompt, the mention and "is", and goes on with a name of the concept; only
+the name and the end piece count in the loss. Yuan, Yuan and Yu (2022), Generative Biomedical Entity
+Linking via Knowledge Base-Guided Pre-training and Synonyms-Aware Fine-tuning (GenBioEL),
+https://aclanthology.org/2022.naacl-main.296.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# Word pieces that are read together in training, padding included: bounds the memory.
+_PIECES = 8192
+
+
+class Seq2Seq(nn.Module):
+    """Hugging Face encoder-decoder with the loss of what it writes.
+
+    backbone (PreTrainedModel): With a head over its word pieces.
+    smoothing (float): Share of the probability that the loss spreads over all word pieces.
+    learn_rate_scale (float): Factor on the learning rate.
+    mixed_precision (bool): Train under bfloat16 autocast. Inference uses float32.
+    """
+
+    def __init__(
+        self,
+        backbone: Any,
+        *,
+        smoothing: float = 0.1,
+        learn_rate_scale: float = 1.0,
+        mixed_precision: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.smoothing = smoothing
+        self.learn_rate_scale = learn_rate_scale
+        self.mixed_precision = mixed_precision
+        # One tensor under several names is stored once.
+        self.register_state_dict_post_hook(_without_ties)
+        self.register_load_state_dict_pre_hook(_with_ties)  # type: ignore[no-untyped-call]
+
+    def learn_rate_scales(self) -> dict[str, float]:
+        return {"backbone.": self.learn_rate_scale}
+
+    def forward(
+        self,
+        sources: Tensor,
+        source_lengths: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+        prompt_lengths: Tensor,
+    ) -> Tensor:
+        """Losses of names, each the mean over its pieces and the end piece.
+
+        sources (Tensor): Piece ids of mentions in their contexts, concatenated. Shape (n_pieces,).
+        targets (Tensor): First piece of the decoder, prompt, name and end piece of each mention,
+            concatenated. Shape (n_pieces,).
+        source_lengths, target_lengths (Tensor): Number of pieces of each. Shape (n_mentions,).
+        prompt_lengths (Tensor): First piece and prompt; at least 1. Shape (n_mentions,).
+        RETURNS (Tensor): Shape (n_mentions,).
+        """
+        sources_at = torch.cumsum(source_lengths, dim=0) - source_lengths
+        targets_at = torch.cumsum(target_lengths, dim=0) - target_lengths
+        order = torch.argsort(source_lengths + target_lengths, descending=True)
+        # An empty slice of a parameter, so that an empty batch has a gradient too.
+        losses = [next(self.backbone.parameters()).flatten()[:0]]
+        is_mixed = self.mixed_precision and self.training
+        with torch.autocast(sources.device.type, torch.bfloat16, enabled=is_mixed):
+            for part in _batches(order, source_lengths + target_lengths):
+                source, inside = padded(sources, sources_at[part], source_lengths[part])
+                target, written = padded(targets, targets_at[part], target_lengths[part])
+                places = torch.arange(target.shape[1] - 1, device=target.device)
+                counts = written[:, 1:] & (places >= prompt_lengths[part, None] - 1)
+                with _head_at(self.backbone, counts):
+                    logits = self.backbone(
+                        input_ids=source,
+                        attention_mask=inside.long(),
+                        decoder_input_ids=target[:, :-1],
+                        use_cache=False,
+                    ).logits
+                losses.append(self._loss(logits, target[:, 1:][counts], counts))
+        return torch.cat(losses)[torch.argsort(order)]
+
+    def _loss(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        """Mean over the pieces of each row that count.
+
+        logits, labels (Tensor): Of these pieces. Shapes (n_pieces, n_kinds), (n_pieces,).
+        counts (Tensor): Where they are. Shape (n, length).
+        """
+        of_pieces = F.cross_entropy(
+            logits.float(),
+            labels,
+            label_smoothing=self.smoothing if self.training else 0.0,
+            reduction="none",
+        )
+        rows = counts.nonzero()[:, 0]
+        total = of_pieces.new_zeros(len(counts)).index_add(0, rows, of_pieces)
+        return total / counts.sum(dim=1).clamp(min=1)
+
+
+@contextmanager
+def _head_at(backbone: Any, places: Tensor) -> Iterator[None]:
+    """Compute logits at some places only: those of the prompt would take a third of the time."""
+    head = backbone.get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][places],))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def padded(flat: Tensor, starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of pieces, padded at the end with their first piece, and where they are not.
+
+    A decoder looks back only, and an encoder is told where padding is: any piece will do.
+
+    flat (Tensor): Piece ids of all rows. Shape (n_pieces,).
+    starts, lengths (Tensor): Of the rows to take. Shape (n,).
+    RETURNS (tuple): Ids, and True where they are of the row. Shape (n, longest) each.
+    """
+    within = torch.arange(int(lengths.max()), device=flat.device)
+    inside = within < lengths[:, None]
+    return flat[torch.where(inside, starts[:, None] + within, starts[:, None])], inside
+
+
+def _batches(order: Tensor, lengths: Tensor) -> Iterator[Tensor]:
+    """Parts of `order`, the longest first, as many as fit with padding."""
+    sizes, start = lengths[order].tolist(), 0
+    while start < len(sizes):
+        end = start + max(1, _PIECES // sizes[start])
+        yield order[start:end]
+        start = end
+
+
+def _tied(network: nn.Module) -> dict[str, str]:
+    """From each further name of a tensor to its first."""
+    first: dict[int, str] = {}
+    tied: dict[str, str] = {}
+    for name, tensor in network.named_parameters(remove_duplicate=False):
+        origin = first.setdefault(id(tensor), name)
+        if origin != name:
+            tied[name] = origin
+    return tied
+
+
+def _without_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    for name in _tied(network):
+        state.pop(prefix + name, None)
+
+
+def _with_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    for name, origin in _tied(network).items():
+        if prefix + origin in state:
+            state.setdefault(prefix + name, state[prefix + origin])

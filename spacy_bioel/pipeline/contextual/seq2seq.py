@@ -1,0 +1,198 @@
+"""Reading with a generative linker: names are written about each mention in its context."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from threading import RLock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.tokens import Span
+from spacy.training import Example
+from thinc.api import Model
+
+from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
+from spacy_bioel.kb.words.trie import NameTrie, build_trie
+from spacy_bioel.models.marked import Marked, MarkedPieces
+from spacy_bioel.models.writing import write_about
+from spacy_bioel.pipeline.contextual.targets import nearest_names
+from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.names import needs_no_folder
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.sampling import NamePool
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Candidate
+
+IntArray = NDArray[np.int64]
+PROPOSES = True
+EVIDENCE = "generated"
+# Of mean log-probabilities: the least that is told from what was not written, and the divisor.
+_FLOOR, _TEMPERATURE = -4.0, 0.25
+# Tries that were opened or built, by knowledge base or part of one, and word pieces.
+_TRIES: WeakKeyDictionary[KnowledgeBase | NamePool, dict[str, NameTrie]] = WeakKeyDictionary()
+_LOCK = RLock()
+
+
+def mark(spans: Sequence[Span], strings: Sequence[str], *, context: int) -> list[Marked]:
+    """Mentions in their contexts, normalised.
+
+    strings (Sequence[str]): Normalised strings of the mentions, abbreviations written out.
+    context (int): Tokens before and after a mention. The model takes what fits of them.
+    """
+    return [
+        Marked(
+            normalize_name(span.doc[max(0, span.start - context) : span.start].text),
+            string,
+            normalize_name(span.doc[span.end : span.end + context].text),
+        )
+        for span, string in zip(spans, strings, strict=True)
+    ]
+
+
+def read(
+    model: Model[Any, Any],
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    given: Sequence[Sequence[Candidate]],
+) -> Reading:
+    """Pairs to weigh: the candidates of the strings, and the concepts whose names are written.
+
+    A name of several concepts proposes all of them: what their strings say decides.
+
+    given (Sequence): Candidates that the string of each mention was given.
+    """
+    kb = generator.kb
+    owner, concept, score = generate(model, generator, mentions)
+    pairs = owner * len(kb) + concept
+
+    def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
+        at = np.minimum(np.searchsorted(pairs, wanted := mention * len(kb) + concept), last)
+        is_written = pairs[at] == wanted if len(pairs) else np.zeros(len(wanted), dtype=bool)
+        return np.where(is_written, score[at] if len(pairs) else _FLOOR, _FLOOR)
+
+    last = max(0, len(pairs) - 1)
+    return weigh(
+        kb,
+        given,
+        owner,
+        concept,
+        likeness,
+        temperature=_TEMPERATURE,
+        evidence=EVIDENCE,
+        reads_given=False,
+    )
+
+
+def generate(
+    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
+) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
+    """Concepts of the names that are written about mentions, of types that their labels may have.
+
+    RETURNS (tuple): Number of the mention, concept row, and logarithm of the sum over its names of
+        exp(mean log-probability), not below a floor; sorted by mention and concept. Shape (n,).
+    """
+    kb, writer = generator.kb, model.get_ref("generator")
+    pieces: MarkedPieces = writer.attrs["pieces"]
+    trie = trie_of(kb, pieces, pool=generator.pool)
+    spans = [span for of_doc in mentions.spans for span in of_doc]
+    marked = mark(spans, mentions.strings, context=pieces.max_pieces)
+    written, n_cut = write_about(writer, trie, marked)
+    if n_cut:
+        about = {"n": n_cut, "of": len(marked), "room": pieces.room}
+        warnings.warn(Warnings.W280.format(**about), stacklevel=2)
+    indptr, rows = trie.names_of(written.leaf)
+    name = np.repeat(np.arange(len(written.leaf)), np.diff(indptr))
+    indptr, concept, _ = kb.concepts_of_names(rows)
+    name = np.repeat(name, np.diff(indptr))
+    # Names of one leaf that share a concept are one name.
+    once = np.unique(name * len(kb) + concept)
+    name, concept = once // len(kb), once % len(kb)
+    owner = written.mention[name]
+    may = np.zeros(len(owner), dtype=bool)
+    labels = np.array(mentions.labels)[owner]
+    for label in dict.fromkeys(labels.tolist()):
+        of_label = labels == label
+        may[of_label] = generator.allowed(concept[of_label], label)
+    keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
+    total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
+    score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)
+    return keys // len(kb), keys % len(kb), score
+
+
+def trie_of(kb: KnowledgeBase, pieces: MarkedPieces, *, pool: NamePool | None = None) -> NameTrie:
+    """The names that may be written: of the pool, of the folder, or of a small KB, built here.
+
+    RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
+    """
+    with _LOCK:
+        known = _TRIES.setdefault(pool or kb, {})
+        if (trie := known.get(pieces.fingerprint)) is None:
+            if pool is not None:
+                trie = build_trie(kb, pieces.writable, rows=pool.rows)
+            elif needs_no_folder(kb):
+                trie = build_trie(kb, pieces.writable)
+            else:
+                trie = open_trie(kb, fingerprint=pieces.fingerprint)
+            known[pieces.fingerprint] = trie
+        return trie
+
+
+def prepare(model: Model[Any, Any], kb: KnowledgeBase) -> None:
+    """Write the trie of a knowledge base, unless it is small, and say what is left out."""
+    pieces: MarkedPieces = model.get_ref("generator").attrs["pieces"]
+    if needs_no_folder(kb) or kb.path is None:
+        trie = build_trie(kb, pieces.writable)
+    else:
+        trie = write_trie(kb, pieces.writable, fingerprint=pieces.fingerprint)
+    if trie.left_out:
+        about = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
+        warnings.warn(Warnings.W281.format(path=kb.where, **about), stacklevel=2)
+
+
+class Training(NameTraining):
+    """Trains an encoder-decoder to write, about a mention, the name of its concept that is most
+    like it. The encoder of names stays as it is.
+
+    A few mentions of each update, `training.mentions`.
+    """
+
+    def __init__(
+        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
+    ) -> None:
+        super().__init__(model, state, settings)
+        self._random = np.random.default_rng(settings.seed)
+
+    def update(self, examples: Sequence[Example]) -> float | None:
+        return self.learn(examples)
+
+    def targets(self, strings: Sequence[str], concepts: IntArray) -> list[str]:
+        """The normalised name to write about each mention."""
+        rows = nearest_names(self.kb, strings, concepts)
+        return [normalize_name(name) for name in self.kb.names.take(rows)]
+
+    def learn(self, examples: Sequence[Example]) -> float | None:
+        gold, ids = gold_mentions(examples, self.state.settings)
+        rows, strings = self.kb.find_all(ids), gold.strings
+        known = np.flatnonzero(rows >= 0)
+        chosen = self._random.choice(
+            known, min(len(known), self.settings.mentions), replace=False
+        ).tolist()
+        if not chosen:
+            return None
+        flat = [span for of_doc in gold.spans for span in of_doc]
+        own = [strings[i] for i in chosen]
+        context = self.model.get_ref("generator").attrs["max_pieces"]
+        marked = mark([flat[i] for i in chosen], own, context=context)
+        names = self.targets(own, rows[chosen])
+        losses, backprop = self.model.begin_update((marked, names))
+        backprop(losses * 0 + 1 / len(chosen))  # of their mean
+        return float(losses.mean())

@@ -1,0 +1,238 @@
+"""The trie of names: its columns by hand, all names of a real vocabulary, and its files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+import spacy_bioel
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
+from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, build_trie, trie_of
+from spacy_bioel.models.vocabulary import train_vocabulary
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Concept
+
+END = 9
+PIECES = "0123456789abcdef"  # a fingerprint of word pieces
+
+
+def small() -> NameTrie:
+    """Rows 0 to 4: 3 1, 3, 3 2 1, 3 (again), and one that cannot be written."""
+    rows = [[3, 1, END], [3, END], [3, 2, 1, END], [3, END], []]
+    flat = np.array([piece for row in rows for piece in row])
+    return trie_of(flat, np.array([len(row) for row in rows]), np.arange(10, 15))
+
+
+def test_columns() -> None:
+    trie = small()
+    # Root, 3; after 3: 1, 2, end; then the end of 3 1, 1 of 3 2; then the end of 3 2 1.
+    assert trie.pieces.tolist() == [0, 3, 1, 2, 9, 9, 1, 9]
+    assert trie.first_child.tolist() == [1, 2, 5, 6, 7, 7, 7, 8, 8]
+    assert trie.leaves.tolist() == [4, 5, 7]
+    assert trie.name_offsets.tolist() == [0, 2, 3, 4]
+    assert trie.names.tolist() == [11, 13, 10, 12]
+    assert [getattr(trie, name).dtype for name in COLUMNS] == [
+        np.uint32,
+        np.uint16,
+        np.uint32,
+        np.uint32,
+        np.int32,
+    ]
+
+
+def test_children_of_many_nodes() -> None:
+    trie = small()
+    indptr, nodes = trie.children(np.array([1, 4, 0, -1, 1]))
+    assert indptr.tolist() == [0, 3, 3, 4, 4, 7]
+    assert nodes.tolist() == [2, 3, 4, 1, 2, 3, 4]
+    assert trie.pieces_at(nodes).tolist() == [1, 2, 9, 3, 1, 2, 9]
+    assert trie.are_leaves(nodes).tolist() == [False, False, True, False, False, False, True]
+
+
+def test_names_of_leaves() -> None:
+    indptr, rows = small().names_of(np.array([5, 4, 4]))
+    assert indptr.tolist() == [0, 1, 3, 5]
+    assert rows.tolist() == [10, 11, 13, 11, 13]
+
+
+def test_find() -> None:
+    trie = small()
+    found = [trie.find(p) for p in ([], [3], [3, 1], [3, END], [3, 2, 1, END], [1], [3, 4])]
+    assert found == [0, 1, 2, 4, 7, -1, -1]
+
+
+def test_a_trie_of_nothing() -> None:
+    trie = trie_of(np.zeros(0, np.int32), np.zeros(2, np.int64), np.arange(2))
+    assert trie.pieces.tolist() == [0]
+    assert trie.children(np.zeros(1, np.int64))[1].tolist() == []
+
+
+def test_many_pieces_take_four_bytes() -> None:
+    trie = trie_of(np.array([70_000, END]), np.array([2]), np.array([0]))
+    assert trie.pieces.dtype == np.uint32
+    assert trie.find([70_000, END]) == 2
+
+
+# All names of the starter: acceptance check 11 of the design.
+
+
+class Pieces:
+    """Word pieces of names, without a network."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.end = tokenizer.get_vocab_size()
+        self.unknown = tokenizer.token_to_id("[UNK]")
+
+    def __call__(self, names: Sequence[str]) -> list[list[int] | None]:
+        found = self.tokenizer.encode_batch_fast([f" {name}" for name in names])
+        return [[*e.ids, self.end] if e.ids and self.unknown not in e.ids else None for e in found]
+
+
+@pytest.fixture(scope="module")
+def excerpt(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    """Concepts of the starter with 10,000 names and a few more."""
+    path = Path(spacy_bioel.__file__).parent / "assets" / "mesh.jsonl.gz"
+    concepts, n = [], 0
+    with gzip.open(path, "rt", encoding="utf8") as stream:
+        for line in stream:
+            record = json.loads(line)
+            concepts.append(Concept(record["id"], tuple(record["names"]), ()))
+            n += len(record["names"])
+            if n > 10_500:
+                break
+    folder = tmp_path_factory.mktemp("excerpt") / "kb"
+    build_kb(concepts, folder)
+    return KnowledgeBase.open(folder)
+
+
+@pytest.fixture(scope="module")
+def pieces(excerpt: KnowledgeBase) -> Pieces:
+    return Pieces(train_vocabulary([normalize_name(name) for name in excerpt.names], size=2000))
+
+
+def test_every_name_leads_to_itself(excerpt: KnowledgeBase, pieces: Pieces) -> None:
+    trie = build_trie(excerpt, pieces)
+    names = [normalize_name(name) for name in excerpt.names]
+    assert excerpt.n_names >= 10_000
+    node = np.zeros(len(names), dtype=np.int64)
+    rows = [row or [] for row in pieces(names)]
+    lengths = np.array([len(row) for row in rows])
+    assert trie.left_out == (lengths == 0).sum() == 0
+    assert trie.nameless == 0
+    for step in range(lengths.max()):
+        # Teacher forcing: the piece of each name is among those that are allowed.
+        going = np.flatnonzero(lengths > step)
+        indptr, children = trie.children(node[going])
+        wanted = np.repeat([rows[i][step] for i in going], np.diff(indptr))
+        right = trie.pieces_at(children) == wanted
+        assert np.add.reduceat(right, indptr[:-1]).tolist() == [1] * len(going)
+        node[going] = children[right]
+    assert trie.are_leaves(node).all()
+    indptr, found = trie.names_of(node)
+    owner = np.repeat(np.arange(len(names)), np.diff(indptr))
+    assert set(range(len(names))) == set(owner[found == owner].tolist())
+
+
+def test_no_beginning_leads_nowhere(excerpt: KnowledgeBase, pieces: Pieces) -> None:
+    trie = build_trie(excerpt, pieces)
+    inner = np.flatnonzero(np.diff(trie.first_child) > 0)
+    leaves = np.flatnonzero(np.diff(trie.first_child) == 0)
+    assert set(trie.pieces[leaves].tolist()) == {pieces.end}
+    assert pieces.end not in trie.pieces[inner[1:]]
+    assert leaves.tolist() == trie.leaves.tolist()
+    assert (np.diff(trie.name_offsets.astype(int)) > 0).all()
+    assert len(inner) + len(leaves) == len(trie)
+
+
+# Names that cannot be written.
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    concepts = [
+        Concept("X:1", ("renal failure", "腎不全"), ()),
+        Concept("X:2", ("腎臓",), ()),
+        Concept("X:3", ("renal", "failure"), ()),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    return tmp_path / "kb"
+
+
+@pytest.fixture
+def english() -> Pieces:
+    return Pieces(train_vocabulary(["renal failure", "renal"] * 2, size=60))
+
+
+def test_what_cannot_be_written_is_counted(folder: Path, english: Pieces) -> None:
+    trie = build_trie(KnowledgeBase.open(folder), english)
+    assert (trie.left_out, trie.nameless) == (2, 1)
+    assert len(trie.names) == 3
+
+
+def test_some_names_only(folder: Path, english: Pieces) -> None:
+    kb = KnowledgeBase.open(folder)
+    row = int(kb.lookup_names(["renal"])[0])
+    trie = build_trie(kb, english, rows=np.array([row]))
+    assert trie.names.tolist() == [row]
+
+
+# Files.
+
+
+def test_written_once_and_mapped(folder: Path, english: Pieces) -> None:
+    kb = KnowledgeBase.open(folder)
+    made = write_trie(kb, english, fingerprint=PIECES)
+
+    def never(names: Sequence[str]) -> list[list[int] | None]:
+        raise AssertionError
+
+    again = write_trie(kb, never, fingerprint=PIECES)
+    mapped = open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
+    for trie in (again, mapped):
+        assert (trie.left_out, trie.nameless) == (2, 1)
+        for name in COLUMNS:
+            assert getattr(trie, name).tolist() == getattr(made, name).tolist()
+    assert [path.name for path in (folder / "tries").iterdir()] == [
+        f"{PIECES}.{next(folder.glob('columns.*')).name.partition('.')[2]}"
+    ]
+
+
+def test_other_pieces_and_other_names_have_none(folder: Path, english: Pieces) -> None:
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    with pytest.raises(BioelError, match=r"\[B281\].*bioel kb encode"):
+        open_trie(KnowledgeBase.open(folder), fingerprint="f" * 16)
+    build_kb([Concept("X:9", ("renal",), ())], folder)
+    with pytest.raises(BioelError, match=r"\[B281\]"):
+        open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
+    assert list((folder / "tries").iterdir()) == []
+
+
+def test_it_is_copied_with_the_knowledge_base(
+    folder: Path, english: Pieces, tmp_path: Path
+) -> None:
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    kb = KnowledgeBase.open(folder)
+    kb.save_to(tmp_path / "copy")
+    copy = KnowledgeBase.open(tmp_path / "copy")
+    assert sorted(open_trie(copy, fingerprint=PIECES).names.tolist()) == [0, 3, 4]
+    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
+    assert len(open_trie(in_memory, fingerprint=PIECES).names) == 3
+
+
+@pytest.mark.parametrize("part", ["first_child.npy", "names.npy", "about.json"])
+def test_a_damaged_file_is_named(folder: Path, english: Pieces, part: str) -> None:
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    (file,) = folder.glob(f"tries/*/{part}")
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(BioelError, match=r"\[B282\].*tries"):
+        open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)

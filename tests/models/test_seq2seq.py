@@ -1,0 +1,317 @@
+"""The encoder-decoder: what is read and written as word pieces, the loss, and the beam search."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.words.trie import NameTrie, trie_of
+from spacy_bioel.models import seq2seq
+from spacy_bioel.models.marked import Marked, MarkedPieces
+from spacy_bioel.models.name_encoder import EncoderSource
+from spacy_bioel.models.writing import write_about
+
+pytest.importorskip("transformers")
+NAMES = ["renal failure", "renal", "failure of the kidney", "kidney is", "heart attack", "heart"]
+TEXT = "the patient has a failure of the kidney and is in need of dialysis"
+
+
+class Source(EncoderSource):
+    """Names and a text without a knowledge base."""
+
+    def __init__(self) -> None:
+        super().__init__(None, (), None, 0, 0, [TEXT] * 2)  # type: ignore[arg-type]
+
+    @property
+    def names(self) -> list[str]:
+        return NAMES * 2
+
+
+def make(**settings: Any) -> Any:
+    torch.manual_seed(0)
+    settings = {"layers": 1, "width": 32, "vocabulary": 120, "max_pieces": 16} | settings
+    model = seq2seq.build_seq2seq_v1(**settings)
+    seq2seq.add_seq2seq(model, Source())
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return make()
+
+
+def words(pieces: MarkedPieces, ids: Sequence[int]) -> str:
+    tokens = [pieces.tokenizer.id_to_token(int(i)) for i in ids]
+    return "".join(f" {t}" if t[0] == "[" else t for t in tokens).replace("▁", " ").strip()
+
+
+# Word pieces.
+
+
+def rows_of(pieces: MarkedPieces, mentions: Sequence[Marked]) -> list[str]:
+    found = pieces.sources(mentions)
+    ends = np.cumsum(found.lengths)
+    return [words(pieces, found.flat[a:b]) for a, b in zip(ends - found.lengths, ends, strict=True)]
+
+
+def test_a_mention_is_marked_and_its_context_shared_out() -> None:
+    pieces = make(max_pieces=7, vocabulary=400).attrs["pieces"]
+    left, right = "the patient has a", "and is in need"
+    # Seven pieces are two markers, the mention and four words.
+    assert rows_of(
+        pieces,
+        [
+            Marked(left, "renal", right),
+            Marked("", "renal", right),
+            Marked(left, "renal", "and"),
+            Marked("", "renal", ""),
+        ],
+    ) == [
+        "has a [START] renal [END] and is",
+        "[START] renal [END] and is in need",
+        "patient has a [START] renal [END] and",
+        "[START] renal [END]",
+    ]
+
+
+def test_a_mention_that_is_longer_than_the_room_loses_its_end() -> None:
+    pieces = make(max_pieces=5, vocabulary=400).attrs["pieces"]
+    mentions = [Marked("a", "failure of the kidney", "and"), Marked("a", "renal", "and")]
+    assert rows_of(pieces, mentions) == [
+        "[START] failure of the [END]",
+        "a [START] renal [END] and",
+    ]
+    assert pieces.are_cut(mentions).tolist() == [True, False]
+    prompts = [words(pieces, prompt) for prompt in pieces.prompts(mentions)]
+    assert prompts == ["[SEP] failure of the is", "[SEP] renal is"]
+
+
+def test_prompt_of_a_mention_that_contains_its_last_word(model: Any) -> None:
+    pieces = model.attrs["pieces"]
+    mentions = [Marked("", "kidney is", ""), Marked("", "renal", "")]
+    targets, given = pieces.targets(mentions, ["kidney is", "renal failure"])
+    first = int(targets.lengths[0])
+    assert words(pieces, targets.flat[: given[0]]) == "[SEP] kidney is is"
+    assert words(pieces, targets.flat[given[0] : first]) == "kidney is [SEP]"
+    assert words(pieces, targets.flat[first : first + given[1]]) == "[SEP] renal is"
+
+
+def test_without_a_prompt() -> None:
+    pieces = make(prompt=False).attrs["pieces"]
+    assert pieces.prompts([Marked("", "renal", "")]) == [[pieces.start]]
+
+
+def test_what_can_be_written(model: Any) -> None:
+    pieces = model.attrs["pieces"]
+    found = pieces.writable(["renal", "", "腎", "renal " * 300])
+    assert [row is None for row in found] == [False, True, True, True]
+    assert words(pieces, found[0]) == "renal [SEP]"
+
+
+def test_fingerprints_tell_word_pieces_apart(model: Any) -> None:
+    assert model.attrs["pieces"].fingerprint == make().attrs["pieces"].fingerprint
+    other = make(vocabulary=50).attrs["pieces"].fingerprint
+    assert other != model.attrs["pieces"].fingerprint
+    assert len(other) == 16
+
+
+# Loss.
+
+
+def test_loss_of_a_name_is_that_of_its_pieces_alone(model: Any) -> None:
+    pieces: MarkedPieces = model.attrs["pieces"]
+    mentions = [Marked("the", "renal failure", "is"), Marked("", "heart", "and")]
+    names = ["renal", "heart attack"]
+    losses = model.predict((mentions, names))
+    backbone = seq2seq.seq2seq_network(model).backbone
+    for mention, name, loss in zip(mentions, names, losses, strict=True):
+        source = torch.from_numpy(pieces.sources([mention]).flat)[None]
+        (prompt,), (name_ids,) = pieces.prompts([mention]), pieces.names([name])
+        ids = torch.tensor([prompt + name_ids])
+        logits = backbone(input_ids=source, decoder_input_ids=ids[:, :-1]).logits[0]
+        logs = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 :]
+        expected = -logs[torch.arange(len(name_ids)), torch.tensor(name_ids)].mean()
+        assert float(loss) == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_a_loss_does_not_depend_on_its_batch(model: Any) -> None:
+    mentions = [Marked(TEXT, "renal failure", TEXT), Marked("", "heart", "")]
+    together = model.predict((mentions, ["renal", "failure of the kidney"]))
+    alone = model.predict((mentions[1:], ["failure of the kidney"]))
+    assert float(together[1]) == pytest.approx(float(alone[0]), abs=1e-5)
+    assert model.predict(([], [])).shape == (0,)
+
+
+def test_it_learns_with_smoothed_labels() -> None:
+    model = make()
+    mentions = [Marked("", name, "") for name in NAMES]
+    before = float(model.predict((mentions, NAMES)).mean())
+    from thinc.api import Adam
+
+    optimizer = Adam(0.01)
+    for _ in range(30):
+        losses, backprop = model.begin_update((mentions, NAMES))
+        backprop(losses * 0 + 1 / len(NAMES))
+        model.finish_update(optimizer)
+    after = float(model.predict((mentions, NAMES)).mean())
+    assert after < 0.5 < 3 < before
+
+
+# Beam search.
+
+
+@pytest.fixture(scope="module")
+def trie(model: Any) -> NameTrie:
+    rows = model.attrs["pieces"].writable(NAMES)
+    flat = np.array([i for row in rows for i in row])
+    return trie_of(flat, np.array([len(row) for row in rows]), np.arange(len(NAMES)))
+
+
+def all_scores(model: Any, mention: Marked) -> dict[int, float]:
+    """Mean log-probability of each name, by teacher forcing."""
+    losses = model.predict(([mention] * len(NAMES), NAMES))
+    return dict(enumerate((-losses).tolist()))
+
+
+MENTIONS = [
+    Marked("the patient has", "renal failure", "and is"),
+    Marked("", "heart", ""),
+    Marked(TEXT, "kidney is", TEXT),
+    Marked("the patient has", "renal failure", "and is"),
+]
+
+
+def test_all_names_with_beams_for_all(trie: NameTrie) -> None:
+    model = make(beams=len(NAMES))
+    written, n_cut = write_about(model, trie, MENTIONS)
+    assert n_cut == 0
+    assert written.mention.tolist() == np.repeat(range(4), len(NAMES)).tolist()
+    _, rows = trie.names_of(written.leaf)
+    for number, mention in enumerate(MENTIONS):
+        own = written.mention == number
+        expected = all_scores(model, mention)
+        found = dict(zip(rows[own].tolist(), written.score[own].tolist(), strict=True))
+        assert found == pytest.approx(expected, abs=1e-5)
+        assert written.score[own].tolist() == sorted(found.values(), reverse=True)
+
+
+@pytest.mark.parametrize("beams", [1, 2, 3])
+def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
+    model = make(beams=beams)
+    pieces: MarkedPieces = model.attrs["pieces"]
+    rows = [tuple(row) for row in pieces.writable(NAMES) if row]
+    backbone = seq2seq.seq2seq_network(model).backbone
+    written, _ = write_about(model, trie, MENTIONS)
+    for number, mention in enumerate(MENTIONS):
+        source = torch.from_numpy(pieces.sources([mention]).flat)[None]
+        (prompt,) = pieces.prompts([mention])
+
+        def after(beginning: tuple[int, ...]) -> Any:
+            ids = torch.tensor([[*prompt, *beginning]])  # noqa: B023
+            made = backbone(input_ids=source, decoder_input_ids=ids)  # noqa: B023
+            return torch.log_softmax(made.logits[0, -1], dim=-1)
+
+        live: dict[tuple[int, ...], float] = {(): 0.0}
+        done: dict[tuple[int, ...], float] = {}
+        while live:
+            longer = {}
+            for beginning, total in live.items():
+                logs = after(beginning)
+                n = len(beginning) + 1
+                for piece in {
+                    row[n - 1] for row in rows if row[: n - 1] == beginning and row[n - 1 :]
+                }:
+                    longer[*beginning, piece] = total + logs[piece].item()
+            kept = sorted(longer, key=lambda row: -longer[row])[: beams - len(done)]
+            done |= {row: longer[row] / len(row) for row in kept if row in rows}
+            live = {row: longer[row] for row in kept if row not in rows}
+        own = written.mention == number
+        names = trie.names_of(written.leaf[own])[1].tolist()
+        expected = sorted(done, key=lambda row: -done[row])
+        assert [rows[name] for name in names] == expected
+        assert written.score[own].tolist() == pytest.approx(
+            [done[row] for row in expected], abs=1e-5
+        )
+
+
+def test_the_same_alone_and_in_any_batch(model: Any, trie: NameTrie) -> None:
+    together, _ = write_about(model, trie, MENTIONS)
+    for order in itertools.permutations(range(3)):
+        shuffled, _ = write_about(model, trie, [MENTIONS[i] for i in order])
+        for place, number in enumerate(order):
+            of, own = shuffled.mention == place, together.mention == number
+            assert shuffled.leaf[of].tolist() == together.leaf[own].tolist()
+            assert shuffled.score[of] == pytest.approx(together.score[own], abs=1e-5)
+    for number, mention in enumerate(MENTIONS):
+        alone, _ = write_about(model, trie, [mention])
+        own = together.mention == number
+        assert alone.leaf.tolist() == together.leaf[own].tolist()
+        assert alone.score == pytest.approx(together.score[own], abs=1e-5)
+
+
+def test_no_mentions(model: Any, trie: NameTrie) -> None:
+    written, n_cut = write_about(model, trie, [])
+    assert (written.mention.tolist(), n_cut) == ([], 0)
+
+
+# Files.
+
+
+def test_parts_build_the_same_network(model: Any) -> None:
+    parts = {name: part() for name, part in seq2seq.seq2seq_parts(model).items()}
+    assert sorted(parts) == ["config.json", "model.safetensors", "tokenizer.json"]
+    again = seq2seq.build_seq2seq_v1(max_pieces=16)
+    seq2seq.load_seq2seq(again, parts)
+    inputs = (MENTIONS, ["renal"] * 4)
+    assert again.predict(inputs).tolist() == model.predict(inputs).tolist()
+    assert {name: part() for name, part in seq2seq.seq2seq_parts(again).items()} == parts
+
+
+def test_tied_weights_are_stored_once(model: Any) -> None:
+    network = seq2seq.seq2seq_network(model)
+    n = sum(tensor.numel() for tensor in network.state_dict().values())
+    parameters = sum(p.numel() for p in network.parameters())
+    buffers = sum(b.numel() for b in network.buffers())
+    assert n == parameters + buffers
+
+
+def test_a_checkpoint_with_markers_of_its_own(model: Any, tmp_path: Path) -> None:
+    seq2seq.seq2seq_network(model).backbone.save_pretrained(tmp_path)
+    model.attrs["pieces"].tokenizer.save(str(tmp_path / "tokenizer.json"))
+    again = seq2seq.build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
+    seq2seq.add_seq2seq(again, Source())
+    inputs = (MENTIONS, ["renal"] * 4)
+    assert again.predict(inputs).tolist() == pytest.approx(model.predict(inputs).tolist())
+
+
+def test_a_checkpoint_without_markers_gets_them(tmp_path: Path) -> None:
+    from spacy_bioel.models.checkpoint import new_seq2seq
+    from spacy_bioel.models.vocabulary import train_vocabulary
+
+    tokenizer = train_vocabulary([*NAMES, "is", "[X]"] * 2, size=100)
+    n = tokenizer.get_vocab_size()
+    backbone = new_seq2seq(n, layers=1, width=16, n_positions=64, pad=0, end=1)
+    backbone.save_pretrained(tmp_path)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    model = seq2seq.build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
+    seq2seq.add_seq2seq(model, Source())
+    assert model.attrs["pieces"].markers == (n, n + 1)
+    assert model.predict((MENTIONS, ["renal"] * 4)).shape == (4,)
+
+
+def test_a_checkpoint_that_cannot_write_is_refused(checkpoint: Path) -> None:
+    model = seq2seq.build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
+    with pytest.raises(BioelError, match=r"\[B280\].*'bert'.*encoder-decoder"):
+        seq2seq.add_seq2seq(model, Source())
+
+
+def test_too_little_room_is_refused() -> None:
+    with pytest.raises(BioelError, match=r"\[B154\]"):
+        make(max_pieces=3)

@@ -1,0 +1,266 @@
+"""`bioel_linker` with an encoder-decoder, which writes names about mentions in their context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from tiny import LINKER, blank, examples, train, with_linker
+from tokenizers import Tokenizer
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.tuning.run import tune
+from spacy_bioel.types import AnnotatedText, Concept, Mention
+
+pytest.importorskip("transformers")
+
+
+def generative_nlp(kb: Path, generator: dict[str, Any] | None = None, **settings: Any) -> Language:
+    seq2seq = {
+        "@architectures": "spacy-bioel.Seq2Seq.v1",
+        "layers": 1,
+        "width": 64,
+        "vocabulary": 400,
+        "max_pieces": 24,
+    } | (generator or {})
+    names = {"@architectures": "spacy-bioel.ResCNN.v1"} | LINKER["model"]
+    model = {
+        "@architectures": "spacy-bioel.GenerativeLinker.v1",
+        "names": names,
+        "generator": seq2seq,
+    }
+    return with_linker(blank(), kb, model, training={"mentions": 64}, **settings)
+
+
+@pytest.fixture(scope="module")
+def saved(
+    kb_folder: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("generative") / "trained"
+    spacy.util.fix_random_seed(0)
+    nlp = generative_nlp(kb_folder, coherence=0.0, composites=False)
+    train(nlp, texts, updates=40)
+    nlp.to_disk(folder)
+    return folder
+
+
+@pytest.fixture
+def generative(saved: Path) -> Language:
+    return spacy.load(saved)
+
+
+def given(nlp: Language, texts: list[AnnotatedText]) -> list:
+    return [with_gold_mentions(nlp.make_doc(text.text), text) for text in texts]
+
+
+def right(nlp: Language, texts: list[AnnotatedText]) -> list[bool]:
+    """Whether each mention with one id is linked to it."""
+    found = []
+    for doc, text in zip(nlp.pipe(given(nlp, texts)), texts, strict=True):
+        gold = {(m.start, m.end): m.ids for m in text.mentions if len(m.ids) == 1}
+        found += [
+            link.ids == gold[link.start, link.end]
+            for link in get_links(doc)
+            if (link.start, link.end) in gold
+        ]
+    return found
+
+
+def test_learns_by_heart_what_to_write(generative: Language, texts: list[AnnotatedText]) -> None:
+    linker: Any = generative.get_pipe("bioel_linker")
+    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    found = right(generative, texts)
+    assert len(found) > 20
+    assert sum(found) >= 0.85 * len(found)
+    docs = list(generative.pipe(given(generative, texts)))
+    evidence = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
+    assert evidence == {"generated"}
+
+
+def test_written_candidates_are_weighed_with_those_of_the_strings(
+    generative: Language, texts: list[AnnotatedText]
+) -> None:
+    docs = list(generative.pipe(given(generative, texts)))
+    evidence = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
+    assert {"exact+memory+dense+sparse+generated", "generated"} & evidence
+    assert {"dense", "dense+sparse"} & evidence  # what was not written does not say so
+    found = right(generative, texts)
+    assert sum(found) >= 0.85 * len(found)
+
+
+def test_it_can_be_switched_off(generative: Language, texts: list[AnnotatedText]) -> None:
+    linker: Any = generative.get_pipe("bioel_linker")
+    linker.cfg["evidence"]["generated"] = False
+    assert not linker.reads
+    docs = list(generative.pipe(given(generative, texts)))
+    found = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
+    assert found
+    assert not any("generated" in evidence for evidence in found)
+
+
+def test_all_evidence_switched_off_is_refused(kb_folder: Path) -> None:
+    switches = ("exact", "memory", "sparse", "dense", "prior", "generated")
+    with pytest.raises(BioelError, match=r"\[B066\]"):
+        generative_nlp(kb_folder, evidence=dict.fromkeys(switches, False))
+
+
+def test_same_links_from_bytes_and_in_any_batch(
+    generative: Language, texts: list[AnnotatedText]
+) -> None:
+    alone = [get_links(generative(doc)) for doc in given(generative, texts)]
+    assert alone[0][0].candidates
+    in_batches = [get_links(doc) for doc in generative.pipe(given(generative, texts), batch_size=4)]
+    assert [[x.ids for x in of_doc] for of_doc in in_batches] == [
+        [x.ids for x in of_doc] for of_doc in alone
+    ]
+    for of_doc, others in zip(in_batches, alone, strict=True):
+        for link, other in zip(of_doc, others, strict=True):
+            assert [c.score for c in link.candidates] == pytest.approx(
+                [c.score for c in other.candidates], abs=2e-4
+            )
+    again = spacy.util.load_model_from_config(generative.config)
+    again.from_bytes(generative.to_bytes())
+    assert [get_links(again(doc)) for doc in given(again, texts)] == alone
+    assert [get_links(generative(text)) for text in ("", "  ")] == [[], []]
+
+
+def test_saved_again_it_is_the_same(generative: Language, saved: Path, tmp_path: Path) -> None:
+    generative.to_disk(tmp_path / "again")
+    names = sorted(path.name for path in (saved / "bioel_linker").glob("seq2seq.*"))
+    assert names == ["seq2seq.config.json", "seq2seq.model.safetensors", "seq2seq.tokenizer.json"]
+    for name in names:
+        again = (tmp_path / "again" / "bioel_linker" / name).read_bytes()
+        assert again == (saved / "bioel_linker" / name).read_bytes()
+
+
+def test_tuning_weighs_strings_and_what_is_written(
+    generative: Language, texts: list[AnnotatedText]
+) -> None:
+    report = tune(generative, texts)
+    assert [one.chosen.get("weights") for one in report.tuned][:2] == ["fusion", "reading"]
+    linker: Any = generative.get_pipe("bioel_linker")
+    assert linker.reading.direct.shape == (5,)
+    assert sum(right(generative, texts)) > 20
+
+
+def test_two_processes(generative: Language, texts: list[AnnotatedText], start_method: str) -> None:
+    docs = generative.pipe(given(generative, texts), n_process=2, batch_size=2)
+    found = [[x.ids for x in get_links(doc)] for doc in docs]
+    assert found == [
+        [x.ids for x in get_links(doc)] for doc in generative.pipe(given(generative, texts))
+    ]
+
+
+def test_the_encoder_of_names_is_left_as_it_is(kb_folder: Path, texts: list[AnnotatedText]) -> None:
+    nlp = generative_nlp(kb_folder)
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    linker: Any = nlp.get_pipe("bioel_linker")
+    before = linker.generator.dense.encoder.encode(["renal failure"]).tolist()
+    losses = nlp.update(examples(nlp, texts), sgd=optimizer)
+    assert losses["bioel_linker"] > 1.0
+    assert linker.generator.dense.encoder.encode(["renal failure"]).tolist() == before
+
+
+def test_an_update_without_gold(kb_folder: Path) -> None:
+    nlp = generative_nlp(kb_folder)
+    texts = [AnnotatedText("1", "Nothing here.", ())]
+    optimizer = nlp.initialize(lambda: examples(nlp, texts))
+    assert nlp.update(examples(nlp, texts), sgd=optimizer)["bioel_linker"] == 0.0
+
+
+def test_a_long_mention_is_cut_and_counted(generative: Language) -> None:
+    words = " ".join(["renal failure"] * 30)
+    doc = generative.make_doc(f"A {words} and a renal failure.")
+    doc.spans["bioel"] = [doc[1:61], doc[63:65]]
+    with pytest.warns(UserWarning, match=r"\[W280\] 1 of 2 mentions are longer than the 22 word"):
+        found = get_links(generative(doc))
+    assert [link.start for link in found] == [2, len(f"A {words} and a ")]
+
+
+def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path: Path) -> None:
+    concepts = [
+        Concept("X:1", ("what is is", "is syndrome"), ()),
+        Concept("X:2", ("renal failure", "failure of a kidney"), ()),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    text = "The what is is and the renal failure is."
+    mentions = (Mention(4, 14, "T", ("X:1",)), Mention(23, 36, "T", ("X:2",)))
+    texts = [AnnotatedText("1", text, mentions)]
+    nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
+    train(nlp, texts, updates=30)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    assert right(nlp, texts) == [True, True]
+
+
+def test_a_name_of_two_concepts_proposes_both(tmp_path: Path) -> None:
+    concepts = [
+        Concept("X:1", ("cold", "common cold"), ()),
+        Concept("X:2", ("cold", "cold temperature"), ()),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
+    texts = [AnnotatedText("1", "A cold.", (Mention(2, 6, "T", ("X:1",)),))]
+    nlp.initialize(lambda: examples(nlp, texts))
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    (doc,) = nlp.pipe(given(nlp, texts))
+    assert {c.id for c in doc.spans["bioel"][0]._.candidates} == {"X:1", "X:2"}
+
+
+def test_names_without_word_pieces_are_counted(tmp_path: Path) -> None:
+    concepts = [
+        Concept("X:1", ("renal failure", "renal failure of a kidney"), ()),
+        Concept("X:2", ("\u814e",), ()),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    text = "A renal failure of a kidney."
+    texts = [AnnotatedText("1", text, (Mention(2, 15, "T", ("X:1",)),))]
+    nlp = generative_nlp(tmp_path / "kb")
+    nlp.initialize(lambda: examples(nlp, texts))
+    linker: Any = nlp.get_pipe("bioel_linker")
+    pieces = linker.model.get_ref("generator").attrs["pieces"]
+    vocabulary = Tokenizer.from_str(pieces.tokenizer.to_str())
+    linker.encode_kb(linker.kb)  # a piece of the one character is made, as it is in a name
+    tokens = vocabulary.get_vocab()
+    assert "\u814e" in tokens
+    other = build_kb([*concepts, Concept("X:3", ("\u5fc3",), ())], tmp_path / "other")
+    assert other is not None
+    linker.set_kb(tmp_path / "other")
+    message = r"\[W281\] 1 of 4 names .* 1 concepts have no other name"
+    with pytest.warns(UserWarning, match=message):
+        linker.encode_kb(tmp_path / "other")
+
+
+def test_a_large_knowledge_base_needs_its_trie(
+    generative: Language,
+    texts: list[AnnotatedText],
+    kb_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.pipeline.linker import names
+
+    KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
+    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 5)
+    linker: Any = generative.get_pipe("bioel_linker")
+    from spacy_bioel.pipeline.linker.names import FrozenEncoder
+
+    FrozenEncoder.of(linker.encoder).write(KnowledgeBase.open(tmp_path / "kb"))
+    linker.set_kb(tmp_path / "kb")
+    with pytest.raises(BioelError, match=r"\[B281\].*bioel kb encode"):
+        list(generative.pipe(given(generative, texts)))
+    linker.encode_kb(tmp_path / "kb")
+    linker.set_kb(tmp_path / "kb")
+    assert sum(right(generative, texts)) > 20
+    # The copy that is saved with the pipeline has it too.
+    generative.to_disk(tmp_path / "saved")
+    assert len(list((tmp_path / "saved/bioel_linker/kb/tries").iterdir())) == 1
+    assert sum(right(spacy.load(tmp_path / "saved"), texts)) > 20

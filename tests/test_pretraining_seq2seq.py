@@ -1,0 +1,147 @@
+"""training/scripts/pretrain_seq2seq.py: its examples, and a run that goes on where it stopped."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from safetensors.numpy import load_file
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.models.marked import Marked
+from spacy_bioel.models.seq2seq import add_seq2seq, build_seq2seq_v1
+from spacy_bioel.types import Concept
+
+pytest.importorskip("transformers")
+SCRIPTS = Path(__file__).parents[1] / "training" / "scripts"
+SETTINGS = {
+    "same": 0.0,
+    "misspelt": 0.0,
+    "context": 1.0,
+    "weights": [1.0],
+    "seed": 0,
+}
+CONFIG = """
+[network]
+layers = 1
+width = 16
+
+[vocabulary]
+size = 120
+
+[pretraining]
+seed = 0
+steps = {steps}
+batch = 4
+max_pieces = 20
+save_every = 8
+learn_rate = 0.01
+warmup = 2
+weight_decay = 0.01
+smoothing = 0.1
+weights = [1.0]
+same = 0.2
+misspelt = 0.3
+context = 0.5
+mixed_precision = false
+"""
+
+
+@pytest.fixture
+def pretrain(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return import_module("pretrain_seq2seq")
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Path:
+    concepts = [
+        Concept("X:1", ("Heart attack", "Cardiac infarction"), (), definition="Death of muscle."),
+        Concept("X:2", ("Renal failure", "Kidney failure", "Failure of the kidney"), ()),
+        Concept("X:3", ("Headache",), ()),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    return tmp_path / "kb"
+
+
+@pytest.fixture
+def examples(pretrain: Any, kb: Path) -> Any:
+    opened = [pretrain.KnowledgeBase.open(kb)]
+    names = pretrain.join_names([pretrain.names_of_kb(one) for one in opened])
+    definitions = pretrain.read_definitions(opened, names)
+    assert list(definitions.values()) == ["death of muscle"]
+    return pretrain.Examples(names, definitions, SETTINGS)
+
+
+def test_templates(examples: Any) -> None:
+    drawn = set(examples.draw(200))
+    attack = Marked("", "cardiac infarction", "is defined as death of muscle")
+    assert (attack, "heart attack") in drawn
+    assert (Marked("death of muscle defines", "heart attack", ""), "cardiac infarction") in drawn
+    others = Marked("", "renal failure", "also known as kidney failure")
+    assert (others, "failure of the kidney") in drawn
+    assert (
+        Marked("renal failure also called", "kidney failure", ""),
+        "failure of the kidney",
+    ) in drawn
+    assert {target for mention, target in drawn if "headache" in mention.mention} <= {"headache"}
+
+
+def test_the_same_string_or_a_misspelt_one(pretrain: Any, examples: Any) -> None:
+    examples.settings = {**SETTINGS, "same": 1.0, "context": 0.0}
+    assert all(mention == Marked("", target, "") for mention, target in examples.draw(50))
+    chance = np.random.default_rng(0)
+    found = {pretrain.misspell("renal failures", chance) for _ in range(300)}
+    assert {"renal failure", "failures", "failures renal", "enal failures"} <= found
+    assert "" not in {pretrain.misspell("a", chance) for _ in range(100)}
+
+
+def test_stopped_and_gone_on_is_the_same(
+    pretrain: Any, kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "small.cfg"
+    config.write_text(CONFIG.format(steps=24), encoding="utf8")
+    pretrain.main(tmp_path / "whole", [kb], config)
+    saved = pretrain.Pretraining._save
+
+    def save_and_stop(self: Any, folder: Path) -> None:
+        saved(self, folder)
+        if self.step == 16:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretrain.Pretraining, "_save", save_and_stop)
+        pretrain.main(tmp_path / "parts", [kb], config)
+    assert (tmp_path / "parts-checkpoint").is_dir()
+    assert not (tmp_path / "parts").exists()
+    pretrain.main(tmp_path / "parts", [kb], config)
+    assert not (tmp_path / "parts-checkpoint").exists()
+    whole, parts = (load_file(tmp_path / n / "model.safetensors") for n in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(np.array_equal(whole[name], parts[name]) for name in whole)
+    model: Any = build_seq2seq_v1(path=str(tmp_path / "parts"), max_pieces=20)
+    add_seq2seq(model, None)  # type: ignore[arg-type]  # all is in the folder
+    assert model.predict(([Marked("", "renal failure", "")], ["kidney failure"])).shape == (1,)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(
+    pretrain: Any, kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Any, folder: Path) -> None:
+        saved(self, folder)
+        raise KeyboardInterrupt
+
+    saved = pretrain.Pretraining._save
+    config = tmp_path / "small.cfg"
+    config.write_text(CONFIG.format(steps=24), encoding="utf8")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretrain.Pretraining, "_save", stop)
+        pretrain.main(tmp_path / "out", [kb], config)
+    config.write_text(CONFIG.format(steps=32), encoding="utf8")
+    with pytest.raises(typer.BadParameter, match="of other settings"):
+        pretrain.main(tmp_path / "out", [kb], config)

@@ -1,0 +1,242 @@
+"""Pre-train an encoder-decoder on the synonyms and definitions of knowledge bases.
+
+Writes a Hugging Face folder, which `path` of spacy-bioel.Seq2Seq.v1 takes. A run that was stopped
+goes on where it was when the same command is given again: OUT-checkpoint has its state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from spacy.util import load_config
+from synonyms import Synonyms, by_concept, join_names, names_of_kb
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.models.marked import Marked, MarkedPieces
+from spacy_bioel.models.seq2seq import marked_pieces, new_backbone, new_vocabulary
+from spacy_bioel.nn.seq2seq import Seq2Seq
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.text.normalize import normalize_name
+
+_LOGGER = logging.getLogger("pretrain")
+_TOGETHER = 8  # batches drawn at a time, and sorted by length: less padding
+_MOST_NAMES = 3
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+IntArray = NDArray[np.int64]
+
+
+class Examples:
+    """Draws what is read and what is to be written; deterministic for a seed.
+
+    names (Synonyms): Those of all sources.
+    definitions (dict): Normalised definition by the number of the concept.
+    settings (dict): The section [pretraining] of the config.
+    """
+
+    def __init__(self, names: Synonyms, definitions: dict[int, str], settings: dict) -> None:
+        self.names, self.definitions, self.settings = names.names, definitions, settings
+        self.order, self.starts = by_concept(np.array(names.concepts, dtype=np.int64))
+        self.counts = np.diff(self.starts)
+        weights = np.array(settings["weights"])
+        weights = weights[np.minimum(np.array(names.sources), len(weights) - 1)]
+        weights = np.sqrt(self.counts) * weights
+        self.cumulated = np.cumsum(weights / weights.sum())
+        self.random = np.random.default_rng(settings["seed"])
+
+    def draw(self, n: int) -> list[tuple[Marked, str]]:
+        """Mentions in made-up contexts, and a name to write about each."""
+        concepts = np.searchsorted(self.cumulated[:-1], self.random.random(n))
+        return [self._example(int(concept)) for concept in concepts]
+
+    def _example(self, concept: int) -> tuple[Marked, str]:
+        rows = self.order[self.starts[concept] : self.starts[concept + 1]]
+        names = [self.names[row] for row in self.random.permutation(rows)[: _MOST_NAMES + 2]]
+        target, way = names[0], self.random.random()
+        mention = names[1] if len(names) > 1 else misspell(target, self.random)
+        if way < self.settings["same"]:
+            mention = target
+        elif way < self.settings["same"] + self.settings["misspelt"]:
+            mention = misspell(target, self.random)
+        if self.random.random() >= self.settings["context"]:
+            return Marked("", mention, ""), target
+        return self._in_context(mention, names[2:], self.definitions.get(concept, "")), target
+
+    def _in_context(self, mention: str, others: list[str], definition: str) -> Marked:
+        is_first = self.random.random() < 0.5
+        if definition and (not others or self.random.random() < 0.5):
+            first, then = (" is defined as ", "") if is_first else ("", " defines ")
+            text = definition
+        else:
+            first, then = (" also known as ", "") if is_first else ("", " also called ")
+            text = " or ".join(others)
+        if not text:
+            return Marked("", mention, "is one" if is_first else "")
+        if is_first:
+            return Marked("", mention, f"{first}{text}".strip())
+        return Marked(f"{text}{then}".strip(), mention, "")
+
+
+def misspell(name: str, random: np.random.Generator) -> str:
+    """A string near a name: in the plural, with a word more or less, or with other letters."""
+    way = int(random.integers(6))
+    words = name.split()
+    at = int(random.integers(len(words))) if words else 0
+    if way == 0 and words:
+        words[-1] = words[-1].removesuffix("s") if words[-1].endswith("s") else words[-1] + "s"
+    elif way == 1 and len(words) > 1:
+        del words[at]
+    elif way == 2 and len(words) > 1:
+        other = int(random.integers(len(words)))
+        words[at], words[other] = words[other], words[at]
+    elif words:
+        word = words[at]
+        place = int(random.integers(len(word) + 1))
+        letter = _LETTERS[random.integers(len(_LETTERS))]
+        drops = int(way < 5)  # a letter is replaced or dropped; else one is added
+        words[at] = word[:place] + (letter if way != 4 else "") + word[place + drops :]
+    return " ".join(filter(None, words)) or name
+
+
+class Pretraining:
+    """The state of a run."""
+
+    def __init__(
+        self, network: Seq2Seq, pieces: MarkedPieces, examples: Examples, settings: dict
+    ) -> None:
+        self.settings, self.pieces, self.examples = settings, pieces, examples
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.network = network.to(self.device)
+        self.parameters = list(network.parameters())
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, weight_decay=settings["weight_decay"], betas=(0.9, 0.98)
+        )
+        self.step = 0
+
+    def run(self, checkpoint: Path) -> None:
+        if checkpoint.is_dir():
+            self._resume(checkpoint)
+        losses: list[float] = []
+        self.network.train()
+        n = self.settings["batch"]
+        while self.step < self.settings["steps"]:
+            drawn = self.examples.draw(n * _TOGETHER)
+            drawn.sort(key=lambda example: len(" ".join([*example[0], example[1]])))
+            for part in self.examples.random.permutation(_TOGETHER):
+                losses.append(self._update(drawn[part * n : (part + 1) * n]))
+                self.step += 1
+            if self.step % (4 * _TOGETHER) == 0:
+                _LOGGER.info("%6d  loss %.3f", self.step, np.mean(losses))
+                losses = []
+            if self.step % self.settings["save_every"] < _TOGETHER:
+                self._save(checkpoint)
+
+    def _update(self, examples: list[tuple[Marked, str]]) -> float:
+        mentions, names = zip(*examples, strict=True)
+        sources = self.pieces.sources(mentions)
+        targets, given = self.pieces.targets(mentions, names)
+        progress = self.step / self.settings["steps"]
+        rate = self.settings["learn_rate"] * min(1, (self.step + 1) / self.settings["warmup"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+        arrays = (*sources, *targets, given)
+        loss = self.network(*(torch.from_numpy(a).to(self.device) for a in arrays)).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def _save(self, folder: Path) -> None:
+        state = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+        about = {"step": self.step, "random": self.examples.random.bit_generator.state}
+        about["settings"] = self.settings
+        with replacing_folder(folder) as staging:
+            save_file({k: v.contiguous() for k, v in state.items()}, staging / "state.safetensors")
+            (staging / "state.json").write_text(json.dumps(about), encoding="utf8")
+
+    def _resume(self, folder: Path) -> None:
+        about = json.loads((folder / "state.json").read_text(encoding="utf8"))
+        if about["settings"] != self.settings:
+            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
+        state = load_file(folder / "state.safetensors")
+        networks = {k: v for k, v in state.items() if k.startswith("network.")}
+        self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
+        values: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            if key.startswith("optimizer."):
+                _, number, name = key.split(".")
+                values.setdefault(int(number), {})[name] = value
+        optimizer = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**optimizer, "state": values})
+        self.examples.random.bit_generator.state = about["random"]
+        self.step = about["step"]
+        _LOGGER.info("Going on from step %d", self.step)
+
+
+def read_definitions(kbs: list[KnowledgeBase], names: Synonyms) -> dict[int, str]:
+    """Normalised definitions, by the number of the joined concept that has the preferred name."""
+    numbers = dict(zip(names.names, names.concepts, strict=True))
+    found: dict[int, str] = {}
+    for kb in kbs:
+        for row in range(len(kb)):
+            concept = numbers.get(normalize_name(kb.preferred_name(row)))
+            text = normalize_name(kb.definition(row)) if concept is not None else ""
+            if text and concept is not None:
+                found.setdefault(concept, text)
+    return found
+
+
+def main(
+    out: Path,
+    kb: Annotated[list[Path], typer.Option(help="Knowledge bases, one option each.")],
+    config: Annotated[Path, typer.Option()] = Path("training/configs/pretrain_seq2seq.cfg"),
+) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    settings = load_config(config)
+    chosen = settings["pretraining"]
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+    torch.manual_seed(chosen["seed"])
+    opened = [KnowledgeBase.open(path) for path in kb]
+    names = join_names([names_of_kb(one) for one in opened])
+    definitions = read_definitions(opened, names)
+    n_concepts, n_defined = len(names.sources), len(definitions)
+    _LOGGER.info("%d names of %d concepts, %d defined", len(names.names), n_concepts, n_defined)
+    tokenizer = new_vocabulary(
+        names.names, list(definitions.values()), size=settings["vocabulary"]["size"]
+    )
+    backbone = new_backbone(tokenizer, **settings["network"])
+    # The data never repeat: there is nothing to be forgotten by dropout, which is slow on a CPU.
+    backbone.config.dropout, own = 0.0, backbone.config.dropout
+    for module in backbone.modules():
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    pieces = marked_pieces(tokenizer, backbone.config, max_pieces=chosen["max_pieces"], prompt=True)
+    network = Seq2Seq(
+        backbone, smoothing=chosen["smoothing"], mixed_precision=chosen["mixed_precision"]
+    )
+    run = Pretraining(network, pieces, Examples(names, definitions, chosen), chosen)
+    checkpoint = out.with_name(f"{out.name}-checkpoint")
+    run.run(checkpoint)
+    backbone.config.dropout = own
+    with replacing_folder(out) as folder:
+        backbone.to("cpu").save_pretrained(folder)
+        tokenizer.save(str(folder / "tokenizer.json"))
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    _LOGGER.info("Wrote %s", out)
+
+
+if __name__ == "__main__":
+    typer.run(main)
