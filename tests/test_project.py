@@ -131,21 +131,36 @@ def test_second_run_skips_what_is_done(folder: Path) -> None:
     assert skipped == ["convert", "kb", "train", "encode", "evaluate", "package", "demo"]
 
 
+def run_config(folder: Path, config: str, *settings: str) -> set[str]:
+    """The workflow with another config. RETURNS (set[str]): Files of the wheel."""
+    pytest.importorskip("transformers")
+    shutil.copy(ROOT / "project.yml", folder)
+    shutil.copytree(ROOT / "training", folder / "training")
+    done = run_all(folder, "--vars.config", config, *settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
+    value = {r["protocol"]: r["value"] for r in rows if r["metric"] == "f1" and not r["label"]}
+    assert value["end_to_end"] > 50.0
+    with zipfile.ZipFile(folder / WHEEL) as wheel:
+        return {name.rpartition("/")[2] for name in wheel.namelist()}
+
+
+@pytest.mark.slow
+def test_hierarchical_config(tmp_path: Path, checkpoint: Path) -> None:
+    files = run_config(tmp_path, "hierarchical", "--vars.transformer", str(checkpoint))
+    assert {"multitask.json", "multitask.safetensors", "lexicon.safetensors"} < files
+    tuned = json.loads((tmp_path / "metrics/embedded/tuning.json").read_text(encoding="utf8"))
+    names = [(one["protocol"], one["metric"]) for one in tuned["tuned"]]
+    given = ("gold", "accuracy@1_nil_ignored")
+    assert names == [given, given, ("end_to_end", "f1")]
+
+
 @pytest.mark.slow
 def test_generative_config(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    shutil.copy(ROOT / "project.yml", tmp_path)
-    shutil.copytree(ROOT / "training", tmp_path / "training")
-    done = run_all(tmp_path, "--vars.config", "generative")
-    assert done.returncode == 0, done.stdout + done.stderr
-    with zipfile.ZipFile(tmp_path / WHEEL) as wheel:
-        files = {name.rpartition("/")[2] for name in wheel.namelist()}
+    files = run_config(tmp_path, "generative")
     assert {
         f"seq2seq.{part}" for part in ("config.json", "model.safetensors", "tokenizer.json")
     } < files
-    rows = json.loads((tmp_path / "metrics/embedded/dev.json").read_text(encoding="utf8"))
-    value = {r["protocol"]: r["value"] for r in rows if r["metric"] == "f1" and not r["label"]}
-    assert value["end_to_end"] > 50.0
     tuned = json.loads((tmp_path / "metrics/embedded/tuning.json").read_text(encoding="utf8"))
     assert [one["chosen"].get("weights") for one in tuned["tuned"]][:2] == ["fusion", "reading"]
     records = list(srsly.read_jsonl(tmp_path / "metrics/embedded/demo.jsonl"))

@@ -41,6 +41,7 @@ PAGES = [
     "docs/scale.md",
     "docs/concurrency.md",
     "docs/generative.md",
+    "docs/multitask.md",
     SOURCES,
 ]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")

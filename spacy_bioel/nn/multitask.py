@@ -22,10 +22,11 @@ from spacy_bioel.nn.tokens import TokenReader, mean_of_spans, run_lstm
 MENTIONS, TYPES, LINKS = "mentions", "types", "links"
 # From the lowest level of the hierarchy to the highest.
 TASKS = (MENTIONS, TYPES, LINKS)
-N_TAGS = 5
+N_TAGS, OUTSIDE = 5, 0  # as `models.bilou` numbers them
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL = 0
 UNKNOWN = -100  # a target that no loss is computed for
+_MOSTLY = 3.0  # log-odds
 _CHUNK = 1 << 22  # logits computed at a time where hard classes are looked for
 
 
@@ -98,6 +99,12 @@ class Multitask(TokenReader):
         self.classes = nn.Embedding(n_classes, size)
         nn.init.normal_(self.classes.weight, std=0.02)
         self.bias = nn.Parameter(torch.zeros(n_classes))
+        # Most tokens are in no mention: otherwise a new network finds thousands of them.
+        with torch.no_grad():
+            if self.tags is not None:
+                self.tags.bias[OUTSIDE] = _MOSTLY
+            if per_token:
+                self.bias[NIL] = _MOSTLY
         self.tower = (
             MentionTower(width=size, dim=dim, pooling="mean", from_words=True) if dim else None
         )
