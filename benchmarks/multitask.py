@@ -22,15 +22,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import spacy
 import typer
 from confection import Config
 from spacy.language import Language
+from spacy.util import minibatch
 
 from benchmarks.record import add, figures, measurement
 from spacy_bioel.corpus import read_texts
+from spacy_bioel.models.bilou import decode_bilou
+from spacy_bioel.models.multitask import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.contextual import multitask
 from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
@@ -176,7 +182,23 @@ def measure_closed(
             texts, links, protocols=["mention", "mention_unlabelled"], per_label=False
         )
     ]
+    if (
+        "mentions"
+        in (finder := pipelines[0].get_pipe("bioel_linker")).model.attrs["settings"]["tasks"]
+    ):
+        n = repaired_tokens(pipelines[0], finder, texts)
+        rows.append({"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n})
     return rows + score(linker, texts, links, "closed")
+
+
+def repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> int:
+    """Tokens whose likeliest tag would have made a sequence illegal, and has been replaced."""
+    n = 0
+    for docs in minibatch(with_token_vectors(nlp, map(nlp.make_doc, (t.text for t in texts))), 32):
+        lengths = np.array([len(doc) for doc in docs])
+        states = multitask.read_documents(linker.model, docs)
+        n += int(decode_bilou(tag_logits(linker.model, states), lengths)[2].sum())
+    return n
 
 
 def alone(linker: Any) -> None:

@@ -56,7 +56,7 @@ def build_dual_encoder_v1(
         raise BioelError(Errors.B175.format(pooling=pooling))
     if not collective and is_listener(tok2vec):
         raise BioelError(Errors.B177)
-    kind = ReadingKind(add=_make_tower, parts=_tower_parts, load=_load_tower)
+    kind = ReadingKind(add=_add_tower, parts=_tower_parts, load=_load_tower)
     settings = {"pooling": pooling, "from_words": from_words}
     layers: dict[str, Model] = {"tok2vec": tok2vec, "names": names}
     return reading_model(
@@ -64,11 +64,7 @@ def build_dual_encoder_v1(
     )
 
 
-def _make_tower(model: DualEncoder, source: EncoderSource) -> None:
-    _add_tower(model)
-
-
-def _add_tower(model: DualEncoder) -> None:
+def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
     """Add the mention tower. Call it once the size of the name vectors is known."""
     require_torch()
     model.get_ref("tok2vec").initialize()

@@ -145,12 +145,8 @@ def build_hierarchical_linker_v1(
     )
 
 
-def _add_network(model: Model, source: EncoderSource) -> None:
+def _add_network(model: Model, source: EncoderSource | None = None) -> None:
     """Add the network. Call it once inventory and size of the name vectors are known."""
-    _make_network(model)
-
-
-def _make_network(model: Model) -> None:
     require_torch()
     model.get_ref("tok2vec").initialize()
     from spacy_bioel.nn.multitask import Multitask
@@ -285,7 +281,7 @@ def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
     with reading_part(_LEXICON):
         model.attrs["lexicon"] = Lexicon.from_arrays(load(parts[_LEXICON]))
     if not reads(model):
-        _make_network(model)
+        _add_network(model)
     weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
     if _TOK2VEC in parts:
         model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])

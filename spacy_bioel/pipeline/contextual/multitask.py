@@ -90,7 +90,7 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
     docs = list(docs)
-    states = _read(model, docs)
+    states = read_documents(model, docs)
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     if model.attrs["settings"]["per_token"]:
         places, classes = _runs(class_logits(model, states, None).argmax(axis=1), lengths)
@@ -138,7 +138,7 @@ def read(
 
     given (Sequence): Candidates that the string of each mention was given.
     """
-    states = mentions.states or _read(model, mentions.docs)
+    states = mentions.states or read_documents(model, mentions.docs)
     places = mentions.token_ranges()
     if "links" not in states:
         nothing = np.zeros(0, dtype=np.int64)
@@ -152,7 +152,11 @@ def read(
     return _read_classes(model, generator, mentions, given, class_logits(model, states, places))
 
 
-def _read(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
+def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
+    """Vectors of the tokens of documents, see `models.multitask.read_states`.
+
+    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
+    """
     require_token_vectors(model, docs)
     lexicon, width = model.attrs["lexicon"], model.attrs["settings"]["max_width"]
     return read_states(model, match_lexicon(lexicon, list(docs), max_width=width))
