@@ -9,6 +9,7 @@ mention       places and types of mentions, entity typing in the paper; mention_
 closed        ids too, by the closed vocabulary alone; nothing of what strings say
 open_alone    the same by the open vocabulary alone
 open          the whole pipeline as it was tuned, strings too
+gold_any_closed, gold_any_open_alone, gold_any_open    the same for given mentions, any id right
 
 A subset has the recall of gold mentions by whether training mentions have their concepts.
 """
@@ -35,7 +36,7 @@ from spacy_bioel.models.bilou import decode_bilou
 from spacy_bioel.models.multitask import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask
-from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import AnnotatedText, Link, Mention
@@ -161,8 +162,10 @@ def measure(nlp: Language, texts: Sequence[AnnotatedText]) -> list[dict[str, Any
     if linker.model.attrs["vocabulary"] == "closed":
         return measure_closed([nlp], texts)
     rows = score(linker, texts, list(link_open(nlp, linker, texts)), "open")
+    rows += score_given(nlp, linker, texts, "open")
     alone(linker)
     rows += score(linker, texts, list(link_open(nlp, linker, texts)), "open_alone")
+    rows += score_given(nlp, linker, texts, "open_alone")
     return rows + measure_closed([nlp], texts)
 
 
@@ -188,7 +191,8 @@ def measure_closed(
     ):
         n = repaired_tokens(pipelines[0], finder, texts)
         rows.append({"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n})
-    return rows + score(linker, texts, links, "closed")
+    rows += score(linker, texts, links, "closed")
+    return rows + score_given(pipelines[-1], linker, texts, "closed")
 
 
 def repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> int:
@@ -248,6 +252,23 @@ def score(
         ]
         rows += [about | {"subset": subset} | r for r in found(part) if r["metric"] == "recall"]
     return rows
+
+
+def score_given(
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], name: str
+) -> list[dict[str, Any]]:
+    """Accuracy for gold mentions, any id of a mention being right."""
+    found = evaluate(
+        texts,
+        list(link_given(nlp, linker, texts)),
+        protocols=["gold_any"],
+        canonical=linker.kb.canonical,
+        max_candidates=linker.cfg["max_candidates"],
+        per_label=False,
+    )
+    about = {"protocol": f"gold_any_{name}", "subset": "", "kb": linker.kb.fingerprint}
+    wanted = ("accuracy@1_nil_ignored", "recall@5")
+    return [about | figures(row) for row in found if row.metric in wanted]
 
 
 if __name__ == "__main__":

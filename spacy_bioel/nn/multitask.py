@@ -110,12 +110,19 @@ class Multitask(TokenReader):
         )
 
     def states(
-        self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        spans: Tensor,
+        words: Tensor,
+        *,
+        last: str | None = None,
     ) -> dict[str, Tensor]:
         """Vectors of the tokens at the level of each task.
 
         tokens, spans, words (Tensor): See `TokenReader.read`.
         lengths (Tensor): Number of tokens of each sentence; no state passes from one to the next.
+        last (str | None): The highest level that is needed; None: all.
         RETURNS (dict): Shape (n_tokens, size) each.
         """
         read = self.read(tokens, lengths, spans, words)
@@ -126,6 +133,8 @@ class Multitask(TokenReader):
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
             found[task] = self.dropout(run_lstm(lstm, level, lengths))
+            if task == last:
+                break
             level = torch.cat([read, found[task]], dim=1)
         return found
 
@@ -146,22 +155,22 @@ class Multitask(TokenReader):
         tokens, lengths, spans, words (Tensor): See `states`.
         mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
         strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
-        RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), detached where
-            linking is not learnt, or `strings` where mentions have no vectors; and the loss.
+        RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` where
+            these are not learnt; and the loss.
         """
         task = targets.task
-        states = self.states(
-            tokens.detach() if task in (MENTIONS, TYPES) else tokens, lengths, spans, words
-        )
+        if task in (MENTIONS, TYPES):
+            tokens = tokens.detach()
+        states = self.states(tokens, lengths, spans, words, last=task)
         losses = {
             name: getattr(self, f"_{name}_loss")(states[name], mentions, targets)
             for name in self.tasks
             if task in (None, name)
         }
         vectors = strings.detach()
-        if self.tower is not None:
+        if self.tower is not None and LINKS in losses:
             vectors = self.tower(states[LINKS], mentions, strings)
-        return vectors if LINKS in losses else vectors.detach(), sum(losses.values())
+        return vectors, sum(losses.values())
 
     def units(self, states: Tensor, mentions: Tensor) -> Tensor:
         """Vectors that types and classes are told from: of tokens, or of mentions."""

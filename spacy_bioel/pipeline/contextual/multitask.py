@@ -212,11 +212,15 @@ class Training(bi_encoder.Training):
     ) -> None:
         super().__init__(model, state, settings)
         self._random = np.random.default_rng(settings.seed)
+        self._task: str | None = None
 
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
             return None
-        if self.model.attrs["vocabulary"] == "open":
+        # All tasks are learnt from the same documents: in proportion means equally often.
+        tasks = self.model.attrs["settings"]["tasks"]
+        self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
+        if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
             return super().update(examples)
         gold, _ = self.gold(examples)
         vectors, backprop, loss = self.read(examples, gold, self.model.ops.alloc2f(len(gold), 0))
@@ -267,15 +271,11 @@ class Training(bi_encoder.Training):
             of_types, of_classes = (
                 _of_tokens(spans[kept], answers[kept], offset) for answers in (of_types, of_classes)
             )
-        tasks = self.model.attrs["settings"]["tasks"]
-        # All tasks are learnt from the same documents: in proportion means equally often.
-        task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
-        others = self._random.integers(
-            1,
-            1 + len(inventory.classes),
-            size=self.model.attrs["random"] if inventory.classes else 0,
-        )
-        return Lesson(spans, encode_bilou(spans[kept], offset), of_types, of_classes, task, others)
+        n_classes = len(inventory.classes)
+        n_others = self.model.attrs["random"] if n_classes else 0
+        others = self._random.integers(1, 1 + n_classes, size=n_others)
+        tags = encode_bilou(spans[kept], offset)
+        return Lesson(spans, tags, of_types, of_classes, self._task, others)
 
     def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
         if not gold.ids:
