@@ -75,7 +75,7 @@ def main(
     corpus: str,
     start: Annotated[Path, typer.Option(help="A pre-trained encoder-decoder.")],
     out: Annotated[Path | None, typer.Option(help="Where to save the trained pipeline.")] = None,
-    updates: Annotated[int, typer.Option()] = 800,
+    updates: Annotated[int, typer.Option()] = 500,
     learn_rate: Annotated[float, typer.Option()] = 5e-4,
     seed: Annotated[int, typer.Option()] = 0,
     ablations: Annotated[bool, typer.Option("--ablations")] = False,
@@ -152,7 +152,9 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
         "generator": generator,
     }
     config = {"kb": f"kb/{corpus}", "model": model, "mentions": "spans", "max_candidates": 10}
-    linker: Any = nlp.add_pipe("bioel_linker", config={**config, "training": {"mentions": 64}})
+    linker: Any = nlp.add_pipe(
+        "bioel_linker", config={**config, "training": {"mentions": 64, "synonyms": 32}}
+    )
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     if not variant.starts:
