@@ -23,7 +23,8 @@ def encode(
 
     A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
     other encoders are kept. Names that already have a vector of this encoder are not encoded again,
-    so that an interrupted run resumes. Commands that change the knowledge base wait meanwhile.
+    so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
+    Commands that change the knowledge base wait meanwhile.
     """
     from spacy_bioel.kb.columns.store import KnowledgeBase
 

@@ -162,7 +162,9 @@ class Training(NameTraining):
     """Trains an encoder-decoder to write, about a mention, the name of its concept that is most
     like it. The encoder of names stays as it is.
 
-    A few mentions of each update, `training.mentions`.
+    A few mentions of each update, `training.mentions`, and as many other names as
+    `training.synonyms` in the contexts of these: half of them are to be copied, half to be called
+    by any name of their concept. Without them, names that training does not mention are forgotten.
     """
 
     def __init__(
@@ -179,6 +181,25 @@ class Training(NameTraining):
         rows = nearest_names(self.kb, strings, concepts)
         return [normalize_name(name) for name in self.kb.names.take(rows)]
 
+    def draw_names(self, contexts: Sequence[Marked]) -> tuple[list[Marked], list[str]]:
+        """Names of the pool in the contexts of mentions, and what is to be written about each."""
+        n = self.settings.synonyms
+        rows = self._random.choice(self.pool.rows, n)
+        indptr, concepts, _ = self.kb.concepts_of_names(rows)
+        targets = [
+            row if self._random.random() < 0.5 else self._random.choice(self.kb.names_of(concept))
+            for row, concept in zip(rows, concepts[indptr[:-1]].tolist(), strict=True)
+        ]
+        strings, names = (
+            [normalize_name(name) for name in self.kb.names.take(of)] for of in (rows, targets)
+        )
+        places = self._random.integers(len(contexts), size=n).tolist()
+        found = [
+            contexts[place]._replace(mention=string)
+            for place, string in zip(places, strings, strict=True)
+        ]
+        return found, names
+
     def learn(self, examples: Sequence[Example]) -> float | None:
         gold, ids = gold_mentions(examples, self.state.settings)
         rows, strings = self.kb.find_all(ids), gold.strings
@@ -193,6 +214,7 @@ class Training(NameTraining):
         context = self.model.get_ref("generator").attrs["max_pieces"]
         marked = mark([flat[i] for i in chosen], own, context=context)
         names = self.targets(own, rows[chosen])
-        losses, backprop = self.model.begin_update((marked, names))
-        backprop(losses * 0 + 1 / len(chosen))  # of their mean
+        others, their_names = self.draw_names(marked)
+        losses, backprop = self.model.begin_update((marked + others, names + their_names))
+        backprop(losses * 0 + 1 / len(losses))  # of their mean
         return float(losses.mean())
