@@ -31,7 +31,7 @@ from spacy.training import Example
 from thinc.api import Adam
 from thinc.schedules import warmup_linear
 
-from benchmarks.linking import FOLDS, metric_rows, subsets
+from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import add, measurement
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.words.trie import build_trie
@@ -39,6 +39,7 @@ from spacy_bioel.models.seq2seq import seq2seq_network
 from spacy_bioel.pipeline.contextual import seq2seq
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_reading, gold_docs
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link
@@ -263,13 +264,12 @@ def cross_fitted(
     nlp: Language, linker: Any, texts: Sequence[AnnotatedText], *, seed: int
 ) -> list[list[Link]]:
     """Links, strings and what is written being weighed by the documents of the other folds."""
-    fold = np.random.default_rng(seed).permutation(len(texts)) % FOLDS
     development = gather_reading(nlp, gold_docs(nlp, texts))
     links: list[list[Link]] = [[] for _ in texts]
-    for number in range(FOLDS):
-        others = development.of_documents(np.flatnonzero(fold != number).tolist())
+    for fold in document_folds(len(texts), seed=seed):
+        others = development.of_documents(fold.fitting.tolist())
         linker.reading = fit_fusion(others, n_hidden=0, l2=0.001)
-        held_out = np.flatnonzero(fold == number).tolist()
+        held_out = fold.held_out.tolist()
         found = link_given(nlp, linker, [texts[i] for i in held_out])
         for i, of_doc in zip(held_out, found, strict=True):
             links[i] = of_doc
