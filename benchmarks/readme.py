@@ -1,6 +1,7 @@
-"""Write the tables of README.md from the result files: python -m benchmarks.readme.
+"""Write the tables of README.md and of pages in docs/ from the result files:
+python -m benchmarks.readme.
 
-A block of the README whose result file is not there stays as it is.
+A block whose result file is not there stays as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
-from benchmarks.readme_linkers import end_to_end_table, kinds_table
+from benchmarks.readme_linkers import (
+    all_linkers_table,
+    end_to_end_table,
+    kinds_table,
+    variants_table,
+    vocabularies_table,
+)
 from benchmarks.readme_speed import (
     documents_table,
     encoding_table,
@@ -20,7 +27,8 @@ from benchmarks.readme_speed import (
 )
 from benchmarks.record import RESULTS, load
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/linkers.md", "docs/multitask.md")
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
     ("end_to_end", "f1"): "end to end, strict F1",
@@ -218,6 +226,9 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "SCISPACY": ("scispacy", scispacy_table),
     "DOCUMENTS": ("documents", documents_table),
     "ROOFLINE": ("roofline", roofline_table),
+    "ALL LINKERS": ("generative", all_linkers_table),
+    "VOCABULARIES": ("multitask", vocabularies_table),
+    "VARIANTS": ("multitask", variants_table),
 }
 
 
@@ -229,11 +240,16 @@ def write_block(text: str, name: str, content: str) -> str:
 
 
 def main() -> None:
-    text = README.read_text("utf8")
-    for name, (results, make) in BLOCKS.items():
-        if (RESULTS / f"{results}.json").is_file():
-            text = write_block(text, name, make(load(results)))
-    README.write_text(text, encoding="utf8")
+    made = {
+        name: make(load(results))
+        for name, (results, make) in BLOCKS.items()
+        if (RESULTS / f"{results}.json").is_file()
+    }
+    for page in PAGES:
+        text = (ROOT / page).read_text("utf8")
+        for name, content in made.items():
+            text = write_block(text, name, content)
+        (ROOT / page).write_text(text, encoding="utf8")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,48 @@ _SUBSETS = (
     "unseen concept",
     "ambiguous name",
 )
+# All linkers on gold mentions of BC5CDR dev, any id right: name, result file, and which rows.
+_ANY = ("gold_any", "accuracy@1_nil_ignored")
+_ALL = {
+    "exact names and training strings": ("linking", "exact", "biosyn", "accuracy@1"),
+    "TF-IDF": ("linking", "tfidf", "biosyn", "accuracy@1"),
+    "as BioSyn: ResCNN and TF-IDF": ("linking", "biosyn", "biosyn", "accuracy@1"),
+    "ResCNN alone": ("linking", "dense", "biosyn", "accuracy@1"),
+    "light linker: ResCNN and all strings say": ("linking", "rescnn", "biosyn", "accuracy@1"),
+    "dual encoder alone": ("end_to_end", "dual_encoder_context", *_ANY),
+    "dual encoder and strings": ("end_to_end", "dual_encoder", *_ANY),
+    "reranker, 100 documents": ("end_to_end", "reranker", *_ANY),
+    "multi-task, closed vocabulary alone": (
+        "multitask",
+        "multitask",
+        "gold_any_closed",
+        "accuracy@1_nil_ignored",
+    ),
+    "multi-task, open vocabulary alone": (
+        "multitask",
+        "multitask",
+        "gold_any_open_alone",
+        "accuracy@1_nil_ignored",
+    ),
+    "multi-task, open vocabulary and strings": (
+        "multitask",
+        "multitask",
+        "gold_any_open",
+        "accuracy@1_nil_ignored",
+    ),
+    "generative alone": ("generative", "generated", "gold_any", "recall@1"),
+    "generative and strings": ("generative", "both", "gold_any", "recall@1"),
+}
+_VARIANTS = {
+    "pt_single": "per token, single task",
+    "pt_multi": "per token, multi-task",
+    "pt_hierarchical": "per token, hierarchical",
+    "pt_levels": "per token, levels, sum of tasks",
+    "pe_single": "per entity, single tasks",
+    "pe_multi": "per entity, multi-task",
+    "pe_hierarchical": "per entity, hierarchical",
+    "pe_levels": "per entity, levels, sum of tasks",
+}
 # Advice on each kind, and the systems that have its accuracy.
 _KINDS = {
     "light": ("light: strings alone", "dual_encoder_strings", "no GPU, millions of documents"),
@@ -115,6 +157,76 @@ def kinds_table(speed: list[Row]) -> str:
         f"`{about['command']}`; {about['machine']}; {about['date']}."
     )
     return f"{table(columns, lines)}\n\n{note}"
+
+
+def all_linkers_table(rows: list[Row]) -> str:
+    """One line a linker of the package, all on the same mentions.
+
+    rows (list[Row]): Of generative.json; the other files are read here.
+    """
+    files = {name: load(name) for name in ("linking", "end_to_end", "multitask")}
+    files["generative"] = rows
+    all_mentions = max(row["n"] for row in select(rows, corpus="bc5cdr", subset=""))
+    lines = []
+    for name, (file, system, protocol, metric) in _ALL.items():
+        wanted = {"corpus": "bc5cdr", "subset": "", "system": system}
+        found = select(files[file], protocol=protocol, metric=metric, **wanted)
+        if not found:
+            lines.append([name, MISSING, MISSING, MISSING])
+            continue
+        # The other protocol leaves out mentions whose ids the KB lacks; here they are wrong.
+        n = found[0]["n"]
+        counted = all_mentions if file == "linking" else n
+        value = fmean(row["value"] for row in found) * n / counted
+        lines.append([name, f"{value:.1f}", f"{counted:,}", seeds_of(found)])
+    columns = ["linker", "BC5CDR dev, gold mentions, first candidate, any id right", "n", "seeds"]
+    note = "Ids that the knowledge base lacks count as wrong. Commands: `benchmarks/results/`."
+    return f"{table(columns, lines)}\n\n{note}"
+
+
+def vocabularies_table(rows: list[Row]) -> str:
+    """Closed against open vocabulary of the same training: end to end, then by concept."""
+    names = {
+        "closed": "closed vocabulary alone",
+        "open_alone": "open vocabulary alone",
+        "open": "open vocabulary and strings",
+    }
+    lines = []
+    for corpus in in_order(CORPORA, rows, "corpus"):
+        with_open = {r["system"] for r in select(rows, corpus=corpus, protocol="open")}
+        for system in sorted(with_open):
+            of_system = select(rows, corpus=corpus, system=system)
+            for protocol, name in names.items():
+                found = select(of_system, protocol=protocol)
+                parts = [
+                    select(found, subset=subset, metric="recall")
+                    for subset in ("seen concept", "unseen concept")
+                ]
+                cells = [f"{_mean(part)} ({part[0]['n']:,})" if part else MISSING for part in parts]
+                f1 = _mean(select(found, subset="", metric="f1"), interval=True)
+                line = [CORPORA.get(corpus, corpus), name, seeds_of(found), f1, *cells]
+                lines.append(line)
+    columns = ["dev", "linked by", "seeds", "strict F1 end to end"]
+    recalls = [f"recall, {concept} concept (n)" for concept in ("seen", "unseen")]
+    return table([*columns, *recalls], lines)
+
+
+def variants_table(rows: list[Row]) -> str:
+    """Variants of the paper on the light trunk: means over seeds."""
+    light = [row for row in rows if row.get("trunk")]
+    lines = []
+    for corpus in in_order(CORPORA, light, "corpus"):
+        for system in in_order(_VARIANTS, light, "system"):
+            found = select(light, corpus=corpus, system=system, subset="")
+            cells = [
+                _mean(select(found, protocol=protocol, metric="f1"))
+                for protocol in ("mention_unlabelled", "mention", "closed")
+            ]
+            name = _VARIANTS.get(system, system)
+            if found:
+                lines.append([CORPORA.get(corpus, corpus), name, seeds_of(found), *cells])
+    columns = ["dev, CNN", "variant", "seeds", "mentions F1", "with types F1", "linked F1"]
+    return table(columns, lines)
 
 
 def _mean(rows: list[Row], *, interval: bool = False) -> str:

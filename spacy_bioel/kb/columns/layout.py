@@ -106,6 +106,8 @@ def check_replaceable(out: Path) -> None:
         return
     if out.is_dir() and all(_is_leftover(path) for path in out.iterdir()):
         return
+    if is_kb(out):  # another writer has finished since it was asked above
+        return
     raise BioelError(Errors.B029.format(path=out))
 
 
