@@ -182,7 +182,10 @@ class Multitask(TokenReader):
 
     def _mentions_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
         assert self.tags is not None
-        return F.cross_entropy(self.tags(states), targets.tags)
+        total = F.cross_entropy(self.tags(states), targets.tags, reduction="sum")
+        # A mean over all tokens would be next to nothing beside the losses of mentions: spaCy's CNN
+        # found mentions with an F1 of 35 instead of 69 after 150 updates on BC5CDR.
+        return total / (targets.tags != OUTSIDE).sum().clamp(min=1)
 
     def _types_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
         assert self.types is not None
