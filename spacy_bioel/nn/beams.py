@@ -84,7 +84,7 @@ class _Decoder:
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def __call__(self, pieces: Tensor) -> Tensor:
-        """Log-probabilities of what follows. pieces (Tensor): Shape (n_rows, n_new)."""
+        """Logits of what follows. pieces (Tensor): Shape (n_rows, n_new)."""
         made = self._backbone(
             encoder_outputs=(self._encoded,),
             attention_mask=self._inside,
@@ -92,7 +92,8 @@ class _Decoder:
             past_key_values=self._cache,
             use_cache=True,
         )
-        return torch.log_softmax(made.logits[:, -1].float(), dim=-1)
+        logits: Tensor = made.logits[:, -1].float()
+        return logits
 
     def reorder(self, origin: IntArray, *, same_owners: bool) -> None:
         """Take other rows.
@@ -105,7 +106,9 @@ class _Decoder:
         self._cache.self_attention_cache.reorder_cache(rows)
         if not same_owners:
             self._cache.cross_attention_cache.reorder_cache(rows)
-            self._inside, self._encoded = self._inside[rows], self._encoded[rows]
+            self._inside = self._inside[rows]
+            # Of these only the shape is read, once their keys and values are in the cache.
+            self._encoded = self._encoded[:1].expand(len(rows), -1, -1)
 
 
 class _Beginnings(NamedTuple):
@@ -128,12 +131,14 @@ class _Beginnings(NamedTuple):
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 
-def _continuations(trie: Prefixes, logs: Tensor, rows: _Beginnings) -> _Beginnings:
+def _continuations(trie: Prefixes, logits: Tensor, rows: _Beginnings) -> _Beginnings:
     """All beginnings that are one piece longer."""
     indptr, child = trie.children(rows.node)
     row = np.repeat(np.arange(len(rows.node)), np.diff(indptr))
-    places = torch.from_numpy(row * logs.shape[1] + trie.pieces_at(child)).to(logs.device)
-    total = logs.flatten()[places].cpu().numpy() + rows.total[row]
+    places = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)
+    # The logarithms of all probabilities would be a table to write, of which little is read.
+    before = rows.total - logits.logsumexp(dim=1).cpu().numpy()
+    total = logits.flatten()[places].cpu().numpy() + before[row]
     return _Beginnings(rows.owner[row], row, child, total)
 
 
