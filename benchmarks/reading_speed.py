@@ -1,22 +1,28 @@
 """Mentions that each kind of linker links in a second of processor time, and its size.
 
-python -m benchmarks.reading_speed CORPUS CHECKPOINT takes the pipeline that `project run all
---vars.config dual_encoder` has made of a corpus, and the transformer's checkpoint. All four kinds
-get the gold mentions of the same development documents, with the same knowledge base, in one run:
+python -m benchmarks.reading_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project run
+all --vars.config multitask` has made of a corpus, and the transformer's checkpoint. All kinds get
+the gold mentions of the same development documents, with the same knowledge base, in one run:
 
-light         the strings of the mentions alone, see training/configs/rescnn.cfg
+exact, tfidf, biosyn, dense    the systems of benchmarks.linking
+light         the light linker: the strings of the mentions alone, see training/configs/rescnn.cfg
 collective    the bi-encoder: each document is read once
-single        the same weights, each mention read in a window of its own
-rerank        a cross-encoder of the same size, with ten candidates of the light linker. It is not
-              trained, which changes nothing for its speed.
+single        the same, each mention read in a window of its own
+rerank        a cross-encoder of the same size, with ten candidates of the light linker
+closed, open  the multi-task linker by its closed vocabulary alone, and as it is
+tagging       closed, and the mentions are found too, instead of the gold ones
+generative    the pipeline of --generative, if there is one
 
-Processor time of all threads, not time on the clock: other programs may run beside it.
+Bi-encoders and cross-encoder are not trained, which changes nothing for their speed. Processor time
+of all threads, not time on the clock: other programs may run beside it.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,69 +30,104 @@ import spacy
 import typer
 from spacy.language import Language
 
+from benchmarks.linking import SYSTEMS, Similarity, make_pipeline
+from benchmarks.multitask import alone
 from benchmarks.record import add, measurement
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.models.bi_encoder import build_dual_encoder_v1
 from spacy_bioel.models.cross_encoder import build_cross_encoder_v1, build_reranker_v1
+from spacy_bioel.models.name_encoder import EncoderSource
 from spacy_bioel.models.reading import add_reading
-from spacy_bioel.pipeline.measuring import link_given
+from spacy_bioel.pipeline.measuring import link_given, link_open
 
 CANDIDATES = 10
+_OF_STRINGS = {
+    "exact": "exact",
+    "tfidf": "tfidf",
+    "biosyn": "biosyn",
+    "dense": "dense",
+    "light": "rescnn",
+}
+_ENCODER = "spacy_bioel/assets/encoder"
 KEY = ("corpus", "system", "metric", "max_pieces")
 
 
 def main(
     corpus: str,
+    pipeline: Path,
     checkpoint: Path,
+    generative: Annotated[
+        Path | None, typer.Option(help="Of training/configs/generative.cfg.")
+    ] = None,
     documents: Annotated[int, typer.Option(help="Of dev.")] = 100,
     max_pieces: Annotated[int, typer.Option(help="Word pieces of a pair.")] = 64,
 ) -> None:
-    folder = Path("models") / corpus / "final"
     texts = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))[: documents + 2]
     n = sum(len(text.mentions) for text in texts[2:])
-    speeds: dict[str, float] = {}
+    kinds: dict[str, Callable[[], Language]] = {
+        name: partial(of_strings, corpus, system) for name, system in _OF_STRINGS.items()
+    }
+    kinds |= {
+        name: partial(that_reads, name, pipeline, checkpoint, max_pieces=max_pieces)
+        for name in ("collective", "single", "rerank", "closed", "open", "tagging")
+    }
+    if generative is not None:
+        kinds["generative"] = partial(spacy.load, generative)
+    seconds: dict[str, float] = {}
     sizes: dict[str, float] = {}
-    for system in ("light", "collective", "single", "rerank"):
-        nlp = make(system, folder, checkpoint, max_pieces=max_pieces)
+    for name, make in kinds.items():
+        nlp = make()
         linker: Any = nlp.get_pipe("bioel_linker")
-        list(link_given(nlp, linker, texts[:2]))
+        linker.set_kb(f"kb/{corpus}")
+        link = link_open if name == "tagging" else link_given
+        list(link(nlp, linker, texts[:2]))
         start = time.process_time()
-        list(link_given(nlp, linker, texts[2:]))
-        speeds[system] = n / (time.process_time() - start)
-        sizes[system] = megabytes(nlp)
-        typer.echo(f"{system}: {speeds[system]:.1f} mentions a second, {sizes[system]} MB")
+        list(link(nlp, linker, texts[2:]))
+        seconds[name] = time.process_time() - start
+        sizes[name] = megabytes(nlp)
+        typer.echo(f"{name}: {n / seconds[name]:.1f} mentions a second, {sizes[name]} MB")
     about = {"corpus": corpus, "n": n, "names": linker.kb.n_names, "max_pieces": max_pieces}
     rows = [
-        measurement("reading_speed", system, metric=metric, value=round(value, 2), **about)
-        for system in speeds
+        measurement("reading_speed", name, metric=metric, value=round(value, 2), **about)
+        for name in seconds
         for metric, value in (
-            ("mentions_per_second", speeds[system]),
-            ("collective_is_faster", speeds["collective"] / speeds[system]),
-            ("megabytes", sizes[system]),
+            ("mentions_per_second", n / seconds[name]),
+            ("documents_per_second", (len(texts) - 2) / seconds[name]),
+            ("collective_is_faster", seconds[name] / seconds["collective"]),
+            ("megabytes", sizes[name]),
         )
     ]
     typer.echo(add("reading_speed", rows, key=KEY))
 
 
-def make(system: str, folder: Path, checkpoint: Path, *, max_pieces: int) -> Language:
-    """The pipeline without its detector, and with the linker of a system."""
-    nlp = spacy.load(folder, exclude=["bioel_mentions"])
+def of_strings(corpus: str, system: str) -> Language:
+    """A pipeline that links by strings alone."""
+    found = SYSTEMS[system]
+    nlp, linker = make_pipeline(corpus, found, encoder=_ENCODER, uses_training=True)
+    if found.ranks_by:
+        linker.fusion = Similarity(found.ranks_by)
+    return nlp
+
+
+def that_reads(name: str, pipeline: Path, checkpoint: Path, *, max_pieces: int) -> Language:
+    """The pipeline with the linker of a kind that reads."""
+    nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("bioel_linker")
-    names, tower = linker.model.get_ref("names"), linker.model.get_ref("network")
-    if system == "light":
-        linker.cfg["evidence"]["context"] = False
-    elif system == "single":
-        tok2vec: Any = nlp.get_pipe("tok2vec")
-        settings = linker.model.attrs["settings"]
-        linker.model = build_dual_encoder_v1(tok2vec.model, names, collective=False, **settings)
-        linker.model.layers.append(tower)
-        linker.model.set_ref("network", tower)
-    elif system == "rerank":
+    tok2vec: Any = nlp.get_pipe("tok2vec")
+    names, listener = linker.model.get_ref("names"), linker.model.get_ref("tok2vec")
+    if name in ("closed", "tagging"):
+        alone(linker)
+        linker.model.attrs["vocabulary"] = "closed"
+    elif name == "collective":
+        linker.model = build_dual_encoder_v1(listener, names)
+    elif name == "single":
+        linker.model = build_dual_encoder_v1(tok2vec.model, names, collective=False)
+    elif name == "rerank":
         pairs = build_cross_encoder_v1(path=str(checkpoint), max_pieces=max_pieces)
         linker.model = build_reranker_v1(names, pairs)
-        add_reading(linker.model)
         linker.cfg["max_candidates"] = CANDIDATES
-    if system != "collective":  # the one that shares its transformer
+    add_reading(linker.model, EncoderSource(linker.kb, (), None, 0, 0))
+    if name in ("single", "rerank"):  # which share no transformer
         nlp.remove_pipe("tok2vec")
     return nlp
 

@@ -34,35 +34,41 @@ _SUBSETS = (
 )
 # All linkers on gold mentions of BC5CDR dev, any id right: name, result file, and which rows.
 _ANY = ("gold_any", "accuracy@1_nil_ignored")
+_OF_STRINGS = ("biosyn", "accuracy@1")
+_OPEN = "accuracy@1_nil_ignored"
+# Then its name in reading_speed.json.
 _ALL = {
-    "exact names and training strings": ("linking", "exact", "biosyn", "accuracy@1"),
-    "TF-IDF": ("linking", "tfidf", "biosyn", "accuracy@1"),
-    "as BioSyn: ResCNN and TF-IDF": ("linking", "biosyn", "biosyn", "accuracy@1"),
-    "ResCNN alone": ("linking", "dense", "biosyn", "accuracy@1"),
-    "light linker: ResCNN and all strings say": ("linking", "rescnn", "biosyn", "accuracy@1"),
-    "dual encoder alone": ("end_to_end", "dual_encoder_context", *_ANY),
-    "dual encoder and strings": ("end_to_end", "dual_encoder", *_ANY),
-    "reranker, 100 documents": ("end_to_end", "reranker", *_ANY),
+    "exact names and training strings": ("linking", "exact", *_OF_STRINGS, "exact"),
+    "TF-IDF": ("linking", "tfidf", *_OF_STRINGS, "tfidf"),
+    "as BioSyn: ResCNN and TF-IDF": ("linking", "biosyn", *_OF_STRINGS, "biosyn"),
+    "ResCNN alone": ("linking", "dense", *_OF_STRINGS, "dense"),
+    "light linker: ResCNN and all strings say": ("linking", "rescnn", *_OF_STRINGS, "light"),
+    "dual encoder alone": ("end_to_end", "dual_encoder_context", *_ANY, "collective"),
+    "dual encoder and strings": ("end_to_end", "dual_encoder", *_ANY, "collective"),
+    "reranker, 100 documents": ("end_to_end", "reranker", *_ANY, "rerank"),
     "multi-task, closed vocabulary alone": (
         "multitask",
         "multitask",
         "gold_any_closed",
-        "accuracy@1_nil_ignored",
+        _OPEN,
+        "closed",
     ),
     "multi-task, open vocabulary alone": (
         "multitask",
         "multitask",
         "gold_any_open_alone",
-        "accuracy@1_nil_ignored",
+        _OPEN,
+        "open",
     ),
     "multi-task, open vocabulary and strings": (
         "multitask",
         "multitask",
         "gold_any_open",
-        "accuracy@1_nil_ignored",
+        _OPEN,
+        "open",
     ),
-    "generative alone": ("generative", "generated", "gold_any", "recall@1"),
-    "generative and strings": ("generative", "both", "gold_any", "recall@1"),
+    "generative alone": ("generative", "generated", "gold_any", "recall@1", "generative"),
+    "generative and strings": ("generative", "both", "gold_any", "recall@1", "generative"),
 }
 _VARIANTS = {
     "pt_single": "per token, single task",
@@ -160,27 +166,44 @@ def kinds_table(speed: list[Row]) -> str:
 
 
 def all_linkers_table(rows: list[Row]) -> str:
-    """One line a linker of the package, all on the same mentions.
+    """One line a linker of the package, all on the same mentions, and its costs.
 
     rows (list[Row]): Of generative.json; the other files are read here.
     """
     files = {name: load(name) for name in ("linking", "end_to_end", "multitask")}
     files["generative"] = rows
+    speed = select(load("reading_speed"), corpus="bc5cdr")
+    speed = [row for row in speed if row["max_pieces"] == min(r["max_pieces"] for r in speed)]
     all_mentions = max(row["n"] for row in select(rows, corpus="bc5cdr", subset=""))
     lines = []
-    for name, (file, system, protocol, metric) in _ALL.items():
+    for name, (file, system, protocol, metric, kind) in _ALL.items():
         wanted = {"corpus": "bc5cdr", "subset": "", "system": system}
         found = select(files[file], protocol=protocol, metric=metric, **wanted)
-        if not found:
-            lines.append([name, MISSING, MISSING, MISSING])
-            continue
-        # The other protocol leaves out mentions whose ids the KB lacks; here they are wrong.
-        n = found[0]["n"]
-        counted = all_mentions if file == "linking" else n
-        value = fmean(row["value"] for row in found) * n / counted
-        lines.append([name, f"{value:.1f}", f"{counted:,}", seeds_of(found)])
-    columns = ["linker", "BC5CDR dev, gold mentions, first candidate, any id right", "n", "seeds"]
-    note = "Ids that the knowledge base lacks count as wrong. Commands: `benchmarks/results/`."
+        costs = {row["metric"]: row["value"] for row in select(speed, system=kind)}
+        cells = [MISSING, MISSING, MISSING]
+        if found:
+            # The other protocol leaves out mentions whose ids the KB lacks; here they are wrong.
+            n = found[0]["n"]
+            counted = all_mentions if file == "linking" else n
+            value = fmean(row["value"] for row in found) * n / counted
+            cells = [f"{value:.1f}", f"{counted:,}", seeds_of(found)]
+        if costs:
+            cells += [f"{costs['mentions_per_second']:,.0f}", f"{costs['megabytes']:.0f}"]
+        lines.append([name, *cells, *[MISSING] * (5 - len(cells))])
+    columns = [
+        "linker",
+        "BC5CDR dev, gold mentions, first candidate, any id right",
+        "n",
+        "seeds",
+        "mentions per processor second",
+        "MB, KB aside",
+    ]
+    about = speed[0]
+    note = (
+        "Ids that the knowledge base lacks count as wrong. Commands: `benchmarks/results/`. "
+        f"Speeds: one run, {about['n']:,} gold mentions against {about['names']:,} names; "
+        f"`{about['command']}`; {about['machine']}; {about['date']}."
+    )
     return f"{table(columns, lines)}\n\n{note}"
 
 
