@@ -189,11 +189,8 @@ def _read_classes(
     k = min(generator.state.settings.max_candidates, len(rows))
     best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
     owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
-    labels = np.array(mentions.labels)[owner]
-    may = concept >= 0
-    for label in dict.fromkeys(labels.tolist()):
-        of_label = may & (labels == label)
-        may[of_label] = generator.allowed(concept[of_label], label)
+    owner, concept = owner[concept >= 0], concept[concept >= 0]
+    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
     order = np.argsort(rows, kind="stable")
 
     def score(mention: IntArray, concept: IntArray) -> FloatArray:

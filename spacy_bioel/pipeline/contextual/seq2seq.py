@@ -117,11 +117,7 @@ def generate(
     once = np.unique(name * len(kb) + concept)
     name, concept = once // len(kb), once % len(kb)
     owner = written.mention[name]
-    may = np.zeros(len(owner), dtype=bool)
-    labels = np.array(mentions.labels)[owner]
-    for label in dict.fromkeys(labels.tolist()):
-        of_label = labels == label
-        may[of_label] = generator.allowed(concept[of_label], label)
+    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
     keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
     total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
     score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)

@@ -172,6 +172,16 @@ class CandidateGenerator:
             mask = self._masks[label] = self.kb.type_mask(types)
         return mask[concepts]
 
+    def allowed_for(
+        self, concepts: NDArray[np.int64], labels: NDArray[np.str_]
+    ) -> NDArray[np.bool_]:
+        """Like `allowed`, with a label for each concept. Shape (n,)."""
+        may = np.zeros(len(concepts), dtype=bool)
+        for label in dict.fromkeys(labels.tolist()):
+            of_label = labels == label
+            may[of_label] = self.allowed(concepts[of_label], label)
+        return may
+
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
 
