@@ -9,7 +9,7 @@ further; the encoder-decoder brings candidates of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def add_seq2seq(model: Generator, source: EncoderSource) -> None:
         [B153] a file is missing, [B154] parts do not fit one another, [B280] no encoder-decoder.
     """
     if model.attrs["path"] is None:
-        tokenizer = new_vocabulary(source.names, source.texts, size=model.attrs["vocabulary"])
+        tokenizer = new_vocabulary(source.names, source.read_texts(), size=model.attrs["vocabulary"])
         _add(model, tokenizer, new_backbone(tokenizer, **model.attrs["new"]), folder=None)
         return
     folder, backbone, tokenizer = read_checkpoint(
@@ -121,7 +121,7 @@ def add_seq2seq(model: Generator, source: EncoderSource) -> None:
     _add(model, tokenizer, backbone, folder=folder)
 
 
-def new_vocabulary(names: Sequence[str], texts: Sequence[str], *, size: int) -> Tokenizer:
+def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> Tokenizer:
     """Word pieces of a network made here, from normalised names and texts."""
     special = (_PAD, _END, *MARKERS)
     tokenizer = train_vocabulary(["is", "is", *names, *texts], size=size - len(special))

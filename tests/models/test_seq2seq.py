@@ -27,7 +27,7 @@ class Source(EncoderSource):
     """Names and a text without a knowledge base."""
 
     def __init__(self) -> None:
-        super().__init__(None, (), None, 0, 0, [TEXT] * 2)  # type: ignore[arg-type]
+        super().__init__(None, (), None, 0, 0, lambda: [TEXT] * 2)  # type: ignore[arg-type]
 
     @property
     def names(self) -> list[str]:
