@@ -36,7 +36,6 @@ from benchmarks.record import add, measurement
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.words.trie import build_trie
 from spacy_bioel.models.seq2seq import seq2seq_network
-from spacy_bioel.pipeline.contextual import seq2seq
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
@@ -239,7 +238,7 @@ def write_preferred_names(linker: Any) -> None:
     linker.set_kb(kb)  # ends the training
     pieces = linker.model.get_ref("generator").attrs["pieces"]
     rows = np.unique(kb.preferred_rows(np.arange(len(kb))))
-    seq2seq._TRIES[kb] = {pieces.fingerprint: build_trie(kb, pieces.writable, rows=rows)}
+    linker.generator.tries.replace(pieces, build_trie(kb, pieces.writable, rows=rows))
 
 
 def measure(

@@ -33,9 +33,10 @@ from spacy.util import minibatch
 from benchmarks.record import add, figures, measurement
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.models.bilou import decode_bilou
-from spacy_bioel.models.multitask import tag_logits
+from spacy_bioel.models.multitask_layers import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask
+from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
@@ -69,23 +70,7 @@ VARIANTS = {
     "pt_levels": Variant(({"per_token": True, "tasks": _ALL} | _LEVELS | {"one_task": False},)),
     "pe_levels": Variant(({"tasks": _ALL} | _LEVELS | {"one_task": False},)),
 }
-_CNN = {
-    "@architectures": "spacy.Tok2Vec.v2",
-    "embed": {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": 96,
-        "rows": [5000, 1000, 2500, 1000],
-        "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
-        "include_static_vectors": False,
-    },
-    "encode": {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": 96,
-        "window_size": 1,
-        "maxout_pieces": 3,
-        "depth": 4,
-    },
-}
+_CNN = MENTIONS_MODEL["tok2vec"]
 
 
 def main(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
@@ -19,13 +18,14 @@ from thinc.types import ArgsKwargs, Floats2d
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, reads
+from spacy_bioel.models.tok2vec import is_listener, load_tok2vec, read_tokens, tok2vec_parts
 from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
 IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_PART, _TOK2VEC = "mentions.safetensors", "tok2vec.msgpack"
+_PART = "mentions.safetensors"
 # Tokens of context on each side of a mention, where mentions are encoded one by one.
 _CONTEXT = 64
 
@@ -117,9 +117,8 @@ def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tupl
 
 
 def _tower_parts(model: DualEncoder) -> Parts:
-    tok2vec = model.get_ref("tok2vec")
-    own = {} if is_listener(tok2vec) else {_TOK2VEC: tok2vec.to_bytes}
-    return {_PART: lambda: weights_to_bytes(model.get_ref("network"))} | own
+    own = {_PART: lambda: weights_to_bytes(model.get_ref("network"))}
+    return own | tok2vec_parts(model.get_ref("tok2vec"))
 
 
 def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
@@ -127,13 +126,7 @@ def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
         _add_tower(model)
     if _PART in parts:
         weights_from_bytes(model.get_ref("network"), parts[_PART])
-    if _TOK2VEC in parts:
-        model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
-
-
-def is_listener(tok2vec: Model) -> bool:
-    """Whether a model is a listener to a pipe `tok2vec`."""
-    return isinstance(tok2vec, Tok2VecListener)
+    load_tok2vec(model.get_ref("tok2vec"), parts)
 
 
 def one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
@@ -160,16 +153,13 @@ def _forward(
     docs, spans, words = inputs
     if not model.attrs["collective"]:
         docs, spans = one_by_one(docs, spans)
-    lengths: Any = [len(doc) for doc in docs]
-    tokens, backprop_tokens = model.get_ref("tok2vec")(docs, is_train)
-    # Some tok2vec models return a row for an empty document: cut each array to its document.
-    flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
-    vectors, backprop = model.get_ref("network")((flat, spans, words), is_train)
+    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
+    vectors, backprop = model.get_ref("network")((tokens, spans, words), is_train)
 
     def backprop_mentions(d_vectors: Floats2d) -> Any:
         """Backpropagate. RETURNS (Floats2d): Gradient with respect to `words`."""
-        d_flat, d_words = backprop(d_vectors)
-        backprop_tokens(model.ops.unflatten(d_flat, lengths))
+        d_tokens, d_words = backprop(d_vectors)
+        backprop_tokens(d_tokens)
         return d_words
 
     return vectors, backprop_mentions

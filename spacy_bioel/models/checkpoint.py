@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.torch_io import require_torch
 
-CONFIG, _WEIGHTS, _TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
-_FILES = (CONFIG, _WEIGHTS, _TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
+_FILES = (CONFIG, WEIGHTS, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
 # Names of the dropout of attention weights in configurations of backbones.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
@@ -142,7 +142,7 @@ def _load_backbone(folder: Path, *, writes: bool) -> Any:
     """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
-    for name in (CONFIG, _WEIGHTS):
+    for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise BioelError(Errors.B153.format(folder=folder, missing=name))
     try:
@@ -163,11 +163,11 @@ def _load_backbone(folder: Path, *, writes: bool) -> Any:
     except BioelError:
         raise
     except Exception as error:  # json, safetensors and transformers have their own exceptions
-        missing = f"readable {CONFIG} and {_WEIGHTS} ({error})"
+        missing = f"readable {CONFIG} and {WEIGHTS} ({error})"
         raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
     missing_keys = sorted(key for key in loading["missing_keys"] if "pooler." not in key)
     if missing_keys:
-        raise misfit(folder, f"no {missing_keys[0]} in {_WEIGHTS}", "all that its config names")
+        raise misfit(folder, f"no {missing_keys[0]} in {WEIGHTS}", "all that its config names")
     return _without_pooler(backbone)
 
 
@@ -195,11 +195,11 @@ def _without_pooler(backbone: Any) -> Any:
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
     """Word pieces of a checkpoint. RAISES BioelError: [B153] without a readable tokenizer."""
-    if (folder / _TOKENIZER).is_file():
+    if (folder / TOKENIZER).is_file():
         try:
-            return Tokenizer.from_file(str(folder / _TOKENIZER))
+            return Tokenizer.from_file(str(folder / TOKENIZER))
         except Exception as error:  # tokenizers raises bare exceptions
-            missing = f"readable {_TOKENIZER} ({error})"
+            missing = f"readable {TOKENIZER} ({error})"
             raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
     from transformers import AutoTokenizer
 
@@ -208,7 +208,7 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
         slow_or_fast = AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True)
         backend = getattr(slow_or_fast, "backend_tokenizer", None)
     if backend is None:
-        missing = f"{_TOKENIZER}, nor a vocabulary that transformers makes a fast tokenizer of"
+        missing = f"{TOKENIZER}, nor a vocabulary that transformers makes a fast tokenizer of"
         raise BioelError(Errors.B153.format(folder=folder, missing=missing))
     return backend
 

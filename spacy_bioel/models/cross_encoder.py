@@ -16,29 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats1d
+from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.checkpoint import (
-    CONFIG,
-    backbone_from_json,
-    config_to_json,
-    misfit,
-    read_checkpoint,
-    special_pieces,
+from spacy_bioel.models.checkpoint import misfit, read_checkpoint, special_pieces
+from spacy_bioel.models.checkpoint_parts import (
+    checkpoint_parts,
+    load_checkpoint_parts,
+    of_prefix,
+    set_backbone,
+    with_prefix,
 )
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.pairs import Pair, PairPieces
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.torch_io import may_mix_precision, output_from_torch, wrap_torch
-from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import arrays_to_torch, with_usable_precision
 
 PairScorer = Model[Sequence[Pair], Floats1d]
 
-_TOKENIZER, _WEIGHTS = "tokenizer.json", "model.safetensors"
-# Prefix of these files in a linker, whose name encoder may be a transformer too.
-_PREFIX = "pairs."
+_PREFIX = "pairs."  # of its files in a linker
 # Word pieces not used in pretraining, which mark the mention; BERT has them, others may not.
 _UNUSED = ("[unused1]", "[unused2]")
 # Pairs tokenised at once: bounds the memory.
@@ -112,7 +109,9 @@ def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
     return None if first is None or second is None else (first, second)
 
 
-def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
+def _add(
+    model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None = None
+) -> None:
     """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.cross_encoder import CrossEncoder
 
@@ -125,45 +124,21 @@ def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path
     if pieces.room < 2:
         least = f"at least {pieces.max_pieces - pieces.room + 2}"
         raise misfit(folder, f"max_pieces = {pieces.max_pieces}", least)
-    settings = model.attrs["network_settings"]
-    is_mixed = settings["mixed_precision"] and may_mix_precision()
-    network = CrossEncoder(backbone, **(settings | {"mixed_precision": is_mixed}))
-    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
-    model.layers.clear()
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
-    model.attrs["pieces"] = pieces
-    model.attrs["config"] = config_to_json(backbone.config)
+    settings = with_usable_precision(model.attrs["network_settings"])
+    set_backbone(model, CrossEncoder(backbone, **settings), pieces)
 
 
 def cross_encoder_parts(model: PairScorer) -> Parts:
     """Files for `load_cross_encoder`: bytes by file name; empty without a network."""
-    if model.attrs["pieces"] is None:
-        return {}
-    tokenizer, config = model.attrs["pieces"].tokenizer, model.attrs["config"]
-    return {
-        CONFIG: lambda: config.encode("utf8"),
-        _TOKENIZER: lambda: tokenizer.to_str().encode("utf8"),
-        _WEIGHTS: lambda: weights_to_bytes(model),
-    }
+    return checkpoint_parts(model)
 
 
 def load_cross_encoder(model: PairScorer, parts: Mapping[str, bytes]) -> None:
     """Load the files of `cross_encoder_parts`, if the parts include a cross-encoder.
 
-    RAISES BioelError: [B040, B150] torch or transformers is missing; [B041] the weights do not fit.
+    RAISES BioelError: Those of `load_checkpoint_parts`.
     """
-    if _TOKENIZER not in parts:
-        return
-    with reading_part(CONFIG):
-        config = parts[CONFIG].decode("utf8")
-        backbone = backbone_from_json(config)
-    with reading_part(_TOKENIZER):
-        tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
-    _add(model, tokenizer, backbone, folder=None)
-    weights_from_bytes(model, parts[_WEIGHTS])
-    # Kept verbatim, so that saving again writes the same even if transformers adds settings.
-    model.attrs["config"] = config
+    load_checkpoint_parts(model, parts, _add)
 
 
 def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]:
@@ -175,12 +150,14 @@ def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]
     """
     import torch
 
-    shim: Any = model.get_ref("network").shims[0]
+    wrapper = model.get_ref("network")
+    shim: Any = wrapper.shims[0]
     scores = [np.zeros(0, np.float32)]
     with torch.inference_mode():
         for start in range(0, len(pairs), _PAIRS):
             pieces = model.attrs["pieces"](pairs[start : start + _PAIRS])
-            scores.append(shim._model(*_tensors(pieces, shim.device)).cpu().numpy())
+            tensors, _ = arrays_to_torch(wrapper, pieces, False)
+            scores.append(shim._model(*tensors.args).cpu().numpy())
     return np.concatenate(scores)
 
 
@@ -220,19 +197,6 @@ def _forward(
     return logits, backprop_pairs
 
 
-def _to_torch(
-    wrapper: Model, pieces: tuple[NDArray, NDArray, NDArray], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
-    shim: Any = wrapper.shims[0]
-    return ArgsKwargs(args=_tensors(pieces, shim.device), kwargs={}), lambda d_args: []
-
-
-def _tensors(pieces: tuple[NDArray, NDArray, NDArray], device: Any) -> tuple[Any, ...]:
-    import torch
-
-    return tuple(torch.from_numpy(array).to(device) for array in pieces)
-
-
 # The functions of `ReadingKind`: each delegates to the cross-encoder of the linker's model.
 
 
@@ -242,13 +206,11 @@ def _add_pairs(model: Model, source: EncoderSource) -> None:
 
 
 def _pairs_parts(model: Model) -> Parts:
-    parts = cross_encoder_parts(model.get_ref("pairs"))
-    return {_PREFIX + name: part for name, part in parts.items()}
+    return with_prefix(_PREFIX, cross_encoder_parts(model.get_ref("pairs")))
 
 
 def _load_pairs(model: Model, parts: Mapping[str, bytes]) -> None:
-    own = {k.removeprefix(_PREFIX): part for k, part in parts.items() if k.startswith(_PREFIX)}
-    if own:
+    if own := of_prefix(_PREFIX, parts):
         load_cross_encoder(model.get_ref("pairs"), own)
         model.set_ref("network", model.get_ref("pairs"))
 

@@ -19,6 +19,7 @@ from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.fast_tok2vec import token_vectors
+from spacy_bioel.models.tok2vec import read_tokens
 from spacy_bioel.models.torch_io import require_torch, wrap_torch
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
 from spacy_bioel.processor import one_thread_each
@@ -164,16 +165,13 @@ def _parts(vectors: Any, batch: MentionBatch) -> Iterator[tuple[int, Inputs]]:
 def _forward(
     model: MentionModel, batch: MentionBatch, is_train: bool
 ) -> tuple[Any, Callable[[Any], Any]]:
-    vectors, backprop_vectors = model.get_ref("tok2vec")(batch.docs, is_train)
-    lengths: Any = [len(doc) for doc in batch.docs]
-    # Some tok2vec models return a row for an empty document: cut each array to its document.
-    flat = model.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
-    inputs = (flat, np.asarray(lengths, dtype=np.int64), batch.spans, batch.words)
+    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), batch.docs, is_train)
+    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
+    inputs = (tokens, lengths, batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
     def backprop(d_scores: Any) -> Any:
-        d_flat = backprop_scores(d_scores)
-        return backprop_vectors(model.ops.unflatten(d_flat, lengths))
+        return backprop_tokens(backprop_scores(d_scores))
 
     return scores, backprop
 

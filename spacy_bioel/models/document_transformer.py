@@ -26,7 +26,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import AveragingShim, may_mix_precision
+from spacy_bioel.models.torch_io import AveragingShim, with_usable_precision
 from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
@@ -87,8 +87,7 @@ class _TransformerShim(AveragingShim):
 
         self.prefix, self.suffix = special_pieces(tokenizer)
         self.tokenizer, self.about = tokenizer, about
-        is_mixed = self.cfg["mixed_precision"] and may_mix_precision()
-        network = DocumentTransformer(backbone, **(self.cfg | {"mixed_precision": is_mixed}))
+        network = DocumentTransformer(backbone, **with_usable_precision(self.cfg))
         self._model = network.to(get_torch_default_device()).eval()
 
     def to_bytes(self) -> bytes:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps
 
+from spacy_bioel.models.tok2vec import read_tokens
 from spacy_bioel.models.torch_io import dtype_to_predict_with
 
 _TOKENS = 2048  # tokens computed together: intermediate results stay in the processor's cache
@@ -57,10 +58,8 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
     RETURNS (NDArray[float32]): Shape (n_tokens, width).
     """
     if not _is_known(tok2vec):
-        found = tok2vec.predict(docs)
-        # Some tok2vec models return a row for an empty document: cut each array to its document.
-        vectors = [v[: len(doc)] for v, doc in zip(found, docs, strict=True)]
-        return tok2vec.ops.flatten(vectors)
+        found: Any = read_tokens(tok2vec, list(docs), False)[0]
+        return found
     import torch
 
     encode = tok2vec.get_ref("encode")

@@ -1,41 +1,33 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
-`nn.multitask` has the network, and the paper.
+`nn.multitask` has the network, and the paper; `models.multitask_layers` reads and learns with it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from spacy.tokens import Doc
-from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from thinc.api import Model
+from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.bi_encoder import is_listener
 from spacy_bioel.models.detector import N_FEATURES
-from spacy_bioel.models.fast_tok2vec import token_vectors
+from spacy_bioel.models.multitask_layers import forward, wrap_multitask
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, reads
-from spacy_bioel.models.torch_io import require_torch, wrap_torch
-from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.models.tok2vec import load_tok2vec, tok2vec_parts
+from spacy_bioel.models.torch_io import require_torch
 from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
-from spacy_bioel.text.sentences import begins_sentence
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float32]
-NIL, UNKNOWN = 0, -100  # see `nn.multitask`, which needs torch
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
 _WEIGHTS, _INVENTORY = "multitask.safetensors", "multitask.json"
-_LEXICON, _TOK2VEC = "lexicon.safetensors", "tok2vec.msgpack"
+_LEXICON = "lexicon.safetensors"
 
 
 @dataclass(frozen=True)
@@ -50,21 +42,6 @@ class Inventory:
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     type_of: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """Gold answers for a batch, see `nn.multitask.Targets`, and random classes beside them.
-
-    mentions (IntArray): Start and end token (exclusive), counted over all documents. (n, 2).
-    """
-
-    mentions: IntArray
-    tags: IntArray
-    types: IntArray
-    classes: IntArray
-    task: str | None
-    others: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def build_hierarchical_linker_v1(
@@ -132,7 +109,7 @@ def build_hierarchical_linker_v1(
     return reading_model(
         "multitask",
         ReadingKind(add=_add_network, parts=_network_parts, load=_load_network),
-        _forward,
+        forward,
         {"tok2vec": tok2vec, "names": names},
         settings=settings,
         vocabulary=vocabulary,
@@ -161,115 +138,19 @@ def _add_network(model: Model, source: EncoderSource | None = None) -> None:
         n_features=N_FEATURES,
         **model.attrs["settings"],
     )
-    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    wrapper = wrap_multitask(network)
     model.layers.append(wrapper)
     model.set_ref("network", wrapper)
 
 
-def network_of(model: Model) -> Any:
-    """The torch module, `nn.multitask.Multitask`."""
-    shim: Any = model.get_ref("network").shims[0]
-    return shim._model
-
-
-def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Tokens of each sentence of the documents: what the levels read at a time, as published."""
-    begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
-    return np.diff(np.append(np.flatnonzero(begins), len(begins)))
-
-
-def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
-    """Vectors of the tokens of a batch at the level of each task, as torch tensors.
-
-    RETURNS (dict): By task. Shape (n_tokens, size) each.
-    """
-    import torch
-
-    network = network_of(model)
-    vectors: Any = token_vectors(model.get_ref("tok2vec"), batch.docs)
-    if not len(vectors):
-        return {task: xp2torch(vectors).new_zeros(0, network.size) for task in network.tasks}
-    tokens = xp2torch(vectors)
-    arrays = (sentence_lengths(batch.docs), batch.spans, batch.words)
-    inputs = (torch.from_numpy(array).to(tokens.device) for array in arrays)
-    with torch.inference_mode():
-        found: dict[str, Any] = network.states(tokens, *inputs)
-    return found
-
-
-def tag_logits(model: Model, states: Mapping[str, Any]) -> FloatArray:
-    """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
-    network = network_of(model)
-    return _to_numpy(lambda: network.tags(states["mentions"]))
-
-
-def type_logits(model: Model, states: Mapping[str, Any], places: IntArray) -> FloatArray | None:
-    """Logits of the types of each mention, NIL first; None where types are not learnt.
-
-    places (IntArray): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
-    RETURNS (FloatArray | None): Shape (n_mentions, 1 + n_types).
-    """
-    network = network_of(model)
-    if network.types is None:
-        return None
-    return _to_numpy(lambda: network.types(_mean(states["types"], places)))
-
-
-def class_logits(model: Model, states: Mapping[str, Any], places: IntArray | None) -> FloatArray:
-    """Logits of all classes for each mention, NIL first; of a linear layer, so that those of the
-    mean of a mention's tokens are the mean of theirs.
-
-    places (IntArray | None): As for `type_logits`; None: of each token.
-    RETURNS (FloatArray): Shape (n, 1 + n_classes).
-    """
-    network, tokens = network_of(model), states["links"]
-    return _to_numpy(lambda: network.logits(tokens if places is None else _mean(tokens, places)))
-
-
-def mention_vectors(
-    model: Model, states: Mapping[str, Any], places: IntArray, words: FloatArray
-) -> FloatArray:
-    """Unit vectors of mentions, to be compared with those of names.
-
-    places (IntArray): As for `type_logits`.
-    words (FloatArray): Vectors of the mentions' strings. Shape (n_mentions, dim).
-    RETURNS (FloatArray): Shape (n_mentions, dim).
-    """
-    import torch
-
-    network, tokens = network_of(model), states["links"]
-    arrays = [torch.from_numpy(array).to(tokens.device) for array in (places, words)]
-    return _to_numpy(lambda: network.tower(tokens, *arrays))
-
-
-def _mean(tokens: Any, places: IntArray) -> Any:
-    import torch
-
-    from spacy_bioel.nn.tokens import mean_of_spans
-
-    return mean_of_spans(tokens, torch.from_numpy(places).to(tokens.device))
-
-
-def _to_numpy(compute: Callable[[], Any]) -> FloatArray:
-    import torch
-
-    with torch.inference_mode():
-        found: FloatArray = compute().cpu().numpy()
-    return found
-
-
-# Files.
-
-
 def _network_parts(model: Model) -> Parts:
     inventory = vars(model.attrs["inventory"])
-    tok2vec = model.get_ref("tok2vec")
-    own = {} if is_listener(tok2vec) else {_TOK2VEC: tok2vec.to_bytes}
-    return {
+    own = {
         _WEIGHTS: lambda: weights_to_bytes(model.get_ref("network")),
         _INVENTORY: lambda: json.dumps(inventory).encode("utf8"),
         _LEXICON: lambda: save(model.attrs["lexicon"].arrays()),
-    } | own
+    }
+    return own | tok2vec_parts(model.get_ref("tok2vec"))
 
 
 def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
@@ -283,79 +164,4 @@ def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
     if not reads(model):
         _add_network(model)
     weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
-    if _TOK2VEC in parts:
-        model.get_ref("tok2vec").from_bytes(parts[_TOK2VEC])
-
-
-# Training.
-
-
-def _forward(
-    model: Model, inputs: tuple[MentionBatch, Lesson, Any], is_train: bool
-) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], Any]]:
-    """From a batch, its gold answers and vectors of the mentions' strings to vectors of the
-    mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
-    and returns that of the strings."""
-    batch, lesson, strings = inputs
-    lengths: Any = [len(doc) for doc in batch.docs]
-    tokens, backprop_tokens = model.get_ref("tok2vec")(batch.docs, is_train)
-    # Some tok2vec models return a row for an empty document: cut each array to its document.
-    flat = model.ops.flatten([v[:n] for v, n in zip(tokens, lengths, strict=True)])
-    inputs_of_network = (flat, batch, lesson, strings)
-    found, backprop = model.get_ref("network")(inputs_of_network, is_train)
-
-    def backprop_mentions(d_vectors: Floats2d) -> Any:
-        d_flat, d_strings = backprop(d_vectors)
-        backprop_tokens(model.ops.unflatten(d_flat, lengths))
-        return d_strings
-
-    return found, backprop_mentions
-
-
-def _to_torch(
-    wrapper: Model, inputs: tuple[Any, MentionBatch, Lesson, Any], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
-    import torch
-
-    from spacy_bioel.nn.multitask import Targets
-
-    flat, batch, lesson, words = inputs
-    lengths = sentence_lengths(batch.docs)
-    tokens = xp2torch(flat, requires_grad=is_train)
-    strings = xp2torch(words, requires_grad=is_train)
-
-    def there(array: Any) -> Any:
-        return torch.as_tensor(array, dtype=torch.int64, device=tokens.device)
-
-    answers = {
-        name: there(getattr(lesson, name)) for name in ("tags", "types", "classes", "others")
-    }
-    args = (
-        tokens,
-        *(there(array) for array in (lengths, batch.spans, batch.words, lesson.mentions)),
-        strings,
-        Targets(task=lesson.task, **answers),
-    )
-
-    def backprop(d_args: ArgsKwargs) -> Any:
-        # What was detached, or not read, has no gradient.
-        return tuple(
-            torch2xp(torch.zeros_like(x) if x.grad is None else x.grad) for x in (tokens, strings)
-        )
-
-    return ArgsKwargs(args=args, kwargs={}), backprop
-
-
-def _from_torch(
-    wrapper: Model, inputs_outputs: tuple[Any, tuple[Any, Any]], is_train: bool
-) -> tuple[tuple[Any, float], Callable[[Any], ArgsKwargs]]:
-    _, (vectors, loss) = inputs_outputs
-
-    def backprop(d_vectors: Any) -> ArgsKwargs:
-        import torch
-
-        pairs = ((vectors, xp2torch(d_vectors)), (loss, torch.ones_like(loss)))
-        outputs, gradients = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
-        return ArgsKwargs(args=(outputs,), kwargs={"grad_tensors": gradients})
-
-    return (torch2xp(vectors.detach()), float(loss.detach())), backprop
+    load_tok2vec(model.get_ref("tok2vec"), parts)

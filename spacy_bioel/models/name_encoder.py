@@ -6,7 +6,7 @@ construction, its files and its fused copy. See `models.name_rescnn` and `models
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class EncoderSource:
     more_names (Sequence[str]): Further normalised names, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
     vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
-    texts (Sequence[str]): Normalised training documents.
+    read_texts (Callable): Reads the training documents, normalised: few architectures need them.
     """
 
     kb: KnowledgeBase
@@ -45,7 +45,7 @@ class EncoderSource:
     embeddings: str | None
     vocabulary: int
     width: int
-    texts: Sequence[str] = ()
+    read_texts: Callable[[], Iterable[str]] = tuple
 
     @property
     def names(self) -> list[str]:

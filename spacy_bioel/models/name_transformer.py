@@ -15,12 +15,12 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.checkpoint import (
     CONFIG,
-    backbone_from_json,
     config_to_json,
     misfit,
     read_checkpoint,
     special_pieces,
 )
+from spacy_bioel.models.checkpoint_parts import read_backbone
 from spacy_bioel.models.name_encoder import (
     EncoderKind,
     EncoderSource,
@@ -83,16 +83,12 @@ def _parts(model: NameEncoder) -> Parts:
 
 
 def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
-    from spacy_bioel.models.weights import reading_part
-
-    with reading_part(CONFIG):
-        backbone = backbone_from_json(parts[CONFIG].decode("utf8"))
+    backbone, config = read_backbone(parts)
     rows, pieces = backbone.config.vocab_size, n_pieces(tokenizer)
     if rows < pieces:
         raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")
     _add(model, tokenizer, backbone, folder=None)
-    # Kept verbatim, so that the fingerprint stays the same even if transformers adds settings.
-    model.attrs["config"] = parts[CONFIG].decode("utf8")
+    model.attrs["config"] = config  # verbatim: it is part of the fingerprint
 
 
 _KIND = EncoderKind(make=_make, parts=_parts, rebuild=_rebuild)

@@ -9,34 +9,36 @@ further; the encoder-decoder brings candidates of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from thinc.api import Model
-from thinc.types import ArgsKwargs, Floats1d
+from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.models.checkpoint import (
-    CONFIG,
-    backbone_from_json,
-    config_to_json,
     misfit,
     new_seq2seq,
     read_checkpoint,
     special_pieces,
 )
+from spacy_bioel.models.checkpoint_parts import (
+    checkpoint_parts,
+    load_checkpoint_parts,
+    of_prefix,
+    set_backbone,
+    with_prefix,
+)
 from spacy_bioel.models.marked import MARKERS, Marked, MarkedPieces, add_markers
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.models.torch_io import with_usable_precision
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
-from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
 
 Generator = Model[tuple[Sequence[Marked], Sequence[str]], Floats1d]
 
-_TOKENIZER, _WEIGHTS = "tokenizer.json", "model.safetensors"
-_PREFIX = "seq2seq."  # of these files in a linker, whose name encoder has such files too
+_PREFIX = "seq2seq."  # of its files in a linker
 _PAD, _END = "[PAD]", "[SEP]"
 # Longest input of a network made here, and longest name of one that has no such limit.
 _POSITIONS, _LONGEST = 256, 256
@@ -67,7 +69,7 @@ def build_seq2seq_v1(
     beams (int): Names that are kept at a time while one is written, and are proposed.
     prompt (bool): Begin what is written with the mention and "is".
     learn_rate_scale (float): Factor on the learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast, on CPU or GPU.
+    mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
     RETURNS (Model): A model from mentions and a name of each to the losses of the names. Its torch
         part is added by `add_seq2seq`.
     """
@@ -109,8 +111,10 @@ def add_seq2seq(model: Generator, source: EncoderSource) -> None:
         [B153] a file is missing, [B154] parts do not fit one another, [B280] no encoder-decoder.
     """
     if model.attrs["path"] is None:
-        tokenizer = new_vocabulary(source.names, source.texts, size=model.attrs["vocabulary"])
-        _add(model, tokenizer, new_backbone(tokenizer, **model.attrs["new"]), folder=None)
+        tokenizer = new_vocabulary(
+            source.names, source.read_texts(), size=model.attrs["vocabulary"]
+        )
+        _add(model, tokenizer, new_backbone(tokenizer, **model.attrs["new"]))
         return
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"], writes=True
@@ -121,7 +125,7 @@ def add_seq2seq(model: Generator, source: EncoderSource) -> None:
     _add(model, tokenizer, backbone, folder=folder)
 
 
-def new_vocabulary(names: Sequence[str], texts: Sequence[str], *, size: int) -> Tokenizer:
+def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> Tokenizer:
     """Word pieces of a network made here, from normalised names and texts."""
     special = (_PAD, _END, *MARKERS)
     tokenizer = train_vocabulary(["is", "is", *names, *texts], size=size - len(special))
@@ -160,7 +164,9 @@ def marked_pieces(
     return pieces
 
 
-def _add(model: Generator, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
+def _add(
+    model: Generator, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None = None
+) -> None:
     """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.seq2seq import Seq2Seq
 
@@ -171,43 +177,21 @@ def _add(model: Generator, tokenizer: Tokenizer, backbone: Any, *, folder: Path 
         prompt=model.attrs["prompt"],
         folder=folder,
     )
-    network = Seq2Seq(backbone, **model.attrs["network_settings"])
-    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
-    model.layers.clear()
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
-    model.attrs["pieces"] = pieces
-    model.attrs["config"] = config_to_json(backbone.config)
+    settings = with_usable_precision(model.attrs["network_settings"])
+    set_backbone(model, Seq2Seq(backbone, **settings), pieces)
 
 
 def seq2seq_parts(model: Generator) -> Parts:
     """Files for `load_seq2seq`: bytes by file name; empty without a network."""
-    if model.attrs["pieces"] is None:
-        return {}
-    tokenizer, config = model.attrs["pieces"].tokenizer, model.attrs["config"]
-    return {
-        CONFIG: lambda: config.encode("utf8"),
-        _TOKENIZER: lambda: tokenizer.to_str().encode("utf8"),
-        _WEIGHTS: lambda: weights_to_bytes(model),
-    }
+    return checkpoint_parts(model)
 
 
 def load_seq2seq(model: Generator, parts: Mapping[str, bytes]) -> None:
     """Load the files of `seq2seq_parts`, if the parts include an encoder-decoder.
 
-    RAISES BioelError: [B040, B150] torch or transformers is missing; [B041] the weights do not fit.
+    RAISES BioelError: Those of `load_checkpoint_parts`.
     """
-    if _TOKENIZER not in parts:
-        return
-    with reading_part(CONFIG):
-        config = parts[CONFIG].decode("utf8")
-        backbone = backbone_from_json(config, writes=True)
-    with reading_part(_TOKENIZER):
-        tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
-    _add(model, tokenizer, backbone, folder=None)
-    weights_from_bytes(model, parts[_WEIGHTS])
-    # Kept verbatim, so that saving again writes the same even if transformers adds settings.
-    model.attrs["config"] = config
+    load_checkpoint_parts(model, parts, _add, writes=True)
 
 
 def seq2seq_network(model: Generator) -> Any:
@@ -231,16 +215,6 @@ def _forward(
     return losses, backprop_mentions
 
 
-def _to_torch(
-    wrapper: Model, arrays: tuple[Any, ...], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
-    import torch
-
-    shim: Any = wrapper.shims[0]
-    tensors = tuple(torch.from_numpy(array).to(shim.device) for array in arrays)
-    return ArgsKwargs(args=tensors, kwargs={}), lambda d_args: []
-
-
 # The functions of `ReadingKind`: each delegates to the encoder-decoder of the linker's model.
 
 
@@ -250,13 +224,11 @@ def _add_generator(model: Model, source: EncoderSource) -> None:
 
 
 def _generator_parts(model: Model) -> Parts:
-    parts = seq2seq_parts(model.get_ref("generator"))
-    return {_PREFIX + name: part for name, part in parts.items()}
+    return with_prefix(_PREFIX, seq2seq_parts(model.get_ref("generator")))
 
 
 def _load_generator(model: Model, parts: Mapping[str, bytes]) -> None:
-    own = {k.removeprefix(_PREFIX): part for k, part in parts.items() if k.startswith(_PREFIX)}
-    if own:
+    if own := of_prefix(_PREFIX, parts):
         load_seq2seq(model.get_ref("generator"), own)
         model.set_ref("network", model.get_ref("generator"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,12 @@ def may_mix_precision() -> bool:
     from thinc.api import get_torch_default_device
 
     return get_torch_default_device().type != "cpu" or dtype_to_predict_with() is torch.bfloat16
+
+
+def with_usable_precision(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a network, with `mixed_precision` only where it is asked for and faster."""
+    is_mixed = settings["mixed_precision"] and may_mix_precision()
+    return {**settings, "mixed_precision": is_mixed}
 
 
 class AveragingShim(PyTorchShim):
@@ -110,6 +116,17 @@ def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callab
         shims=[AveragingShim(module)],
         dims={"nI": None, "nO": None},
     )
+
+
+def arrays_to_torch(
+    wrapper: Model, arrays: Sequence[Any], is_train: bool
+) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
+    """Convert numpy arrays that have no gradient; a `convert_inputs` for `wrap_torch`."""
+    import torch
+
+    shim: Any = wrapper.shims[0]
+    tensors = tuple(torch.from_numpy(array).to(shim.device) for array in arrays)
+    return ArgsKwargs(args=tensors, kwargs={}), lambda d_args: []
 
 
 def output_from_torch(

@@ -13,7 +13,7 @@ import torch
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.words.trie import NameTrie, trie_of
-from spacy_bioel.models import seq2seq
+from spacy_bioel.models import seq2seq, torch_io
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.models.name_encoder import EncoderSource
 from spacy_bioel.models.writing import write_about
@@ -27,7 +27,7 @@ class Source(EncoderSource):
     """Names and a text without a knowledge base."""
 
     def __init__(self) -> None:
-        super().__init__(None, (), None, 0, 0, [TEXT] * 2)  # type: ignore[arg-type]
+        super().__init__(None, (), None, 0, 0, lambda: [TEXT] * 2)  # type: ignore[arg-type]
 
     @property
     def names(self) -> list[str]:
@@ -162,6 +162,15 @@ def test_it_learns_with_smoothed_labels() -> None:
         model.finish_update(optimizer)
     after = float(model.predict((mentions, NAMES)).mean())
     assert after < 0.5 < 3 < before
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_mixed_precision_is_used_where_it_is_faster(
+    monkeypatch: pytest.MonkeyPatch, is_faster: bool
+) -> None:
+    monkeypatch.setattr(torch_io, "may_mix_precision", lambda: is_faster)
+    networks = [seq2seq.seq2seq_network(make(mixed_precision=asked)) for asked in (True, False)]
+    assert [network.mixed_precision for network in networks] == [is_faster, False]
 
 
 # Beam search.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
+import numpy as np
 import pytest
 from spacy.training import Example
 from tiny import blank, linking_nlp
@@ -60,6 +61,16 @@ def test_other_settings_make_another_generator(
     linker.cfg["label_types"][""] = ["T_NO_SUCH"]
     assert linker.generator.rank([COLD]) == {COLD: ()}
     assert generator.rank([COLD]) == before  # the first one is as it was
+
+
+def test_each_label_has_its_types(linker: Linker) -> None:
+    linker.cfg["label_types"]["Disease"] = ["Disease"]
+    attack, aspirin = linker.kb.find_all(["MESH:D009203", "MESH:D001241"])
+    concepts = np.array([attack, aspirin, aspirin, attack])
+    labels = np.array(["Disease", "Disease", "Thing", "Thing"])
+    found = linker.generator.allowed_for(concepts, labels)
+    assert found.tolist() == [True, False, True, True]
+    assert linker.generator.allowed_for(concepts[:0], labels[:0]).tolist() == []
 
 
 def test_vectors_are_taken_over(linker: Linker) -> None:

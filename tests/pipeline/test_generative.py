@@ -139,6 +139,20 @@ def test_saved_again_it_is_the_same(generative: Language, saved: Path, tmp_path:
         assert again == (saved / "bioel_linker" / name).read_bytes()
 
 
+def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative: Language) -> None:
+    linker: Any = generative.get_pipe("bioel_linker")
+    pieces = linker.model.get_ref("generator").attrs["pieces"]
+    first = linker.generator
+    trie = first.tries.of(pieces)
+    assert trie.leaves.tolist() and first.tries.of(pieces) is trie
+    linker.cfg["max_candidates"] = 2
+    assert linker.generator is not first
+    assert linker.generator.tries.of(pieces) is trie
+    linker.set_kb(linker.kb.path)
+    assert linker.generator.tries.of(pieces) is not trie
+    assert linker.generator.tries.of(pieces).leaves.tolist() == trie.leaves.tolist()
+
+
 def test_tuning_weighs_strings_and_what_is_written(
     generative: Language, texts: list[AnnotatedText]
 ) -> None:

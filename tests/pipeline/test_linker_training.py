@@ -10,7 +10,7 @@ from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.models.encoder_storage import write_encoder
-from spacy_bioel.pipeline.linker import names
+from spacy_bioel.pipeline.linker import component, names
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -46,6 +46,15 @@ def test_initializing_again_starts_again(kb_folder, texts: list[AnnotatedText]) 
         "morphine": {"MESH:D009020": 1},
         "seizures": {"MESH:D012640": 1},
     }
+
+
+def test_documents_are_normalised_only_for_models_that_need_them(
+    kb_folder, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(component, "normalize_name", lambda text: asked.append(text) or text)
+    make_linker(kb_folder, texts)
+    assert asked == []
 
 
 def test_an_update_without_gold_trains_on_synonyms(kb_folder, texts: list[AnnotatedText]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import spacy
+from confection import Config
 from spacy.language import Language
 from test_dual_encoder import expect_same
 from tiny import DETECTOR, LINKER, blank, examples, learn, links, sharing_nlp, step, with_linker
@@ -15,27 +16,17 @@ from tiny import DETECTOR, LINKER, blank, examples, learn, links, sharing_nlp, s
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Mention
 
-TOK2VEC: dict[str, Any] = {
-    "@architectures": "spacy.Tok2Vec.v2",
-    "embed": {
-        "@architectures": "spacy.MultiHashEmbed.v2",
-        "width": 48,
-        "rows": [500, 200, 200, 200],
-        "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
-        "include_static_vectors": False,
-    },
-    "encode": {
-        "@architectures": "spacy.MaxoutWindowEncoder.v2",
-        "width": 48,
-        "window_size": 1,
-        "maxout_pieces": 3,
-        "depth": 1,
-    },
-}
+TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(
+    {
+        "embed": {"width": 48, "rows": [500, 200, 200, 200]},
+        "encode": {"width": 48, "depth": 1},
+    }
+)
 PER_TOKEN = {"per_token": True, "vocabulary": "closed"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "multi-task": {"hidden": 0, "one_task": False},

@@ -6,7 +6,6 @@ on where it was when the same command is given again: OUT/checkpoint has its sta
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from pretraining import load_state, save_state, set_learn_rate
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
@@ -135,11 +134,7 @@ class Pretraining:
         return np.unique(self.pool[np.concatenate([seeds, near.ravel()])])
 
     def _update(self, concepts: IntArray) -> float:
-        schedule = self.settings
-        progress = self.step / schedule["steps"]
-        rate = schedule["learn_rate"] * min(1, (self.step + 1) / schedule["warmup"])
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+        set_learn_rate(self.optimizer, self.step, self.settings)
         counts = self.counts[concepts]
         first = self.generator.integers(0, counts)
         second = (first + 1 + self.generator.integers(0, counts - 1)) % counts
@@ -181,36 +176,17 @@ class Pretraining:
         self.network.train()
 
     def _save(self, folder: Path) -> None:
-        state = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        state["log_scale"] = self.log_scale.detach()
-        for number, values in self.optimizer.state_dict()["state"].items():
-            state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
-        state["random"] = torch.get_rng_state()
         about = {"step": self.step, "random": self.generator.bit_generator.state}
-        with replacing_folder(folder) as staging:
-            save_file({k: v.contiguous() for k, v in state.items()}, staging / "state.safetensors")
-            about["settings"] = self.settings
-            (staging / "state.json").write_text(json.dumps(about), encoding="utf8")
+        about["settings"] = self.settings
+        tensors = {"log_scale": self.log_scale.detach(), "random": torch.get_rng_state()}
+        save_state(folder, self.network, self.optimizer, about, tensors)
 
     def _resume(self, folder: Path) -> None:
-        about = json.loads((folder / "state.json").read_text(encoding="utf8"))
-        if about["settings"] != self.settings:
-            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
-        state = load_file(folder / "state.safetensors")
-        networks = {k: v for k, v in state.items() if k.startswith("network.")}
-        self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
-        self.log_scale.data = state["log_scale"].to(self.device)
-        values: dict[int, dict[str, Any]] = {}
-        for key, value in state.items():
-            if key.startswith("optimizer."):
-                _, number, name = key.split(".")
-                values.setdefault(int(number), {})[name] = value
-        optimizer = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**optimizer, "state": values})
-        torch.set_rng_state(state["random"])
+        about, tensors = load_state(folder, self.network, self.optimizer, self.settings)
+        self.log_scale.data = tensors["log_scale"].to(self.device)
+        torch.set_rng_state(tensors["random"])
         self.generator.bit_generator.state = about["random"]
         self.step = about["step"]
-        _LOGGER.info("Going on from step %d", self.step)
 
 
 def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[tuple[str, str]]:

@@ -6,19 +6,17 @@ goes on where it was when the same command is given again: OUT-checkpoint has it
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from pretraining import load_state, save_state, set_learn_rate
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
@@ -145,10 +143,7 @@ class Pretraining:
         mentions, names = zip(*examples, strict=True)
         sources = self.pieces.sources(mentions)
         targets, given = self.pieces.targets(mentions, names)
-        progress = self.step / self.settings["steps"]
-        rate = self.settings["learn_rate"] * min(1, (self.step + 1) / self.settings["warmup"])
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+        set_learn_rate(self.optimizer, self.step, self.settings)
         arrays = (*sources, *targets, given)
         loss = self.network(*(torch.from_numpy(a).to(self.device) for a in arrays)).mean()
         self.optimizer.zero_grad()
@@ -158,32 +153,14 @@ class Pretraining:
         return float(loss.detach())
 
     def _save(self, folder: Path) -> None:
-        state = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        for number, values in self.optimizer.state_dict()["state"].items():
-            state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
         about = {"step": self.step, "random": self.examples.random.bit_generator.state}
         about["settings"] = self.settings
-        with replacing_folder(folder) as staging:
-            save_file({k: v.contiguous() for k, v in state.items()}, staging / "state.safetensors")
-            (staging / "state.json").write_text(json.dumps(about), encoding="utf8")
+        save_state(folder, self.network, self.optimizer, about)
 
     def _resume(self, folder: Path) -> None:
-        about = json.loads((folder / "state.json").read_text(encoding="utf8"))
-        if about["settings"] != self.settings:
-            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
-        state = load_file(folder / "state.safetensors")
-        networks = {k: v for k, v in state.items() if k.startswith("network.")}
-        self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
-        values: dict[int, dict[str, Any]] = {}
-        for key, value in state.items():
-            if key.startswith("optimizer."):
-                _, number, name = key.split(".")
-                values.setdefault(int(number), {})[name] = value
-        optimizer = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**optimizer, "state": values})
+        about, _ = load_state(folder, self.network, self.optimizer, self.settings)
         self.examples.random.bit_generator.state = about["random"]
         self.step = about["step"]
-        _LOGGER.info("Going on from step %d", self.step)
 
 
 def read_definitions(kbs: list[KnowledgeBase], names: Synonyms) -> dict[int, str]:

@@ -75,11 +75,7 @@ def compare(
     nearest, _ = names.search(vectors, k)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
     owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
-    labels = np.array(mentions.labels)[owner]
-    may = np.zeros(len(owner), dtype=bool)
-    for label in dict.fromkeys(labels.tolist()):
-        of_label = labels == label
-        may[of_label] = generator.allowed(concept[of_label], label)
+    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
 
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """A soft maximum over the names of the concept, as in the loss: where a name has several

@@ -17,10 +17,10 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bilou import decode_bilou, encode_bilou, longest_spans
-from spacy_bioel.models.multitask import (
+from spacy_bioel.models.multitask import Inventory
+from spacy_bioel.models.multitask_layers import (
     NIL,
     UNKNOWN,
-    Inventory,
     Lesson,
     class_logits,
     mention_vectors,
@@ -153,7 +153,7 @@ def read(
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `models.multitask.read_states`.
+    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
@@ -189,11 +189,8 @@ def _read_classes(
     k = min(generator.state.settings.max_candidates, len(rows))
     best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
     owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
-    labels = np.array(mentions.labels)[owner]
-    may = concept >= 0
-    for label in dict.fromkeys(labels.tolist()):
-        of_label = may & (labels == label)
-        may[of_label] = generator.allowed(concept[of_label], label)
+    owner, concept = owner[concept >= 0], concept[concept >= 0]
+    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
     order = np.argsort(rows, kind="stable")
 
     def score(mention: IntArray, concept: IntArray) -> FloatArray:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from threading import RLock
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +14,8 @@ from thinc.api import Model
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
-from spacy_bioel.kb.words.trie import NameTrie, build_trie
+from spacy_bioel.kb.words.stored_trie import write_trie
+from spacy_bioel.kb.words.trie import build_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.models.writing import write_about
 from spacy_bioel.pipeline.contextual.targets import nearest_names
@@ -25,7 +23,6 @@ from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.names import needs_no_folder
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.sampling import NamePool
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
@@ -37,9 +34,6 @@ PROPOSES = True
 EVIDENCE = "generated"
 # Of mean log-probabilities: the least that is told from what was not written, and the divisor.
 _FLOOR, _TEMPERATURE = -4.0, 0.25
-# Tries that were opened or built, by knowledge base or part of one, and word pieces.
-_TRIES: WeakKeyDictionary[KnowledgeBase | NamePool, dict[str, NameTrie]] = WeakKeyDictionary()
-_LOCK = RLock()
 
 
 def mark(spans: Sequence[Span], strings: Sequence[str], *, context: int) -> list[Marked]:
@@ -102,7 +96,7 @@ def generate(
     """
     kb, writer = generator.kb, model.get_ref("generator")
     pieces: MarkedPieces = writer.attrs["pieces"]
-    trie = trie_of(kb, pieces, pool=generator.pool)
+    trie = generator.tries.of(pieces)
     spans = [span for of_doc in mentions.spans for span in of_doc]
     marked = mark(spans, mentions.strings, context=pieces.max_pieces)
     written, n_cut = write_about(writer, trie, marked)
@@ -117,33 +111,11 @@ def generate(
     once = np.unique(name * len(kb) + concept)
     name, concept = once // len(kb), once % len(kb)
     owner = written.mention[name]
-    may = np.zeros(len(owner), dtype=bool)
-    labels = np.array(mentions.labels)[owner]
-    for label in dict.fromkeys(labels.tolist()):
-        of_label = labels == label
-        may[of_label] = generator.allowed(concept[of_label], label)
+    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
     keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
     total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
     score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)
     return keys // len(kb), keys % len(kb), score
-
-
-def trie_of(kb: KnowledgeBase, pieces: MarkedPieces, *, pool: NamePool | None = None) -> NameTrie:
-    """The names that may be written: of the pool, of the folder, or of a small KB, built here.
-
-    RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
-    """
-    with _LOCK:
-        known = _TRIES.setdefault(pool or kb, {})
-        if (trie := known.get(pieces.fingerprint)) is None:
-            if pool is not None:
-                trie = build_trie(kb, pieces.writable, rows=pool.rows)
-            elif needs_no_folder(kb):
-                trie = build_trie(kb, pieces.writable)
-            else:
-                trie = open_trie(kb, fingerprint=pieces.fingerprint)
-            known[pieces.fingerprint] = trie
-        return trie
 
 
 def prepare(model: Model[Any, Any], kb: KnowledgeBase) -> None:

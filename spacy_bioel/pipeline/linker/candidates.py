@@ -24,6 +24,7 @@ from spacy_bioel.pipeline.linker.sampling import NamePool
 from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.tries import NameTries
 from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
@@ -101,8 +102,8 @@ class CandidateGenerator:
     generator.
 
     state (LinkerState): Everything that the candidates depend on.
-    before (CandidateGenerator | None): Of an earlier state; its vectors are reused if they are
-        those of this state.
+    before (CandidateGenerator | None): Of an earlier state; its vectors and tries are reused if
+        they are those of this state.
     pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
     """
 
@@ -114,7 +115,6 @@ class CandidateGenerator:
         pool: NamePool | None = None,
     ) -> None:
         self.state = state
-        self.pool = pool
         self.kb: KnowledgeBase = state.kb
         self._lock = Lock()
         self._kept: dict[String, tuple[Candidate, ...]] = {}
@@ -126,6 +126,10 @@ class CandidateGenerator:
             and before.state.make_spelling is state.make_spelling
             else state.make_spelling(state.kb)
         )
+        tries = before.tries if before is not None else None
+        if tries is None or not tries.serves(state.kb, pool):
+            tries = NameTries(state.kb, pool=pool)
+        self.tries: NameTries = tries
         self._dense: DenseSearch | None = None
         if state.encoder is not None:
             dense = before._dense if before is not None else None
@@ -171,6 +175,16 @@ class CandidateGenerator:
         if (mask := self._masks.get(label)) is None:
             mask = self._masks[label] = self.kb.type_mask(types)
         return mask[concepts]
+
+    def allowed_for(
+        self, concepts: NDArray[np.int64], labels: NDArray[np.str_]
+    ) -> NDArray[np.bool_]:
+        """Like `allowed`, with a label for each concept. Shape (n,)."""
+        may = np.zeros(len(concepts), dtype=bool)
+        for label in dict.fromkeys(labels.tolist()):
+            of_label = labels == label
+            may[of_label] = self.allowed(concepts[of_label], label)
+        return may
 
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.

@@ -134,7 +134,7 @@ class Linker(LiveLinker):
                 embeddings=embeddings,
                 vocabulary=vocabulary,
                 width=width,
-                texts=[normalize_name(example.reference.text) for example in get_examples()],
+                read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
             )
             if encoder is not None:
                 read_encoder(self.encoder, ENCODER if encoder == "starter" else Path(encoder))
