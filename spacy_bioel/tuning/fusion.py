@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -93,15 +94,23 @@ def log_loss(fusion: Fusion, development: Development) -> float:
 
 
 class _Loss:
-    """Mean negative log-likelihood with its gradient, as a function of one vector of weights."""
+    """Mean negative log-likelihood with its gradient, as a function of one vector of weights.
+
+    Mentions with the same evidence and the same right candidates, such as those of a string that is
+    often mentioned, are computed once.
+    """
 
     def __init__(
         self, z: FloatArray, development: Development, *, l2: float, n_hidden: int
     ) -> None:
-        d, rows = z.shape[1], development.rows
-        self.z, self.right = z[np.concatenate(rows)], np.concatenate(development.right)
+        mentions = zip(development.rows, development.right, strict=True)
+        keys = [(rows.tobytes(), right.tobytes()) for rows, right in mentions]
+        once = development.take(list({key: i for i, key in enumerate(keys)}.values()))
+        d, rows = z.shape[1], once.rows
+        self.z, self.right = z[np.concatenate(rows)], np.concatenate(once.right)
         self.groups = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
-        self.n_mentions, self.l2 = len(rows), l2
+        self.share = np.array(list(Counter(keys).values())) / len(keys)  # of all mentions
+        self.l2 = l2
         self.centre: FloatArray | float = 0.0  # the penalty is on the distance to it
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
@@ -116,12 +125,13 @@ class _Loss:
         hidden, hidden_bias, output, direct, bias = self.split(weights)
         active = np.tanh(self.z @ hidden + hidden_bias)
         probability = share(active @ output + self.z @ direct + bias, self.groups)
-        total = np.bincount(self.groups, probability, self.n_mentions)
-        right = np.bincount(self.groups, probability * self.right, self.n_mentions)
+        total = np.bincount(self.groups, probability, len(self.share))
+        right = np.bincount(self.groups, probability * self.right, len(self.share))
         likelihood = np.maximum(np.where(self._has_right, right, 1 - total), 1e-9)
-        value = -np.log(likelihood).mean() + self.l2 * ((weights - self.centre) ** 2).sum()
+        value = -self.share @ np.log(likelihood) + self.l2 * ((weights - self.centre) ** 2).sum()
         wanted = probability * self.right / likelihood[self.groups]
-        d_scores = (probability - wanted * self._has_right[self.groups]) / self.n_mentions
+        d_scores = probability - wanted * self._has_right[self.groups]
+        d_scores *= self.share[self.groups]
         d_active = np.outer(d_scores, output) * (1 - active**2)
         parts = [
             self.z.T @ d_active,

@@ -103,6 +103,9 @@ def test_the_loss_by_hand() -> None:
     loss = _Loss(z, data, l2=1.0, n_hidden=1)
     value, _ = loss(np.zeros(loss.n_weights))
     assert value == pytest.approx((np.log(3) + np.log(2)) / 2)
+    again = _Loss(z, data.take([0, 1, 0]), l2=1.0, n_hidden=1)
+    assert again(np.zeros(loss.n_weights))[0] == pytest.approx((2 * np.log(3) + np.log(2)) / 3)
+    assert len(again.z) == 3  # candidates of two mentions, not of three
 
 
 def development(n: int, *, seed: int) -> Development:
