@@ -19,7 +19,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers inherit it, and so do the processes that tests start: each has one processor.
+    if config.getoption("numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Whoever takes a slow file last lets the other workers wait. Else the order stays as it is.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
@@ -36,8 +45,11 @@ def _same_seed() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Knowledge bases of the first use go to a folder of this run, not to the user's."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers: what one has built, the others open
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPACY_BIOEL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("SPACY_BIOEL_CACHE", str(folder / "cache"))
         yield
 
 

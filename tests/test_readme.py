@@ -50,5 +50,5 @@ def test_the_two_commands_are_one_line_each() -> None:
     )
     assert [command.rsplit(" && ", 1)[1] for command in commands] == [
         ".venv/bin/python -m spacy project run all",
-        ".venv/bin/python -m pytest",
+        ".venv/bin/python -m pytest -n auto",
     ]

@@ -200,5 +200,9 @@ def test_totals() -> None:
 def test_worker_processes_give_the_same_rows(nlp: Language, tmp_path: Path) -> None:
     import torch
 
+    before = torch.get_num_threads()
     torch.set_num_threads(1)  # else fork and torch may block each other
-    assert found(nlp, DOCUMENTS, batch_size=2, n_process=2) == EXPECTED
+    try:
+        assert found(nlp, DOCUMENTS, batch_size=2, n_process=2) == EXPECTED
+    finally:
+        torch.set_num_threads(before)

@@ -8,10 +8,12 @@ import zstandard
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import iter_xml, numbered_lines
 
-
-@pytest.mark.parametrize(
+PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
 )
+
+
+@PACKED
 def test_lines_are_numbered_whatever_the_packing(tmp_path, pack):
     path = tmp_path / "names.txt"  # recognised by content: the name does not say how it is packed
     path.write_bytes(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
@@ -34,10 +36,10 @@ def test_missing_file(tmp_path):
         list(numbered_lines(tmp_path / "nowhere.txt"))
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), zstandard.compress(b"")])
-def test_empty_file(tmp_path, content):
+@PACKED
+def test_empty_file(tmp_path, pack):
     path = tmp_path / "empty"
-    path.write_bytes(content)
+    path.write_bytes(pack(b""))
     with pytest.raises(BioelError, match="B102"):
         list(numbered_lines(path))
 
