@@ -15,6 +15,7 @@ from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
 from spacy_bioel.kb.words.trie import NameTrie, build_trie
@@ -138,7 +139,7 @@ def trie_of(kb: KnowledgeBase, pieces: MarkedPieces, *, pool: NamePool | None = 
         if (trie := known.get(pieces.fingerprint)) is None:
             if pool is not None:
                 trie = build_trie(kb, pieces.writable, rows=pool.rows)
-            elif needs_no_folder(kb):
+            elif needs_no_folder(kb) or isinstance(kb, JoinedKnowledgeBase):
                 trie = build_trie(kb, pieces.writable)
             else:
                 trie = open_trie(kb, fingerprint=pieces.fingerprint)
