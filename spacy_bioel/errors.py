@@ -534,6 +534,26 @@ class Errors(metaclass=_Coded):
         'expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions '
         "before bioel_linker."
     )
+    B320 = (
+        "The knowledge base of this candidate (fingerprint {found}) is not open in this process, "
+        "and cross-references are read there. Load the pipeline that made the link and keep it, or "
+        "open the folder: KnowledgeBase.open(KB)."
+    )
+    B321 = (
+        "kb = {found!r} is not one of these: a folder; a list of folders, for mentions of all "
+        "labels; or a folder for each label, such as "
+        '{{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct the setting.'
+    )
+    B322 = (
+        "Several knowledge bases that are joined ({path}) have no folder of their own to write to. "
+        "Write to each of them, or make one of all: bioel kb build OUT SOURCE..."
+    )
+    B323 = (
+        "{model} is a pipeline, which has its own knowledge base; --kb adds to a knowledge base "
+        "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
+        "pipeline."
+    )
+    B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
 
 
 class Warnings(metaclass=_Coded):

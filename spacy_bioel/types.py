@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from spacy_bioel.opened import opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,7 @@ class Concept:
     parents (tuple[str, ...]): Ids of broader concepts.
     definition (str): Free text, may be empty.
     replaced_by (str): The current id, when this one is retired or an alternate id; else empty.
+    xrefs (tuple[str, ...]): Cross-references to other vocabularies, as the source writes them.
     """
 
     id: str
@@ -23,6 +26,7 @@ class Concept:
     parents: tuple[str, ...] = ()
     definition: str = ""
     replaced_by: str = ""
+    xrefs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,24 @@ class Candidate:
     score (float): Decision score in [0, 1], comparable across mentions.
     name (str): The name of the concept that matched.
     evidence (str): Sources of its evidence, the strongest first, e.g. "exact+dense".
+    kb (str): Fingerprint of the knowledge base that has the concept.
     """
 
     id: str
     score: float
     name: str = ""
     evidence: str = ""
+    kb: str = field(default="", repr=False, compare=False)
+
+    @property
+    def xrefs(self) -> tuple[str, ...]:
+        """Cross-references of the concept, as its source writes them, read when asked for.
+
+        RAISES BioelError: [B320] when the knowledge base is not open in this process.
+        """
+        source = opened(self.kb)
+        row = source.find(self.id)
+        return source.xrefs(row) if row >= 0 else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ GROUND = ["types", "errors"]
 
 # Room -> rooms that it may import, besides itself.
 ROOMS: dict[str, list[str]] = {
-    "types": [],
+    "types": ["opened"],
     "errors": [],
+    "opened": ["errors"],
     "processor": [],
     "storage": [*GROUND],
     "text": [*GROUND],
     "io": [*GROUND, "storage", "text"],
-    "kb": [*GROUND, "storage", "text", "processor"],
+    "kb": [*GROUND, "opened", "storage", "text", "processor"],
     "nn": [*GROUND],
     "models": [*GROUND, "storage", "text", "kb", "nn", "processor"],
     "scoring": [*GROUND, "storage"],

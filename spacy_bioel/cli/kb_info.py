@@ -54,6 +54,8 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))
     about["types"] = dict(sorted(per_type.items(), key=lambda item: (-item[1], item[0])))
+    n_per_source = np.bincount(base.name_sources, minlength=len(base.sources)).tolist()
+    about["names_of_sources"] = dict(zip(base.sources, n_per_source, strict=True))
     about["vectors"] = describe_vectors(base)
     return about
 
@@ -68,6 +70,9 @@ def _as_table(about: dict[str, Any], *, kb: Path) -> Table:
         elif key == "counts":
             for name, n in value.items():
                 table.add_row(name.replace("_", " "), f"{n:,}")
+        elif key == "names_of_sources":
+            shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
+            table.add_row("names of sources", ", ".join(shown))
         elif key == "vectors":
             shown = [_vectors_text(vectors, kb=kb) for vectors in value]
             table.add_row(key, "\n".join(shown) or f"none; run bioel kb encode {kb} MODEL")

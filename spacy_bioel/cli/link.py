@@ -61,6 +61,19 @@ def link(
         Path | None,
         typer.Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
     ] = None,
+    kb: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Another knowledge base to find and link names of, beside MODEL, which is one "
+            "too. May be given several times."
+        ),
+    ] = None,
+    xrefs: Annotated[
+        bool,
+        typer.Option(
+            "--xrefs", help="Also write the cross-references of candidates to other vocabularies."
+        ),
+    ] = False,
     format: Annotated[
         str | None,
         typer.Option(help="Format of the input, e.g. text; default: detected."),
@@ -82,37 +95,47 @@ def link(
     """Find and link the mentions of texts.
 
     The output has one JSON object per line: id, text, error, and links with start, end, text,
-    label, id (null: NIL), ids, and candidates with id, score, name and evidence. A failed document
-    has no links and an error with code and message, and the exit status is 1; otherwise error is
-    null. Annotations in the input are ignored.
+    label, id (null: NIL), ids, and candidates with id, score, name and evidence, and with xrefs on
+    request. A failed document has no links and an error with code and message, and the exit status
+    is 1; otherwise error is null. Annotations in the input are ignored.
     """
     if Path(output).suffix not in _OUTPUTS:
         raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
+    if xrefs and Path(output).suffix == _PARQUET:
+        raise BioelError(Errors.B324.format(path=output, option="--xrefs"))
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
-        _refuse_with_spark(html=html, format=format, n_process=n_process)
+        _refuse_with_spark(html=html, format=format, n_process=n_process, kb=kb, xrefs=xrefs)
         totals = link_file(input, output, model=model, batch_size=batch_size)
     else:
         from spacy_bioel.distributed.rows import check_linker, link_texts
 
         texts = _read_input(input, format)
-        nlp = load_model(model)
+        nlp = load_model(model, more=[str(folder) for folder in kb or ()])
         check_linker(nlp)
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)) as linked:
-            totals = _write(linked, Path(output), html)
+            totals = _write(linked, Path(output), html, xrefs=xrefs)
     _report(totals)
 
 
-def _refuse_with_spark(*, html: Path | None, format: str | None, n_process: int) -> None:
+def _refuse_with_spark(
+    *,
+    html: Path | None,
+    format: str | None,
+    n_process: int,
+    kb: list[Path] | None,
+    xrefs: bool,
+) -> None:
     given = {"--html": html is not None, "--format": format is not None}
+    given |= {"--kb": bool(kb), "--xrefs": xrefs}
     for option, found in (given | {"--n-process": n_process > 1}).items():
         if found:
             raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
 
 
-def _write(linked: Iterable[LinkedText], output: Path, html: Path | None) -> Totals:
+def _write(linked: Iterable[LinkedText], output: Path, html: Path | None, *, xrefs: bool) -> Totals:
     """Write rows to a file or stdout, and the page; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals, to_row
 
@@ -121,7 +144,7 @@ def _write(linked: Iterable[LinkedText], output: Path, html: Path | None) -> Tot
         write = files.enter_context(_writing_rows(output))
         show = files.enter_context(_writing_page(html)) if html is not None else None
         for one in track(linked, "Linking"):
-            write(to_row(one))
+            write(to_row(one, xrefs=xrefs))
             totals.add(one)
             if show is not None:
                 show(one)

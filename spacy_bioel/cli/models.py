@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
 
-def load_model(model: str) -> Language:
+def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Call `pipeline.loading.load_model`; a late import keeps `bioel --help` free of spaCy."""
     from spacy_bioel.pipeline import loading
 
-    return loading.load_model(model)
+    return loading.load_model(model, more=more)
 
 
 def load_with_gold(

@@ -17,7 +17,7 @@ from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_linker, spans_key
-from spacy_bioel.types import Link
+from spacy_bioel.types import Candidate, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
@@ -115,14 +115,17 @@ def check_linker(nlp: Language) -> None:
         linker.generator.rank([("a", "")])
 
 
-def to_row(linked: LinkedText) -> Row:
-    """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`."""
+def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
+    """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`.
+
+    xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
+    """
     error = None if linked.error is None else asdict(linked.error)
-    links = [_link_row(linked.text or "", link) for link in linked.links]
+    links = [_link_row(linked.text or "", link, xrefs=xrefs) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
 
 
-def _link_row(text: str, link: Link) -> Row:
+def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
     return {
         "start": link.start,
         "end": link.end,
@@ -130,8 +133,13 @@ def _link_row(text: str, link: Link) -> Row:
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
-        "candidates": [asdict(candidate) for candidate in link.candidates],
+        "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
     }
+
+
+def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:
+    row = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
+    return row | {"xrefs": list(candidate.xrefs)} if xrefs else row
 
 
 def _link_batch(nlp: Language, documents: list[Document]) -> list[LinkedText]:

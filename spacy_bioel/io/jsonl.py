@@ -21,7 +21,7 @@ from spacy_bioel.types import AnnotatedText, Concept, Mention
 _TEXT_KEYS = {"text": str, "mentions": list, "links": list}
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
-    "replaced_by": str,
+    "replaced_by": str, "xrefs": list,
 }  # fmt: skip
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
@@ -53,6 +53,7 @@ def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> It
             parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
             definition=record.get("definition", ""),
             replaced_by=curie(record.get("replaced_by", ""), prefix),
+            xrefs=_strings(where, record, "xrefs"),
         )
 
 

@@ -87,6 +87,7 @@ def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iter
             types=(namespace,) if namespace else (),
             parents=tuple(sorted(curie(parent.id, prefix) for parent in parents)),
             definition=str(term.definition or ""),
+            xrefs=tuple(sorted(xref.id for xref in term.xrefs)),
         )
         for alternate in sorted(term.alternate_ids):
             yield Concept(curie(alternate, prefix), (), replaced_by=term_id)

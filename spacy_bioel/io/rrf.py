@@ -13,7 +13,8 @@ from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.types import Concept
 
 # The columns of MRCONSO that are read, of 18.
-_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 14, 16
+_LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
+_NO_CODE = ("", "NOCODE")
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
 
 _Row = list[str]
@@ -36,7 +37,7 @@ def read_umls(
     meta_dir (str | PathLike): Folder with MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are
         optional. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
     vocabularies (Collection[str] | None): Source abbreviations of the names to read, e.g. "MSH";
-        None: all.
+        None: all. Cross-references are to all vocabularies.
     languages (Collection[str]): Languages of the names to read.
     include_suppressed (bool): Whether to keep atoms marked as obsolete or suppressible.
     YIELDS (Concept): The id is the bare CUI, types are TUIs, the UMLS preferred name is first.
@@ -47,13 +48,13 @@ def read_umls(
     types = _InStep(_groups(_file(folder, "MRSTY"), "MRSTY"))
     definitions = _InStep(_optional_groups(folder, "MRDEF"))
     for cui, rows in _groups(_file(folder, "MRCONSO"), "MRCONSO"):
-        atoms = [
+        in_force = [
             row
             for row in rows
             if row[_LAT] in languages
-            and (vocabularies is None or row[_SAB] in vocabularies)
             and (include_suppressed or row[_SUPPRESS] not in ("O", "E", "Y"))
         ]
+        atoms = [row for row in in_force if vocabularies is None or row[_SAB] in vocabularies]
         if not atoms:
             continue
         atoms.sort(key=_rank)
@@ -62,6 +63,9 @@ def read_umls(
             unique_names([row[_STR] for row in atoms]),
             types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
             definition=_definition(definitions.rows(cui), {row[_AUI] for row in atoms}),
+            xrefs=tuple(
+                dict.fromkeys(_code(row) for row in in_force if row[_CODE] not in _NO_CODE)
+            ),
         )
     for cui, rows in _optional_groups(folder, "MRCUI"):
         successor = _successor(rows)
@@ -80,6 +84,11 @@ class _InStep:
         while self._next is not None and self._next[0] < cui:
             self._next = next(self._groups, None)
         return self._next[1] if self._next is not None and self._next[0] == cui else []
+
+
+def _code(row: _Row) -> str:
+    """Code of an atom in its vocabulary: "MSH:D003924". Codes as "HP:0001250" are whole ids."""
+    return row[_CODE] if ":" in row[_CODE] else f"{row[_SAB]}:{row[_CODE]}"
 
 
 def _rank(row: _Row) -> tuple[bool, bool, bool]:

@@ -17,6 +17,7 @@ Column = str | int | tuple[str, ...]
 
 COLUMN_KEYS = (
     "id", "name", "synonyms", "types", "trees", "parents", "definition", "alt_ids", "replaced_by",
+    "xrefs",
 )  # fmt: skip
 
 # Vocabularies of the Comparative Toxicogenomics Database, recognised by their header. Since 2024
@@ -54,9 +55,9 @@ def read_table(
     Lines that start with "#" are comments; one of them may be the header, as in CTD.
 
     columns (Mapping[str, str | int | tuple[str, ...]]): From "id" and any of "name", "synonyms",
-        "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by" to
-        the name of the column in the header (or several names), or its number from 1. If all are
-        numbers, the table has no header.
+        "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
+        "xrefs" to the name of the column in the header (or several names), or its number from 1.
+        If all are numbers, the table has no header.
     prefix (str): Vocabulary of ids without a prefix.
     separator (str | None): Separator of cells; None: by the extension, else by the first row.
     multi (str): Separator of the values in a cell.
@@ -192,6 +193,7 @@ def _concepts(where: str, cells: dict[str, str], prefix: str, multi: str) -> Ite
         parents=_ids(values("parents"), prefix),
         definition=cells.get("definition", ""),
         replaced_by=replaced_by,
+        xrefs=tuple(dict.fromkeys(values("xrefs"))),
     )
     for alternate in _ids(values("alt_ids"), prefix):
         yield Concept(alternate, (), replaced_by=concept_id)

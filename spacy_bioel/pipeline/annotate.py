@@ -20,15 +20,17 @@ from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
 from spacy_bioel.types import Candidate, Link
 
 _LINKS = "links"
+_KB = "kb"  # fingerprint of the knowledge base that candidates are from
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
-def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) -> None:
+def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY, kb: str = "") -> None:
     """Write links as a new span group; the scores a detector left in the group are kept, if the
     links are those of its spans. The records are sorted by place, to be found quickly.
 
     doc (Doc): Its group `spans_key` is replaced.
     links (Sequence[Link]): Offsets must fall on token borders.
+    kb (str): Fingerprint of their knowledge base.
     RAISES BioelError: [B057] when they do not.
     """
     spans = [_linked_span(doc, link, spans_key) for link in links]
@@ -45,6 +47,7 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY) ->
         ]
         for link in sorted(links, key=lambda link: (link.start, link.end))
     ]
+    attrs[_KB] = kb
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
@@ -76,9 +79,14 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
 
 def _records(group: SpanGroup) -> dict[tuple[int, int, str], tuple[Candidate, ...]]:
     return {
-        (start, end, label): tuple(Candidate(*record) for record in candidates)
+        (start, end, label): _candidates(group, candidates)
         for start, end, label, candidates in group.attrs.get(_LINKS, ())
     }
+
+
+def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:
+    kb = group.attrs.get(_KB, "")
+    return tuple(Candidate(id, score, name, evidence, kb) for id, score, name, evidence in records)
 
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
@@ -122,7 +130,7 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
         first = bisect_left(records, place[0], key=lambda record: record[0])
         for start, end, label, candidates in islice(records, first, None):
             if (start, end, label) == place:
-                return tuple(Candidate(*record) for record in candidates)
+                return _candidates(group, candidates)
             if start > place[0]:
                 break
     return ()

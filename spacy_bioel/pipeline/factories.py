@@ -152,6 +152,7 @@ def make_mention_detector(
         "composites": True,
         "coherence": 1.0,
         "include_kb": True,
+        "set_ents": True,
         "training": LINKER_TRAINING,
         "spans_key": SPANS_KEY,
         "gold_key": GOLD_KEY,
@@ -168,7 +169,7 @@ def make_linker(
     nlp: Language,
     name: str,
     model: Model,
-    kb: str,
+    kb: str | list[str] | dict[str, str],
     index: Callable,
     spelling: Callable,
     mentions: str,
@@ -181,6 +182,7 @@ def make_linker(
     composites: bool,
     coherence: float,
     include_kb: bool,
+    set_ents: bool,
     training: dict[str, Any],
     spans_key: str,
     gold_key: str,
@@ -191,7 +193,9 @@ def make_linker(
     model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`, or one that reads mentions in
         their documents too: `spacy-bioel.DualEncoder.v1`, `spacy-bioel.Reranker.v1`,
         `spacy-bioel.HierarchicalLinker.v1`.
-    kb (str): Folder of a knowledge base, opened at first use.
+    kb (str | list | dict): Folder of a knowledge base, opened at first use. A list of folders: one
+        linker over all of them. Label -> folder: mentions of a label are linked to this knowledge
+        base alone, those of other labels to all of them. "" stands for the package's own.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base:
         `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
@@ -213,6 +217,8 @@ def make_linker(
     coherence (float): How far a mention is drawn to what the other mentions of its document are;
         0: not at all.
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
+    set_ents (bool): Give the entities that were linked the ids of the links too, see `mentions`.
+        Of several linkers, the last that does so has its ids there.
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
         loss ("info_nce", "multi_similarity" or "marginal"), seed; candidates (that a mention which
@@ -231,6 +237,7 @@ def make_linker(
         "composites": composites,
         "coherence": coherence,
         "include_kb": include_kb,
+        "set_ents": set_ents,
         "training": LINKER_TRAINING | dict(training),
         "spans_key": spans_key,
         "gold_key": gold_key,

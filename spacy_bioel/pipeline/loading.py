@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,17 @@ LINKER = "bioel_linker"
 DETECTOR = "bioel_mentions"
 
 
-def load_model(model: str) -> Language:
+def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
-    RAISES BioelError: [B071] when there is none.
+    more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
+    RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
+        bases beside it.
     """
     if has_columns(Path(model)):
-        return dictionary_pipeline(model)
+        return dictionary_pipeline([model, *more] if more else model)
+    if more:
+        raise BioelError(Errors.B323.format(model=model))
     try:
         return spacy.load(model)
     except BioelError:
@@ -31,8 +36,9 @@ def load_model(model: str) -> Language:
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
 
 
-def dictionary_pipeline(kb: str) -> Language:
-    """Every longest name of a knowledge base in a text is a mention; nothing is trained."""
+def dictionary_pipeline(kb: str | list[str]) -> Language:
+    """Every longest name of a knowledge base, or of several, in a text is a mention; nothing is
+    trained."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})

@@ -16,10 +16,13 @@ from spacy.util import minibatch
 from spacy_bioel.pipeline.contextual.methods import read_mentions
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.gold import add_gold, split_ids
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.types import AnnotatedText
+
+_Gold = tuple[int, str, str, tuple[str, ...]]  # number of the document, query, label, ids
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,19 @@ def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
 
     docs (Iterable[Doc]): Documents with gold mentions in the linker's group `gold_key`.
     """
-    mentions = [(number, *m) for number, doc in enumerate(docs) for m in gold_queries(linker, doc)]
+    of_generators: dict[CandidateGenerator, list[_Gold]] = {}
+    for number, doc in enumerate(docs):
+        for query, label, ids in gold_queries(linker, doc):
+            generator = linker.generator.of(label)
+            of_generators.setdefault(generator, []).append((number, query, label, ids))
+    parts = [_gather(*mentions) for mentions in of_generators.items()]
+    if len(parts) < 2:
+        return parts[0] if parts else _gather(linker.generator, [])
+    return replace(pool(parts), documents=[number for part in parts for number in part.documents])
+
+
+def _gather(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Development:
     queries = list(dict.fromkeys(query for _, query, *_ in mentions))
-    generator = linker.generator
     candidates = generator.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}

@@ -187,3 +187,45 @@ def test_kb_build_on_a_full_disk(
     shown = capsys.readouterr().err
     assert shown.startswith("error: [B") and shown.count("\n") == 1
     assert list(tmp_path.iterdir()) == [concepts_file]
+
+
+@pytest.fixture
+def kbs(run: Run, tmp_path: Path) -> list[Path]:
+    """Two knowledge bases, of drugs and of signs."""
+    folders = []
+    for name, id in (("Narcan", "D:1"), ("Fever", "S:1")):
+        record = {"id": id, "names": [name], "xrefs": [f"MSH:{name}"]}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
+        folders.append(tmp_path / name)
+        assert run("kb", "build", folders[-1], tmp_path / f"{name}.jsonl") == 0
+    return folders
+
+
+def test_names_of_several_knowledge_bases_with_cross_references(
+    run: Run, kbs: list[Path], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "a.txt").write_text("Fever after narcan.\n")
+    capsys.readouterr()
+    assert run("link", kbs[0], tmp_path / "a.txt", "--kb", kbs[1], "--xrefs") == 0
+    [row] = rows(capsys.readouterr().out)
+    found = [(x["text"], x["label"], x["id"], x["candidates"][0]["xrefs"]) for x in row["links"]]
+    assert found == [
+        ("Fever", "Fever", "S:1", ["MSH:Fever"]),
+        ("narcan", "Narcan", "D:1", ["MSH:Narcan"]),
+    ]
+    assert run("link", kbs[0], tmp_path / "a.txt") == 0
+    [row] = rows(capsys.readouterr().out)
+    assert [(x["id"], sorted(x["candidates"][0])) for x in row["links"]] == [
+        ("D:1", ["evidence", "id", "name", "score"])
+    ]
+
+
+def test_what_goes_with_no_other_option(
+    run: Run, kbs: list[Path], model: Path, notes: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run("link", model, notes, "--kb", kbs[0]) == 2
+    assert "error: [B323]" in capsys.readouterr().err
+    assert run("link", kbs[0], notes, "--xrefs", "-o", tmp_path / "out.parquet") == 2
+    assert "error: [B324]" in capsys.readouterr().err
+    assert run("link", kbs[0], notes, "--engine", "spark", "--kb", kbs[1]) == 2
+    assert "error: [B196]" in capsys.readouterr().err

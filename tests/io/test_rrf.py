@@ -11,9 +11,9 @@ from spacy_bioel.types import Concept
 
 def atom(
     cui: str, name: str, *, lat: str = "ENG", ts: str = "S", stt: str = "PF", sab: str = "MSH",
-    aui: str = "A0", suppress: str = "N", ispref: str = "Y",
+    aui: str = "A0", suppress: str = "N", ispref: str = "Y", code: str = "X",
 ) -> str:  # fmt: skip
-    return f"{cui}|{lat}|{ts}|L1|{stt}|S1|{ispref}|{aui}||||{sab}|MH|X|{name}|0|{suppress}||\n"
+    return f"{cui}|{lat}|{ts}|L1|{stt}|S1|{ispref}|{aui}||||{sab}|MH|{code}|{name}|0|{suppress}||\n"
 
 
 CONSO = (
@@ -64,8 +64,9 @@ def test_concepts_types_definitions_and_retired_ids(meta):
             ("Diabetes", "DM", "sugar disease"),
             types=("T047",),
             definition="High glucose.",
+            xrefs=("CHV:X", "MSH:X"),
         ),
-        Concept("C0000003", ("Fever",), types=("T184", "T033")),
+        Concept("C0000003", ("Fever",), types=("T184", "T033"), xrefs=("CHV:X",)),
         *RETIRED,
     ]
 
@@ -104,3 +105,19 @@ def test_truncated_row(meta):
     (meta / "MRSTY.RRF").write_text(STY + "C0000004|T04")
     with pytest.raises(BioelError, match="B125.*MRSTY.RRF, line 5"):
         list(read_umls(meta))
+
+
+def test_codes_of_other_vocabularies(meta):
+    codes = [
+        atom("C0000001", "Seizure", ts="P", sab="MSH", code="D012640"),
+        atom("C0000001", "Seizure", sab="HPO", code="HP:0001250"),
+        atom("C0000001", "Fit", sab="MSH", code="D012640"),
+        atom("C0000001", "Fit", sab="MTH", code="NOCODE"),
+        atom("C0000001", "Old fit", sab="RCD", code="F25", suppress="O"),
+        atom("C0000001", "Crise", sab="MSHFRE", code="D012640", lat="FRE"),
+    ]
+    (meta / "MRCONSO.RRF").write_text("".join(codes), encoding="utf8")
+    expected = ("MSH:D012640", "HP:0001250")
+    assert next(read_umls(meta)).xrefs == expected
+    assert next(read_umls(meta, vocabularies={"HPO"})).xrefs == expected
+    assert next(read_umls(meta, include_suppressed=True)).xrefs == (*expected, "RCD:F25")

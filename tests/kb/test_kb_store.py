@@ -12,7 +12,8 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.files import SortedKeys
 from spacy_bioel.kb.columns.keys import name_keys, span_keys
-from spacy_bioel.kb.columns.store import Coverage, KnowledgeBase, open_knowledge_base_v1
+from spacy_bioel.kb.columns.lookups import Coverage
+from spacy_bioel.kb.columns.store import KnowledgeBase, open_knowledge_base_v1
 from spacy_bioel.types import Concept
 
 
@@ -183,7 +184,7 @@ def test_a_foreign_column(folder):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"schema": 99}, "B021.*99.*expects 1"),
+        ({"schema": 99}, "B021.*99.*expects 2"),
         ({"normalizer": 0}, "B022.*version 0"),
         ({"columns": {}}, "B023"),
         ({"columns": 3}, "B030"),

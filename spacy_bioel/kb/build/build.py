@@ -16,7 +16,7 @@ from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, merge_records
 from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.layout import check_replaceable, is_kb, map_vectors, set_names
-from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, write_meta
+from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, XREF_SEPARATOR, write_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings
 from spacy_bioel.text.normalize import normalize_name
@@ -54,7 +54,7 @@ def build_kb(
     out = Path(out).resolve()
     check_replaceable(out)
     report = BuildReport()
-    drafts = merge_records(concepts, types=types, report=report)
+    drafts = merge_records(concepts, types=types, report=report, source=source)
     about = {"source": source, "release": release, "licence": licence}
     try:
         with editing(out, to="build it", make=True) as transaction:
@@ -85,7 +85,7 @@ def build_once(
         if is_kb(out):
             return
         report = BuildReport()
-        drafts = merge_records(read(), types=None, report=report)
+        drafts = merge_records(read(), types=None, report=report, source=about["source"])
         with transaction.columns() as folder:
             write_columns(folder, drafts, report=report, about=about)
 
@@ -106,6 +106,7 @@ def write_columns(
         raise nothing_left(report, types=None, drafts=drafts.current)
     writer = _Writer(folder)
     _write_names(writer, rows, report)
+    _write_sources(writer, rows, drafts.sources)
     _write_concepts(writer, rows, drafts.current, report)
     _write_retired(writer, rows, drafts.retired, report)
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
@@ -119,6 +120,7 @@ class _Rows:
     ids (dict[str, int]): Row of each concept that has a name.
     surfaces (dict[str, str]): From normalised name to stored spelling, in row order.
     entry_names (array): Name row of each entry, entries sorted by concept.
+    entry_sources (array): Row of the source of each entry.
     entry_is_preferred (bytearray): 1 if the entry is its concept's preferred name.
     n_names (list[int]): Number of entries of each concept.
     """
@@ -126,6 +128,7 @@ class _Rows:
     ids: dict[str, int] = field(default_factory=dict)
     surfaces: dict[str, str] = field(default_factory=dict)
     entry_names: array[int] = field(default_factory=lambda: array("i"))
+    entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
     n_names: list[int] = field(default_factory=list)
 
@@ -133,7 +136,7 @@ class _Rows:
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
     rows, row_of, well_spelled = _Rows(), dict[str, int](), set[str]()
     for id, draft in drafts.items():
-        surfaces = _distinct_names(draft.names, report)
+        surfaces = _distinct_names(draft, report)
         if not surfaces:
             report.dropped_nameless += 1
             continue
@@ -141,19 +144,20 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
         rows.n_names.append(len(surfaces))
         rows.entry_is_preferred += b"\1" + bytes(len(surfaces) - 1)
         preferred = next(iter(surfaces))
-        for normalized, surface in surfaces.items():
+        for normalized, (surface, source) in surfaces.items():
             rows.entry_names.append(row_of.setdefault(normalized, len(row_of)))
+            rows.entry_sources.append(source)
             rows.surfaces.setdefault(normalized, surface)
         if preferred not in well_spelled:
             well_spelled.add(preferred)
-            rows.surfaces[preferred] = surfaces[preferred]
+            rows.surfaces[preferred] = surfaces[preferred][0]
     return rows
 
 
-def _distinct_names(names: Sequence[str], report: BuildReport) -> dict[str, str]:
-    """From normalised name to first spelling, in order of appearance."""
-    surfaces: dict[str, str] = {}
-    for name in names:
+def _distinct_names(draft: Draft, report: BuildReport) -> dict[str, tuple[str, int]]:
+    """From normalised name to first spelling and its source, in order of appearance."""
+    surfaces: dict[str, tuple[str, int]] = {}
+    for name, source in zip(draft.names, draft.sources, strict=True):
         surface = " ".join(name.split())  # a line break would break the column
         normalized = normalize_name(surface)
         if not normalized:
@@ -161,7 +165,7 @@ def _distinct_names(names: Sequence[str], report: BuildReport) -> dict[str, str]
         elif normalized in surfaces:
             report.merged_names += 1
         else:
-            surfaces[normalized] = surface
+            surfaces[normalized] = surface, source
     return surfaces
 
 
@@ -204,6 +208,14 @@ def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
         writer.array(column, values)
 
 
+def _write_sources(writer: _Writer, rows: _Rows, sources: Sequence[str]) -> None:
+    """Write the sources of names; those that brought no name leave no trace."""
+    entries = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
+    used, numbers = np.unique(entries, return_inverse=True)
+    writer.strings("sources", (" ".join(sources[number].split()) for number in used.tolist()))
+    writer.array("name_sources", numbers)
+
+
 def _write_concepts(
     writer: _Writer, rows: _Rows, drafts: dict[str, Draft], report: BuildReport
 ) -> None:
@@ -211,6 +223,7 @@ def _write_concepts(
     writer.strings("ids", rows.ids)
     writer.keys("id", _word_keys(rows.ids))
     writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
+    writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
     vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
     writer.strings("type_names", vocabulary)
     writer.array("type_offsets", offsets_of([len(draft.types) for draft in kept]))

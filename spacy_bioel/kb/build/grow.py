@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
@@ -73,7 +74,8 @@ def add_concepts(
     records = list(concepts)  # sources are read before the lock is taken
     report = BuildReport()
     with _changing(path, to="add concepts") as (transaction, kb):
-        drafts = merge_records(records, types=types, report=report, base=drafts_of(kb))
+        base = drafts_of(kb)
+        drafts = merge_records(records, types=types, report=report, base=base, source=source)
         about = _about(kb, source=source, release=release, licence=licence)
         return _replace(transaction, kb, drafts, report, about)
 
@@ -112,6 +114,8 @@ def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
             if heir is None:
                 raise _unknown(kb, drafts.retired[id])
             heir.names.extend(draft.names)
+            heir.sources.extend(draft.sources)
+            heir.xrefs.extend(xref for xref in draft.xrefs if xref not in heir.xrefs)
     for draft in drafts.current.values():
         draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
     return drafts
@@ -125,7 +129,8 @@ def forget_retired_ids(path: str | Path) -> Growth:
         time; errors of `KnowledgeBase.open` and `verify`.
     """
     with _changing(path, to="forget retired ids") as (transaction, kb):
-        drafts = Drafts(drafts_of(kb).current)
+        drafts = drafts_of(kb)
+        drafts.retired = {}
         return _replace(transaction, kb, drafts, BuildReport(), _about(kb))
 
 
@@ -166,7 +171,7 @@ def upgrade_kb(path: str | Path) -> bool:
                 with transaction.vectors(vectors.encoder) as folder:
                     write_files(folder, vectors.files)
         with transaction.columns() as folder:
-            write_files(folder, {name: files[name] for name in KB_FILES})
+            write_files(folder, {name: files[name] for name in KB_FILES if name in files})
         transaction.remove_vectors(vectors.name for vectors in old)
     return True
 
@@ -200,13 +205,15 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
         _pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
         _pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
         kb.definitions,
+        (list(kb.xrefs(row)) for row in range(len(kb))),
+        _pieces(kb.concept_offsets, kb.name_sources.tolist()),
     )
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
-    return Drafts(current, dict(zip(kb.retired, targets, strict=True)))
+    return Drafts(current, dict(zip(kb.retired, targets, strict=True)), list(kb.sources))
 
 
-def _pieces(offsets: IntArray, values: list[str]) -> Iterator[list[str]]:
+def _pieces(offsets: IntArray, values: list[Any]) -> Iterator[list[Any]]:
     """The values of each row of a ragged column."""
     return (values[start:end] for start, end in pairwise(offsets.tolist()))
 

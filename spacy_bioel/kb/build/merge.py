@@ -55,18 +55,25 @@ class BuildReport:
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of a concept, merged from all records of one id."""
+    """Draft of a concept, merged from all records of one id.
+
+    sources (list[int]): Source of each name, among `Drafts.sources`.
+    """
 
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     parents: list[str] = field(default_factory=list)
     definition: str = ""
+    xrefs: list[str] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
 
-    def add(self, record: Concept) -> None:
+    def add(self, record: Concept, *, source: int = 0) -> None:
         self.names.extend(record.names)
+        self.sources.extend([source] * len(record.names))
         self.types.extend(t for t in record.types if t and t not in self.types)
         self.parents.extend(p for p in record.parents if p not in self.parents)
         self.definition = self.definition or record.definition
+        self.xrefs.extend(x for x in map(_tidy, record.xrefs) if x and x not in self.xrefs)
 
 
 @dataclass(slots=True)
@@ -75,10 +82,12 @@ class Drafts:
 
     current (dict[str, Draft]): Concepts by id.
     retired (dict[str, str]): From retired ids to the ids that replaced them.
+    sources (list[str]): Of names: that of the build, then those of later additions.
     """
 
     current: dict[str, Draft] = field(default_factory=dict)
     retired: dict[str, str] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
 
 
 def merge_records(
@@ -87,18 +96,22 @@ def merge_records(
     types: Collection[str] | None,
     report: BuildReport,
     base: Drafts | None = None,
+    source: str = "",
 ) -> Drafts:
     """Read all records, inherit types and apply the type filter.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Gets the counts.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
+    source (str): Origin of the records, which their names remember.
     RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left.
     """
     drafts = base or Drafts()
+    if source not in drafts.sources:
+        drafts.sources.append(source)
     known = frozenset(drafts.current)
-    _collect(concepts, drafts, report)
+    _collect(concepts, drafts, report, source=drafts.sources.index(source))
     for id in drafts.current.keys() & drafts.retired.keys():
         del drafts.retired[id]
         report.retired_current += 1
@@ -115,7 +128,7 @@ def merge_records(
         report.dropped_by_type = len(drafts.current) - len(kept)
     if not kept:
         raise nothing_left(report, types=types, drafts=drafts.current)
-    return Drafts(kept, drafts.retired)
+    return Drafts(kept, drafts.retired, drafts.sources)
 
 
 def nothing_left(
@@ -134,7 +147,9 @@ def nothing_left(
     )
 
 
-def _collect(concepts: Iterable[Concept], drafts: Drafts, report: BuildReport) -> None:
+def _collect(
+    concepts: Iterable[Concept], drafts: Drafts, report: BuildReport, *, source: int
+) -> None:
     before = dict(drafts.retired)
     for number, record in enumerate(concepts, start=1):
         report.records = number
@@ -150,7 +165,12 @@ def _collect(concepts: Iterable[Concept], drafts: Drafts, report: BuildReport) -
             draft = drafts.current[id] = Draft()
         else:
             report.merged_records += 1
-        draft.add(record)
+        draft.add(record, source=source)
+
+
+def _tidy(xref: str) -> str:
+    """A cross-reference on one line: line breaks and tabs separate them in the column."""
+    return " ".join(xref.split())
 
 
 def _check_id(id: str, *, field: str, number: int) -> None:

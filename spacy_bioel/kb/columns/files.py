@@ -117,7 +117,7 @@ class SortedKeys:
         below: int,
         origin: Origin | None = None,
     ) -> None:
-        self._keys = keys
+        self.keys = keys
         self._rows = rows
         self._below = below
         self._origin = origin or Origin()
@@ -134,10 +134,10 @@ class SortedKeys:
         """
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
-        if len(self._keys) == 0:
+        if len(self.keys) == 0:
             return rows
-        positions = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found = self._keys[positions] == keys
+        positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found = self.keys[positions] == keys
         rows[found] = self._origin.rows(self._rows[positions[found]], below=self._below)
         return rows
 
@@ -151,8 +151,8 @@ class SortedKeys:
         rows = self.search(keys)
         for i in np.flatnonzero(rows >= 0).tolist():
             if not is_same(i, int(rows[i])):
-                start = np.searchsorted(self._keys, keys[i])
-                end = np.searchsorted(self._keys, keys[i], side="right")
+                start = np.searchsorted(self.keys, keys[i])
+                end = np.searchsorted(self.keys, keys[i], side="right")
                 others = self._origin.rows(self._rows[start + 1 : end], below=self._below)
                 rows[i] = next((row for row in others.tolist() if is_same(i, row)), -1)
         return rows

@@ -26,7 +26,13 @@ import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.files import RawFile, map_folder
-from spacy_bioel.kb.columns.schema import COLUMN_FILES, KB_FILES, META_FILE, VECTOR_COLUMNS
+from spacy_bioel.kb.columns.schema import (
+    COLUMN_FILES,
+    KB_FILES,
+    META_FILE,
+    VECTOR_COLUMNS,
+    columns_of_version,
+)
 
 VECTORS_FOLDER = "vectors"
 ABOUT_FILE = "about.json"
@@ -58,11 +64,18 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
         files = meta | map_folder(folder / generation_of(meta), COLUMN_FILES)
         now = bytes(meta.get(META_FILE, b""))
         unchanged = unchanged + 1 if now == before else 0
-        if len(files) == len(KB_FILES) or not meta or unchanged == _UNCHANGED:
+        if len(files) >= _n_files(meta) or unchanged == _UNCHANGED:
             break
         before = now
         time.sleep(_PAUSE)
     return files
+
+
+def _n_files(meta: Mapping[str, RawFile]) -> int:
+    """Number of files of a knowledge base of the version in meta.json."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        return 1 + len(columns_of_version(int(json.loads(bytes(meta[META_FILE]))["schema"])))
+    return len(KB_FILES) if meta else 0
 
 
 def map_meta(folder: Path) -> dict[str, RawFile]:

@@ -25,8 +25,9 @@ from spacy_bioel.kb.columns.checks import (
 from spacy_bioel.kb.columns.files import map_folder, read_array
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
-# Raise it whenever a column is added, dropped or gets another meaning.
-SCHEMA_VERSION = 1
+# Raise it whenever a column is added, dropped or gets another meaning. Folders of a version that
+# only lacks columns stay readable: `_ADDED` has what came with each version since.
+SCHEMA_VERSION = 2
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
@@ -35,7 +36,12 @@ VECTOR_COLUMNS = {
     "scales": "float32",
     "digests": "uint64",  # digests of the normalised names, see kb.vectors.encoding
 }
-STRING_COLUMNS = ("ids", "names", "definitions", "type_names", "retired")
+STRING_COLUMNS = (
+    "ids", "names", "definitions", "type_names", "retired",
+    "xrefs",  # of each concept, separated by `XREF_SEPARATOR`
+    "sources",  # that names came from: of the build, and of each later addition
+)  # fmt: skip
+XREF_SEPARATOR = "\t"
 ARRAY_COLUMNS = {
     # Sorted keys and the row of each, for binary search.
     "name_keys": "uint64",
@@ -51,6 +57,7 @@ ARRAY_COLUMNS = {
     "name_is_preferred": "bool",  # one per entry of name_concepts
     "concept_offsets": "int64",
     "concept_names": "int32",  # the preferred name first
+    "name_sources": "int32",  # row of the source of each entry of concept_names
     "type_offsets": "int64",
     "type_ids": "int32",
     "parent_offsets": "int64",
@@ -66,8 +73,8 @@ ARRAY_COLUMNS = {
 _SAME_ROWS = (
     ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
     ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
-    + ("id_keys", "id_key_rows"),
-    ("name_concepts", "name_is_preferred", "concept_names"),
+    + ("id_keys", "id_key_rows", "xrefs.offsets"),
+    ("name_concepts", "name_is_preferred", "concept_names", "name_sources"),
     ("retired.offsets", "retired_keys", "retired_key_rows", "retired_targets"),
     ("ngram_codes", "ngram_offsets"),
 )
@@ -76,6 +83,18 @@ COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
     f"{name}.npy" for name in ARRAY_COLUMNS
 )
 KB_FILES = (META_FILE, *COLUMN_FILES)
+_ADDED = {
+    2: {
+        *("xrefs.txt", "xrefs.offsets.npy"),
+        *("sources.txt", "sources.offsets.npy", "name_sources.npy"),
+    }
+}
+
+
+def columns_of_version(version: int) -> tuple[str, ...]:
+    """Files of the columns that a version of the schema has."""
+    later = set[str]().union(*(files for added, files in _ADDED.items() if added > version))
+    return tuple(name for name in COLUMN_FILES if name not in later)
 
 
 def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
@@ -132,14 +151,14 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
-    if schema != SCHEMA_VERSION:
+    if type(schema) is not int or not 1 <= schema <= SCHEMA_VERSION:
         raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))
     if normalizer != NORMALIZER_VERSION:
         raise BioelError(
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
     _check_text(text, meta, where=where)
-    for name in COLUMN_FILES:
+    for name in columns_of_version(schema):
         _check_column(name, files.get(name), columns.get(name), where=where)
     _check_lengths(columns, where=where)
     _check_fingerprint(meta, where=where)
@@ -151,15 +170,15 @@ def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, wher
 
     RAISES BioelError: [B024] with the first column that differs.
     """
-    for name in COLUMN_FILES:
+    for name in columns_of_version(meta["schema"]):
         check_contents(files[name], meta["columns"][name]["checksum"], where=where, file=name)
 
 
 def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
     """Compare meta.json with its own checksum, which those of earlier versions lack."""
-    columns = meta["columns"]
-    if unknown := columns.keys() - {*COLUMN_FILES, META_FILE}:
-        expected, found = f"entries of {len(COLUMN_FILES)} files", f"one of {min(unknown)!r}"
+    columns, names = meta["columns"], columns_of_version(meta["schema"])
+    if unknown := columns.keys() - {*names, META_FILE}:
+        expected, found = f"entries of {len(names)} files", f"one of {min(unknown)!r}"
         raise edited(where, META_FILE, expected=expected, found=found)
     counts = meta.get("counts")
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
@@ -173,7 +192,8 @@ def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
 def _check_lengths(columns: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
     """Check that columns of the same rows have the same length."""
     for group in _SAME_ROWS:
-        rows = {name: columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in group}
+        there = [name for name in group if f"{name}.npy" in columns]
+        rows = {name: columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in there}
         expected = rows[group[0]]
         for name, found in rows.items():
             if found != expected:
@@ -183,7 +203,7 @@ def _check_lengths(columns: Mapping[str, Mapping[str, Any]], *, where: str) -> N
 
 
 def _check_fingerprint(meta: Mapping[str, Any], *, where: str) -> None:
-    columns = {name: meta["columns"][name] for name in COLUMN_FILES}
+    columns = {name: meta["columns"][name] for name in columns_of_version(meta["schema"])}
     expected = fingerprint_of(columns)
     if meta.get("fingerprint") != expected:
         found = meta.get("fingerprint")

@@ -15,7 +15,8 @@ import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.checks import RawFile, checksum
-from spacy_bioel.kb.columns.files import StringColumn, give_back
+from spacy_bioel.kb.columns.files import give_back
+from spacy_bioel.kb.columns.lookups import Strings
 from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
 from spacy_bioel.text.normalize import normalize_name
@@ -146,14 +147,14 @@ def create_auto_index_v1() -> Callable[[QuantizedVectors], ExactIndex | FaissInd
 
 
 def write_index(
-    names: StringColumn, vectors: QuantizedVectors, encode: Encode, path: Path
+    names: Strings, vectors: QuantizedVectors, encode: Encode, path: Path
 ) -> dict[str, Any] | None:
     """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
 
     Names with one changed character measure the recall of the nearest name and of the 10 nearest,
     and the cosine from which a query needs no more lists.
 
-    names (StringColumn): Names of `vectors`.
+    names (Strings): Names of `vectors`.
     encode (Encode): Encoder of `vectors`.
     path (Path): File to write.
     RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
@@ -187,7 +188,7 @@ def _filled(index: Any, vectors: QuantizedVectors, *, n_lists: int) -> Any:
     return index
 
 
-def _misspelled(names: StringColumn) -> list[str]:
+def _misspelled(names: Strings) -> list[str]:
     """Sample of names with one changed character, the same in every run."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _QUERIES), replace=False)

@@ -16,6 +16,7 @@ from spacy_bioel.models.cross_encoder import pairs_loss, score_pairs
 from spacy_bioel.models.pairs import Pair
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.joined import make_generator
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
@@ -76,7 +77,7 @@ class Training(NameTraining):
     ) -> None:
         super().__init__(model, state, settings)
         self._random = np.random.default_rng(settings.seed)
-        self._candidates = CandidateGenerator(state, pool=self.pool_of(state))
+        self._candidates = make_generator(state, pool=self.pool_of(state))
 
     def update(self, examples: Sequence[Example]) -> float | None:
         return self.learn(examples)

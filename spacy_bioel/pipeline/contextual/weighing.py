@@ -76,7 +76,8 @@ class Reading:
             name = known.name if known else self.kb.preferred_name(int(self.concept[row]))
             sources = [known.evidence] if known else []
             sources += [self.evidence] if self.is_read[row] else []
-            ranked[number].append(Candidate(id_, score, name, "+".join(sources)))
+            evidence, kb = "+".join(sources), self.kb.fingerprint
+            ranked[number].append(Candidate(id_, score, name, evidence, kb))
         return [tuple(found) for found in ranked]
 
 

@@ -10,6 +10,7 @@ from threading import Lock, RLock
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import quantize
 from spacy_bioel.pipeline.linker.evidence import (
@@ -19,7 +20,12 @@ from spacy_bioel.pipeline.linker.evidence import (
     gather_candidates,
 )
 from spacy_bioel.pipeline.linker.fusion import default_fusion, rank, share
-from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder, encoded_names
+from spacy_bioel.pipeline.linker.names import (
+    EncodedNames,
+    FrozenEncoder,
+    JoinedNames,
+    encoded_names,
+)
 from spacy_bioel.pipeline.linker.sampling import NamePool
 from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.state import LinkerState
@@ -41,14 +47,22 @@ class DenseSearch:
     leave the names as they are.
 
     pool (NamePool | None): Names to search among; None: all of the knowledge base.
+    parts (Sequence[DenseSearch]): Those of the parts of a joined knowledge base.
     """
 
-    def __init__(self, state: LinkerState, *, pool: NamePool | None = None) -> None:
+    def __init__(
+        self,
+        state: LinkerState,
+        *,
+        pool: NamePool | None = None,
+        parts: Sequence[DenseSearch] = (),
+    ) -> None:
         assert state.encoder is not None
         self._state = state
         self._pool = pool
+        self._parts = parts
         self._lock = RLock()
-        self._names: EncodedNames | None = None
+        self._names: EncodedNames | JoinedNames | None = None
         self._training_strings: tuple[MentionStatistics, NameSearch] | None = None
         self.encoder: FrozenEncoder = state.encoder
 
@@ -63,13 +77,15 @@ class DenseSearch:
         )
 
     @property
-    def names(self) -> EncodedNames:
+    def names(self) -> EncodedNames | JoinedNames:
         """The names that are searched among."""
         with self._lock:
             if self._names is None:
                 make_index = self._state.make_index
                 if self._pool is not None:
                     self._names = self._pool.encoded(self.encoder.encode, make_index)
+                elif isinstance(self._state.kb, JoinedKnowledgeBase):
+                    self._names = JoinedNames(self._state.kb, [part.names for part in self._parts])
                 else:
                     self._names = encoded_names(self._state.kb, self.encoder, make_index)
             return self._names
@@ -107,6 +123,9 @@ class CandidateGenerator:
     pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
     """
 
+    # Of the parts of a joined knowledge base, see `linker.joined`.
+    parts: Sequence[CandidateGenerator] = ()
+
     def __init__(
         self,
         state: LinkerState,
@@ -134,7 +153,8 @@ class CandidateGenerator:
         if state.encoder is not None:
             dense = before._dense if before is not None else None
             is_same = dense is not None and dense.serves(state, pool)
-            self._dense = dense if is_same else DenseSearch(state, pool=pool)
+            parts = [part.dense for part in self.parts]
+            self._dense = dense if is_same else DenseSearch(state, pool=pool, parts=parts)
 
     @property
     def dense(self) -> DenseSearch:
@@ -142,6 +162,10 @@ class CandidateGenerator:
         if self._dense is None:
             raise ValueError("this state has no encoder")
         return self._dense
+
+    def of(self, label: str) -> CandidateGenerator:
+        """The generator of the candidates of mentions with this label."""
+        return self
 
     @cached_property
     def _prior(self) -> NDArray[np.float32]:
@@ -239,7 +263,9 @@ class CandidateGenerator:
             candidates.sources[rows].tolist(),
         )
         for query, id, score, name, sources in zip(*columns, strict=True):
-            candidate = Candidate(id, round(score, 4), name, _evidence(sources))
+            candidate = Candidate(
+                id, round(score, 4), name, _evidence(sources), self.kb.fingerprint
+            )
             described.setdefault(query, []).append(candidate)
         return described
 

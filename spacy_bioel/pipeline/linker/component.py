@@ -81,13 +81,13 @@ class Linker(LiveLinker):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and to the entities that were linked."""
-        key = self.cfg["spans_key"]
+        key, kb = self.cfg["spans_key"], self.kb.fingerprint
         for doc, links in zip(docs, scores, strict=True):
             from_ents = self.cfg["mentions"] == "ents" or (
                 self.cfg["mentions"] == "auto" and key not in doc.spans
             )
-            set_links(doc, links, spans_key=key)
-            if from_ents:
+            set_links(doc, links, spans_key=key, kb=kb)
+            if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
 
     # Training.

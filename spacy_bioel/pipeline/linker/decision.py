@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nlargest
 from math import exp
 from operator import itemgetter
@@ -80,8 +80,7 @@ def agree_in_document(
         odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
         total = 1 - sum(c.score for c in candidates) + sum(odds)  # with NIL and all that is left
         moved = [
-            Candidate(c.id, round(o / total, 4), c.name, c.evidence)
-            for c, o in zip(candidates, odds, strict=True)
+            replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
         ]
         agreed[string, label] = tuple(sorted(moved, key=lambda c: -c.score))
     return agreed

@@ -12,15 +12,15 @@ from spacy_bioel.types import Link
 def with_labels(links: Sequence[Sequence[Link]], kb: KnowledgeBase) -> list[list[Link]]:
     """Links with labels in place of empty ones: `doc.ents` takes no span without one.
 
-    The label is the first semantic type of the linked concept, or of the best candidate where
-    that is NIL, and the name of the knowledge base for a concept without types.
+    The label is that of the linked concept, or of the best candidate where that is NIL, see
+    `KnowledgeBase.label_of`.
     """
     concepts = [_concept_of(link) for of_doc in links for link in of_doc]
     different = list(dict.fromkeys(concepts))
     rows = kb.find_all(different).tolist()
     known = zip(different, rows, strict=True)
-    types = {id: kb.types_of(row) if row >= 0 else () for id, row in known}
-    labels = iter([(*types[id], kb.title)[0] for id in concepts])
+    label_of = {id: kb.label_of(row) if row >= 0 else kb.title for id, row in known}
+    labels = iter([label_of[id] for id in concepts])
     return [[replace(link, label=next(labels)) for link in of_doc] for of_doc in links]
 
 

@@ -14,6 +14,7 @@ from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import register_extensions
+from spacy_bioel.pipeline.linker.kbs import KbSetting, open_kbs, setting_of
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.storage import StoredLinker
 
@@ -112,19 +113,20 @@ class LiveLinker(StoredLinker):
         While a large knowledge base is trained on, it searches a pool of its names, see
         `linker.training`; until `encode_kb` or `set_kb` ends the training.
         """
-        from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+        from spacy_bioel.pipeline.linker.joined import make_generator
 
         with self._lock:
             state = self.state
             if self._generator is None or self._generator.state != state:
                 pool = self._training.pool_of(state) if self._training else None
-                self._generator = CandidateGenerator(state, before=self._generator, pool=pool)
+                self._generator = make_generator(state, before=self._generator, pool=pool)
             return self._generator
 
     def _open(self) -> None:
         """Open the knowledge base; unset components default to those of the package."""
         if self._kb is not None and self._is_equipped:
             return
+        from spacy_bioel.kb.columns.joined import parts_of
         from spacy_bioel.pipeline.linker import starter
         from spacy_bioel.pipeline.linker.checks import check_types
 
@@ -134,17 +136,20 @@ class LiveLinker(StoredLinker):
             starter.add_starter_encoder(self.encoder, kb)
             if starter.is_starter(kb) and not self.statistics.counts:
                 self.statistics = starter.starter_statistics()
-        if starter.is_starter(kb) and self.has_encoder and "dense" in evidence:
-            starter.ensure_vectors(kb, self._freeze())
+        for part in parts_of(kb) if self.has_encoder and "dense" in evidence else ():
+            if starter.is_starter(part):
+                starter.ensure_vectors(part, self._freeze())
         check_types(kb, self.cfg["label_types"])
         self._kb, self._is_equipped = kb, True
 
     def _configured_kb(self) -> KnowledgeBase:
-        """Open the knowledge base of the settings; unset: the package's."""
+        """Open the knowledge base of the settings, or several; unset: the package's."""
+        return open_kbs(self.cfg["kb"], self._open_folder)
+
+    def _open_folder(self, path: str) -> KnowledgeBase:
         from spacy_bioel.kb.columns.store import KnowledgeBase
         from spacy_bioel.pipeline.linker.starter import starter_kb
 
-        path = self.cfg["kb"]
         return KnowledgeBase.open(self._base / path) if path else starter_kb()
 
     def _freeze(self) -> FrozenEncoder:
@@ -167,34 +172,43 @@ class LiveLinker(StoredLinker):
             assert self._kb is not None
             return self._kb
 
-    def set_kb(self, kb: KnowledgeBase | str | Path) -> None:
-        """Link against another knowledge base, without training; ends a training.
+    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
+        """Link against another knowledge base, or several, without training; ends a training.
 
-        kb (KnowledgeBase | str | Path): Needs vectors of this pipe's encoder, unless it is small.
-        RAISES BioelError: Those of `KnowledgeBase.open`.
+        kb (KnowledgeBase | Path | KbSetting): Open, or as in the settings. Needs vectors of this
+            pipe's encoder, unless it is small.
+        RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
         """
-        from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
         from spacy_bioel.pipeline.linker.starter import is_starter
 
-        opened = open_kb(kb)
+        if isinstance(kb, str | list | dict):
+            opened = open_kbs(kb, KnowledgeBase.open)
+        else:
+            opened = open_kb(kb)
         with self._lock:
             self._kb, self._is_equipped = opened, False
             self._training = self._generator = None
             # The cache folder of this machine means nothing elsewhere.
-            self.cfg["kb"] = "" if is_starter(opened) else str(opened.path or "")
+            self.cfg["kb"] = setting_of(
+                opened, lambda _, part: "" if is_starter(part) else str(part.path or "")
+            )
 
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
         """Write vectors of all names, and what a model that reads needs, into the folder of a
-        knowledge base; ends a training.
+        knowledge base, or of each of several; ends a training.
 
         progress (Callable | None): Is told the number of names each time that some are done.
-        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index.
+        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index;
+            of several knowledge bases that of the last.
         RAISES BioelError: [B053] without an encoder, its own or the package's; those of
             `kb.vectors.writing.write_vectors`.
         """
+        from spacy_bioel.kb.columns.joined import parts_of
         from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.kb.vectors.writing import Encoded
         from spacy_bioel.pipeline.contextual.methods import prepare_kb
         from spacy_bioel.pipeline.linker.starter import read_starter_encoder
 
@@ -205,9 +219,9 @@ class LiveLinker(StoredLinker):
                 raise BioelError(Errors.B053.format(name=self.name))
             self._training = self._generator = None
             encoder = self._freeze()
-        encoded = encoder.write(open_kb(kb), progress=progress)
+        done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
         prepare_kb(self.model, open_kb(kb))
-        return encoded
+        return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     @property
     def reads(self) -> bool:

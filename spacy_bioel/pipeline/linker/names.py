@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.columns.joined_rows import JoinedSearch
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
 from spacy_bioel.kb.vectors.writing import (
@@ -108,9 +110,35 @@ class EncodedNames:
         return np.where((self.rows[at] == rows)[:, None], self.vectors.take(at), np.float32(0))
 
 
+class JoinedNames:
+    """Names of a joined knowledge base, each with the vector that its part has.
+
+    of_parts (Sequence): All names of each part.
+    """
+
+    def __init__(
+        self, kb: JoinedKnowledgeBase, of_parts: Sequence[EncodedNames | JoinedNames]
+    ) -> None:
+        self._names = kb.names
+        self._of_parts = of_parts
+        self._search = JoinedSearch(of_parts, kb.name_rows, nothing=-np.inf)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
+        """Like `EncodedNames.search`, with joined name rows."""
+        return self._search.search(queries, k)
+
+    def take(self, rows: IntArray) -> NDArray[np.float32]:
+        """Vectors of joined name rows. Shape (len(rows), dim)."""
+        of_parts = list(self._names.local(rows))
+        vectors = np.concatenate([self._of_parts[number].take(own) for number, _, own in of_parts])
+        places = np.concatenate([at for _, at, _ in of_parts])
+        return vectors[np.argsort(places)]
+
+
 def needs_no_folder(kb: KnowledgeBase) -> bool:
-    """Whether a knowledge base is small enough to be encoded in memory, by each process."""
-    return kb.n_names <= ENCODE_ON_LOAD
+    """Whether a knowledge base, or each of several, is small enough to be encoded in memory, by
+    each process."""
+    return all(part.n_names <= ENCODE_ON_LOAD for part in parts_of(kb))
 
 
 def encoded_names(

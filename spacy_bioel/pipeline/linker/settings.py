@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.linker.kbs import check_kb
 from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
@@ -43,10 +44,11 @@ class LinkerSettings:
 
         RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
             and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
-                unknown setting.
+            unknown setting, [B321] on a knowledge base that is none.
         """
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
+        check_kb(cfg["kb"])
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
@@ -79,7 +81,7 @@ class LinkerSettings:
 
 
 # Beside those that candidates and links depend on.
-_KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "training"}
+_KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "set_ents", "training"}
 
 
 @dataclass(frozen=True)

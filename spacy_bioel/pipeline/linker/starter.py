@@ -19,6 +19,7 @@ import srsly
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build.build import build_once
+from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import is_encoded
@@ -102,11 +103,15 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     warning [W064].
     """
     read_starter_encoder(model)
-    if model.attrs["tokenizer"] is None or needs_no_folder(kb) or is_starter(kb):
+    large = [part for part in parts_of(kb) if not (needs_no_folder(part) or is_starter(part))]
+    if model.attrs["tokenizer"] is None or not large:
         return
-    if not is_encoded(kb, fingerprint=FrozenEncoder.of(model).fingerprint):
-        drop_encoder(model)
-        warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
+    fingerprint = FrozenEncoder.of(model).fingerprint
+    for part in large:
+        if not is_encoded(part, fingerprint=fingerprint):
+            drop_encoder(model)
+            warnings.warn(Warnings.W064.format(kb=part.where, n=part.n_names), stacklevel=2)
+            return
 
 
 def read_starter_encoder(model: NameEncoder) -> None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ class MentionStatistics:
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
         self.counts = {name: Counter(ids) for name, ids in (counts or {}).items()}
-        self._of_kb: tuple[KnowledgeBase, ConceptsOfStrings] | None = None
+        self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfStrings] = WeakKeyDictionary()
 
     @classmethod
     def from_json(cls, data: object) -> MentionStatistics:
@@ -69,11 +70,11 @@ class MentionStatistics:
         return {name: row for row, name in enumerate(self.names)}
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfStrings:
-        """Of each of `names`; kept for the knowledge base that was asked for last."""
-        kept = self._of_kb  # read once: another thread may put its own there
-        if kept is None or kept[0] is not kb:
-            self._of_kb = kept = kb, self._concepts(kb)
-        return kept[1]
+        """Of each of `names`; kept for as long as the knowledge base is open."""
+        kept = self._of_kbs.get(kb)
+        if kept is None:
+            self._of_kbs[kb] = kept = self._concepts(kb)
+        return kept
 
     def _concepts(self, kb: KnowledgeBase) -> ConceptsOfStrings:
         of_names = [self.counts[name] for name in self.names]

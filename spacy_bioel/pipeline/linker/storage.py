@@ -16,6 +16,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.linker.kbs import KbSetting, folders_of, map_folders, open_kbs, setting_of
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.storage import Parts, StoredPipe
 
@@ -61,7 +62,7 @@ class StoredLinker(StoredPipe):
         """See `Linker.kb`."""
         raise NotImplementedError
 
-    def set_kb(self, kb: KnowledgeBase | str | Path) -> None:
+    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
         """See `Linker.set_kb`."""
         raise NotImplementedError
 
@@ -71,7 +72,16 @@ class StoredLinker(StoredPipe):
 
     def stored_cfg(self) -> dict[str, Any]:
         # The folder that the knowledge base came from means nothing to who gets a copy of it.
-        return self.cfg | ({"kb": _INCLUDED} if self.cfg["include_kb"] else {})
+        return self.cfg | ({"kb": self._included()} if self.cfg["include_kb"] else {})
+
+    def _included(self) -> KbSetting:
+        """The setting `kb` of a pipeline that its knowledge base is saved with."""
+        if isinstance(self.cfg["kb"], str):
+            return _INCLUDED
+        from spacy_bioel.kb.columns.joined import parts_of
+
+        several = len(parts_of(self.kb)) > 1
+        return setting_of(self.kb, lambda n, _: f"{_INCLUDED}.{n}" if several else _INCLUDED)
 
     def parts(self) -> Parts:
         from spacy_bioel.models.encoder_storage import encoder_parts
@@ -124,9 +134,11 @@ class StoredLinker(StoredPipe):
         return _unpickle, (make, data, self.kb)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        from spacy_bioel.kb.columns.joined import parts_of
+
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
-        kb = self.kb.to_bytes() if includes_kb else b""
-        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kb": kb})
+        kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
+        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
         return data
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
@@ -134,23 +146,34 @@ class StoredLinker(StoredPipe):
 
         parts = srsly.msgpack_loads(bytes_data)
         super().from_bytes(parts["pipe"])
-        if parts["kb"]:
-            self.set_kb(KnowledgeBase.from_bytes(parts["kb"]))
+        if parts["kbs"]:
+            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
+            self.set_kb(
+                open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
+            )
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        from spacy_bioel.kb.columns.joined import parts_of
+
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
-            self.kb.save_to(Path(path) / _INCLUDED)
+            places = folders_of(self._included())
+            for place, part in zip(places, parts_of(self.kb), strict=True):
+                part.save_to(Path(path) / place)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         super().from_disk(path)
         if self.cfg["include_kb"] and self.cfg["kb"]:
-            folder = Path(path).resolve() / self.cfg["kb"]
-            if not folder.is_dir():
-                raise BioelError(Errors.B056.format(path=folder))
-            self.cfg["kb"] = str(folder)
+            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, Path(path).resolve()))
         return self
+
+
+def _found(folder: Path, place: str) -> str:
+    """Folder of a knowledge base that came with a pipeline."""
+    if not (folder / place).is_dir():
+        raise BioelError(Errors.B056.format(path=folder / place))
+    return str(folder / place)
 
 
 def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: KnowledgeBase) -> StoredLinker:

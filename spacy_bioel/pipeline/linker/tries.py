@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import RLock
 
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.stored_trie import open_trie
 from spacy_bioel.kb.words.trie import NameTrie, build_trie
@@ -46,6 +47,6 @@ class NameTries:
     def _make(self, pieces: MarkedPieces) -> NameTrie:
         if self.pool is not None:
             return build_trie(self.kb, pieces.writable, rows=self.pool.rows)
-        if needs_no_folder(self.kb):
+        if needs_no_folder(self.kb) or isinstance(self.kb, JoinedKnowledgeBase):
             return build_trie(self.kb, pieces.writable)
         return open_trie(self.kb, fingerprint=pieces.fingerprint)

@@ -1,0 +1,261 @@
+"""Lookups over the columns of a knowledge base, wherever the columns come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.checks import RawFile
+from spacy_bioel.kb.columns.files import IntArray, SortedKeys
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
+from spacy_bioel.kb.columns.ragged import Ragged
+from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
+from spacy_bioel.text.normalize import normalize_name
+
+_N_SHOWN = 5  # missing ids named in a Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Counts of ids that a knowledge base knows: n = found + retired + missing.
+
+    retired (int): Ids that were replaced by a newer id.
+    first_missing (tuple[str, ...]): The first few distinct missing ids.
+    """
+
+    n: int
+    found: int
+    retired: int
+    missing: int
+    first_missing: tuple[str, ...] = ()
+
+
+class Strings(Protocol):
+    """Strings by row; `kb.columns.files.StringColumn` is one."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, row: int) -> str: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]: ...
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]: ...
+
+
+class SpellingIndex(Protocol):
+    """Names by their 3-grams; `kb.words.ngrams.NgramIndex` is one."""
+
+    def rarity(self, codes: IntArray) -> NDArray[np.float64]: ...
+    def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, NDArray[np.float32]]: ...
+
+
+class Lookups:
+    """Rows of concepts and names, and what is known of each.
+
+    The columns are attributes, for work on all rows at once. Columns *_offsets have the start of
+    the values of each row: the concepts of name i are name_concepts[name_offsets[i] :
+    name_offsets[i + 1]], and name_is_preferred has the same layout; name_sources has that of
+    concept_names.
+    """
+
+    path: Path | None
+    meta: dict[str, Any]
+    ids: Strings
+    names: Strings
+    definitions: Strings
+    retired: Strings
+    type_names: tuple[str, ...]
+    sources: tuple[str, ...]
+    name_is_preferred: NDArray[np.bool_]
+    name_keys: KeyArray
+    ngrams: SpellingIndex
+    _xrefs: Strings | None = None
+    _concepts_of_name: Ragged
+    _names_of_concept: Ragged
+    _sources_of_concept: Ragged | None = None
+    _types_of_concept: Ragged
+    _parents_of_concept: Ragged
+    _by_name: SortedKeys
+    _by_id: SortedKeys
+    _by_retired: SortedKeys
+
+    # Whole columns, each checked on first access.
+    name_offsets = property(attrgetter("_concepts_of_name.offsets"))
+    name_concepts = property(attrgetter("_concepts_of_name.values"))
+    concept_offsets = property(attrgetter("_names_of_concept.offsets"))
+    concept_names = property(attrgetter("_names_of_concept.values"))
+    type_offsets = property(attrgetter("_types_of_concept.offsets"))
+    type_ids = property(attrgetter("_types_of_concept.values"))
+    parent_offsets = property(attrgetter("_parents_of_concept.offsets"))
+    parents = property(attrgetter("_parents_of_concept.values"))
+    name_key_rows = property(attrgetter("_by_name.rows"))
+
+    @property
+    def title(self) -> str:
+        """A short name: of the folder; within a pipeline, or in memory, of the first source."""
+        if self.path is not None and self.path.name != "kb":
+            return self.path.name
+        return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
+
+    @property
+    def where(self) -> str:
+        """Folder, or "memory", for messages."""
+        return str(self.path) if self.path else "memory"
+
+    @property
+    def retired_targets(self) -> NDArray[np.int32]:
+        """Row of the concept that replaced each retired id. Shape (n_retired,)."""
+        raise NotImplementedError
+
+    # -- Concepts -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
+        """Ids of many concepts. rows: shape (n,)."""
+        return self.ids.take(rows)
+
+    def find(self, id: str) -> int:
+        """Row of an id, or of the id that replaced it; -1 if it is unknown."""
+        return int(self.find_all([id])[0])
+
+    def find_all(self, ids: Sequence[str]) -> IntArray:
+        """`find` for many ids. Shape (n_ids,)."""
+        rows, retired = self._find_current(ids)
+        return np.where(retired >= 0, retired, rows)
+
+    def canonical(self, id: str) -> str:
+        """Current id of a retired id; other ids unchanged."""
+        retired = int(self._find_current([id])[1][0])
+        return self.ids[retired] if retired >= 0 else id
+
+    def coverage(self, ids: Iterable[str]) -> Coverage:
+        """Count the ids that are current, retired or missing, with repetitions."""
+        ids = list(ids)
+        rows, retired = self._find_current(ids)
+        missing = np.flatnonzero((rows < 0) & (retired < 0))
+        first = tuple(dict.fromkeys(ids[i] for i in missing))[:_N_SHOWN]
+        found, n_retired = int((rows >= 0).sum()), int((retired >= 0).sum())
+        return Coverage(len(ids), found, n_retired, len(missing), first)
+
+    def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
+        keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
+        rows = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
+        retired = self._by_retired.find(keys, lambda i, row: self.retired[row] == ids[i])
+        if len(self.retired):
+            retired = np.where(retired >= 0, self.retired_targets[retired], -1)
+        return rows, retired
+
+    def definition(self, concept: int) -> str:
+        """Definition of the concept, "" if it has none."""
+        return self.definitions[concept]
+
+    def xrefs(self, concept: int) -> tuple[str, ...]:
+        """Cross-references of the concept to other vocabularies, as its source writes them."""
+        line = self._xrefs[concept] if self._xrefs is not None else ""
+        return tuple(line.split(XREF_SEPARATOR)) if line else ()
+
+    def parents_of(self, concept: int) -> IntArray:
+        """Rows of the parents of the concept. Shape (n_parents,)."""
+        return self._parents_of_concept[concept]
+
+    def types_of(self, concept: int) -> tuple[str, ...]:
+        """Semantic types of the concept, in the order of the source."""
+        return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
+
+    def label_of(self, concept: int) -> str:
+        """Label of a mention of the concept where no other is known: its first type, else the title
+        of the knowledge base."""
+        return (*self.types_of(concept), self.title)[0]
+
+    def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
+        """True for the concepts that have any of these types. Shape (n_concepts,)."""
+        wanted = np.isin(self.type_names, list(types))
+        mask = np.zeros(len(self), dtype=bool)
+        mask[self._concept_of_type[wanted[self.type_ids]]] = True
+        return mask
+
+    @cached_property
+    def _concept_of_type(self) -> IntArray:
+        return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
+
+    # -- Names ----------------------------------------------------------------------------------
+
+    @property
+    def n_names(self) -> int:
+        return len(self.names)
+
+    def name(self, row: int) -> str:
+        """Name in the spelling of the source."""
+        return self.names[row]
+
+    def names_of(self, concept: int) -> IntArray:
+        """Name rows of a concept, the preferred one first. Shape (n_names_of_concept,)."""
+        return self._names_of_concept[concept]
+
+    def sources_of(self, concept: int) -> tuple[str, ...]:
+        """Source of each of `names_of`: that of the build, or of a later addition."""
+        if self._sources_of_concept is None:
+            return self.sources * len(self.names_of(concept))
+        return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
+
+    @property
+    def name_sources(self) -> NDArray[np.int32]:
+        """Row in `sources` of each entry of `concept_names`. Shape (n_entries,)."""
+        if self._sources_of_concept is None:
+            return np.zeros(len(self.concept_names), np.int32)
+        return self._sources_of_concept.values
+
+    def preferred_name(self, concept: int) -> str:
+        return self.names[int(self.names_of(concept)[0])]
+
+    def preferred_rows(self, concepts: IntArray) -> IntArray:
+        """Name rows of the preferred names of concepts. Any shape; returns the same."""
+        return self._names_of_concept.first(concepts)
+
+    def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
+        """Name rows of many concepts at once.
+
+        concepts (IntArray): Shape (n,).
+        RETURNS (tuple): indptr, shape (n + 1,), and name rows, shape (n_entries,): the names of
+            concepts[i], the preferred one first, are at indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = self._names_of_concept.gather(concepts)
+        return indptr, self._names_of_concept.at(positions)
+
+    def lookup(self, keys: KeyArray) -> IntArray:
+        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
+
+        keys (KeyArray): Any shape; 0 stands for no name.
+        RETURNS (IntArray): Rows, -1 if there is no such name. Same shape.
+        """
+        return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
+
+    def lookup_names(self, normalized: Sequence[str]) -> IntArray:
+        """Name row of each normalised string, by comparing strings, not only hashes.
+
+        normalized (Sequence[str]): Results of `normalize_name`.
+        RETURNS (IntArray): Rows, -1 if there is no such name. Shape (n,).
+        """
+        return self._by_name.find(
+            name_keys(normalized),
+            lambda i, row: normalize_name(self.names[row]) == normalized[i],
+        )
+
+    def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+        """All concepts of many names at once.
+
+        rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
+        RETURNS (tuple): indptr, shape (n + 1,); concept rows, and whether the name is the
+            preferred name of that concept, shape (n_entries,) each. The entries of rows[i] are at
+            indptr[i] : indptr[i + 1].
+        """
+        indptr, positions = self._concepts_of_name.gather(rows)
+        return indptr, self._concepts_of_name.at(positions), self.name_is_preferred[positions]

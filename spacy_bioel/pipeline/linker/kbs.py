@@ -1,0 +1,70 @@
+"""The setting `kb`: a folder, a list of folders, or a folder for each label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spacy_bioel.errors import BioelError, Errors
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
+KbSetting = str | list[str] | dict[str, str]
+
+
+def check_kb(value: object) -> None:
+    """RAISES BioelError: [B321] when this is no value of the setting."""
+    if isinstance(value, str):
+        return
+    folders = list(value.values()) if isinstance(value, dict) else value
+    named = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
+    labelled = not isinstance(value, dict) or all(isinstance(label, str) for label in value)
+    if not (folders and named and labelled):
+        raise BioelError(Errors.B321.format(found=value))
+
+
+def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
+    """The setting with other folders."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {label: change(folder) for label, folder in value.items()}
+    return [change(folder) for folder in value]
+
+
+def folders_of(value: KbSetting) -> list[str]:
+    """Different folders, in the order of the parts of a joined knowledge base."""
+    if isinstance(value, str):
+        return [value]
+    return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
+
+
+def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> KnowledgeBase:
+    """Open the knowledge bases of the setting, several as a joined one.
+
+    open (Callable): From a folder to its knowledge base.
+    RAISES BioelError: [B321] on another value; those of `open`.
+    """
+    check_kb(value)
+    folders = folders_of(value)
+    if len(folders) == 1:
+        return open(folders[0])
+    from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+
+    labels = value if isinstance(value, dict) else {}
+    numbers = {label: folders.index(folder) for label, folder in labels.items()}
+    return JoinedKnowledgeBase([open(folder) for folder in folders], labels=numbers)
+
+
+def setting_of(kb: KnowledgeBase, folder: Callable[[int, KnowledgeBase], str]) -> KbSetting:
+    """The setting that opens a knowledge base.
+
+    folder (Callable): From the number of a part, and the part, to its folder.
+    """
+    from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+
+    if not isinstance(kb, JoinedKnowledgeBase):
+        return folder(0, kb)
+    folders = [folder(number, part) for number, part in enumerate(kb.parts)]
+    return {label: folders[n] for label, n in kb.labels.items()} if kb.labels else folders

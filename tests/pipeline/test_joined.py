@@ -1,0 +1,230 @@
+"""One linker over several knowledge bases: labels, storage, processes, threads, training."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from tiny import LINKER, VOCABULARY, blank, train
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.tuning.development import gather_development, gold_docs
+from spacy_bioel.types import AnnotatedText, Candidate, Concept, Mention
+
+TEXT = "Fever, cough and malaria."
+PATTERNS = {"fever": "Disease", "cough": "Sign", "malaria": "Thing"}
+SMALL = {"dim": 16, "blocks": 1, "filters": 4}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    home = tmp_path_factory.mktemp("kbs")
+    diseases = [
+        Concept("D:1", ("Fever",), xrefs=("U:1",)),
+        Concept("D:2", ("Cough disease", "Cough")),
+        Concept("B:1", ("Malaria", "Paludism"), xrefs=("U:3",)),
+    ]
+    signs = [
+        Concept("S:1", ("Fever", "Pyrexia")),
+        Concept("S:2", ("Cough",), xrefs=("U:2",)),
+        Concept("B:1", ("Malaria", "Ague"), xrefs=("N:3",)),
+    ]
+    build_kb(diseases, home / "diseases")
+    build_kb(signs, home / "signs")
+    return {"Disease": str(home / "diseases"), "Sign": str(home / "signs")}
+
+
+def linking(kb: Any, patterns: dict[str, str] = PATTERNS, **settings: Any) -> Language:
+    nlp = blank()
+    ruler = nlp.add_pipe("entity_ruler")
+    ruler.add_patterns(
+        [{"label": label, "pattern": [{"LOWER": word}]} for word, label in patterns.items()]
+    )
+    nlp.add_pipe("bioel_linker", config={"kb": kb, "model": SMALL} | settings)
+    return nlp
+
+
+def found(doc: Doc) -> list[tuple[str, list[str]]]:
+    return [(ent.text, [c.id for c in ent._.candidates]) for ent in doc.ents]
+
+
+EXPECTED = [("Fever", ["D:1"]), ("cough", ["S:2"]), ("malaria", ["B:1"])]
+
+
+def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(
+    folders: dict[str, str],
+) -> None:
+    assert found(linking(folders)(TEXT)) == EXPECTED
+    of_all = linking(folders, dict.fromkeys(PATTERNS, "Thing"))(TEXT)
+    listed = linking(list(folders.values()))(TEXT)
+    for doc in (of_all, listed):
+        assert [(text, set(ids)) for text, ids in found(doc)] == [
+            ("Fever", {"D:1", "S:1"}),
+            ("cough", {"D:2", "S:2"}),
+            ("malaria", {"B:1"}),
+        ]
+        scores = [c.score for c in doc.ents[0]._.candidates]
+        assert scores[0] == scores[1] < 0.5
+
+
+def test_with_a_label_as_with_that_knowledge_base_alone(folders: dict[str, str]) -> None:
+    joined, alone = linking(folders), linking(folders["Disease"])
+    for text in ("Fever.", "Fevers and fever"):
+        pairs = zip(joined(text).ents, alone(text).ents, strict=True)
+        for ent, other in pairs:
+            assert ent._.candidates == other._.candidates != ()
+
+
+def test_one_id_in_both_is_linked_by_the_names_of_both(folders: dict[str, str]) -> None:
+    nlp = linking(list(folders.values()), {"paludism": "Thing", "ague": "Thing"})
+    doc = nlp("Ague or paludism")
+    assert [ent._.cui for ent in doc.ents] == ["B:1", "B:1"]
+    assert doc.ents[0]._.candidates[0].xrefs == ("U:3", "N:3")
+
+
+def test_saved_and_loaded_with_all_of_them(folders: dict[str, str], tmp_path: Path) -> None:
+    nlp = linking(folders)
+    nlp.to_disk(tmp_path / "saved")
+    home = tmp_path / "saved" / "bioel_linker"
+    assert sorted(path.name for path in home.glob("kb*")) == ["kb.0", "kb.1"]
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    loaded = spacy.load(tmp_path / "moved")
+    assert found(loaded(TEXT)) == EXPECTED
+    loaded.to_disk(tmp_path / "again")
+    assert found(spacy.load(tmp_path / "again")(TEXT)) == EXPECTED
+
+
+def test_as_bytes(folders: dict[str, str], tmp_path: Path) -> None:
+    linker = linking(folders).get_pipe("bioel_linker")
+    other = linking("")
+    other.get_pipe("bioel_linker").from_bytes(linker.to_bytes())
+    assert found(other(TEXT)) == EXPECTED
+    other.to_disk(tmp_path / "saved")
+    assert found(spacy.load(tmp_path / "saved")(TEXT)) == EXPECTED
+
+
+def test_saved_by_their_folders_alone(folders: dict[str, str], tmp_path: Path) -> None:
+    linking(folders, include_kb=False).to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    assert loaded.get_pipe("bioel_linker").cfg["kb"] == folders
+    assert found(loaded(TEXT)) == EXPECTED
+    assert list((tmp_path / "saved").glob("**/kb*")) == []
+
+
+def test_in_several_processes(folders: dict[str, str], start_method: str) -> None:
+    nlp = linking(folders)
+    docs = list(nlp.pipe([TEXT] * 3, n_process=2, batch_size=1))
+    assert [found(doc) for doc in docs] == [EXPECTED] * 3
+    assert docs[0].ents[1]._.candidates[0].xrefs == ("U:2",)
+
+
+def test_in_several_threads(folders: dict[str, str]) -> None:
+    nlp = linking(folders)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(found, pool.map(nlp, [TEXT] * 20))) == [EXPECTED] * 20
+
+
+def test_another_set_of_them(folders: dict[str, str]) -> None:
+    nlp = linking(folders)
+    linker = nlp.get_pipe("bioel_linker")
+    linker.set_kb(folders["Sign"])
+    assert found(nlp(TEXT))[0] == ("Fever", ["S:1"])
+    linker.set_kb({"Disease": folders["Sign"], "Sign": folders["Disease"]})
+    assert [ids for _, ids in found(nlp(TEXT))[:2]] == [["S:1"], ["D:2"]]
+    parts = [KnowledgeBase.open(folder) for folder in folders.values()]
+    linker.set_kb(JoinedKnowledgeBase(parts))
+    assert linker.cfg["kb"] == list(folders.values())
+    linker.set_kb({"Disease": folders["Sign"]})  # one alone is no joined one
+    assert linker.cfg["kb"] == folders["Sign"]
+
+
+def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders: dict[str, str]) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": folders, "mentions": "kb", "model": SMALL})
+    doc = nlp("Paludism and pyrexia")
+    assert [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]] == [
+        ("Paludism", "Disease", "B:1"),
+        ("pyrexia", "Sign", "S:1"),
+    ]
+
+
+@pytest.mark.parametrize("kb", [[], {}, ["a", 3], {"Disease": None}])
+def test_settings_that_name_no_knowledge_base(kb: Any, folders: dict[str, str]) -> None:
+    linker = linking(folders).get_pipe("bioel_linker")
+    with pytest.raises(BioelError, match=r"\[B321\] kb = "):
+        linker.set_kb(kb)
+    linker.cfg["kb"] = kb
+    with pytest.raises(BioelError, match=r"\[B321\] kb = "):
+        linker.from_bytes(linker.to_bytes(exclude=["kb"]))
+
+
+def text(number: int) -> AnnotatedText:
+    ids = {"fever": "D:1", "cough": "S:2", "malaria": "B:1"}
+    mentions = tuple(
+        Mention(at, at + len(word), PATTERNS[word], (ids[word],))
+        for word in ids
+        if (at := TEXT.lower().index(word)) >= 0
+    )
+    return AnnotatedText(str(number), TEXT, mentions)
+
+
+def test_trained_and_tuned_as_any_other(folders: dict[str, str], tmp_path: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": folders})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    train(nlp, [text(1), text(2)], updates=7)
+    linker = nlp.get_pipe("bioel_linker")
+    nlp.add_pipe("entity_ruler", first=True).add_patterns(
+        [{"label": label, "pattern": [{"LOWER": word}]} for word, label in PATTERNS.items()]
+    )
+    assert [ent._.cui for ent in nlp(TEXT).ents] == ["D:1", "S:2", "B:1"]
+    development = gather_development(linker, gold_docs(nlp, [text(1), text(2)]))
+    assert sorted(zip(development.documents, development.strings, strict=True)) == [
+        (number, word) for number in (0, 1) for word in ("cough", "fever", "malaria")
+    ]
+    assert all(right.any() for right in development.right)
+    # Features are those of linking: a mention with a label is not compared with the other's names.
+    alone = linker.generator.parts[0].gather(["fever"]).features
+    of_fever = development.rows[development.strings.index("fever")]
+    assert (development.features[of_fever] == alone).all()
+    encoded = linker.encode_kb(linker.kb)
+    assert encoded.encoded + encoded.copied == sum(part.n_names for part in linker.kb.parts)
+    nlp.to_disk(tmp_path / "trained")
+    loaded = spacy.load(tmp_path / "trained")
+    assert found(loaded(TEXT)) == found(nlp(TEXT))
+
+
+def test_cross_references_are_read_where_the_knowledge_base_is(folders: dict[str, str]) -> None:
+    nlp = linking(folders["Disease"])
+    doc = nlp(TEXT)
+    [fever] = pickle.loads(pickle.dumps(doc.ents[0]._.candidates))
+    assert (fever.id, fever.xrefs) == ("D:1", ("U:1",))
+    stored = next(DocBin().from_bytes(DocBin(docs=[doc]).to_bytes()).get_docs(nlp.vocab))
+    assert [link.candidates[0].xrefs for link in get_links(stored)] == [("U:1",), (), ("U:3",)]
+    assert Candidate("D:0", 1.0, kb=fever.kb).xrefs == ()
+    with pytest.raises(BioelError, match=r"\[B320\] .*fingerprint 0123"):
+        _ = Candidate("D:1", 1.0, kb="0123").xrefs
+    with pytest.raises(BioelError, match=r"\[B320\] .*fingerprint unknown"):
+        _ = Candidate("D:1", 1.0).xrefs
+
+
+def test_a_second_linker_may_leave_the_entities_to_the_first(folders: dict[str, str]) -> None:
+    nlp = linking(folders["Disease"])
+    config = {"kb": folders["Sign"], "spans_key": "signs", "set_ents": False, "model": SMALL}
+    nlp.add_pipe("bioel_linker", name="signs", config=config)
+    doc = nlp(TEXT)
+    assert [ent._.cui for ent in doc.ents] == ["D:1", "D:2", "B:1"]
+    assert [ent._.candidates[0].xrefs for ent in doc.ents] == [("U:1",), (), ("U:3",)]
+    signs = doc.spans["signs"]
+    assert [span._.cui for span in signs] == ["S:1", "S:2", "B:1"]
+    assert [span._.candidates[0].xrefs for span in signs] == [(), ("U:2",), ("N:3",)]
