@@ -11,8 +11,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import spacy
 import srsly
 from spacy.util import load_config
+from wheels import links_of_wheel
+
+from spacy_bioel.pipeline.annotate import get_links
 
 ROOT = Path(__file__).parents[1]
 STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "package", "demo"]
@@ -143,7 +147,10 @@ def prepared(folder: Path, tmp_path: Path) -> Path:
 
 
 def run_config(folder: Path, config: str, *settings: str) -> set[str]:
-    """The workflow with another config. RETURNS (set[str]): Files of the wheel."""
+    """The workflow with another config; its wheel links the same without knowledge base or network.
+
+    RETURNS (set[str]): Files of the wheel.
+    """
     pytest.importorskip("transformers")
     done = run_all(folder, "--vars.config", config, *settings)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -151,6 +158,13 @@ def run_config(folder: Path, config: str, *settings: str) -> set[str]:
     rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
     value = {r["protocol"]: r["value"] for r in rows if r["metric"] == "f1" and not r["label"]}
     assert value["end_to_end"] > 50.0
+    texts = (folder / "training/assets/demo.txt").read_text("utf8").splitlines()
+    expected = [
+        str(get_links(doc)) for doc in spacy.load(folder / "models/embedded/final").pipe(texts)
+    ]
+    (folder / "kb").rename(folder / "elsewhere")
+    found = links_of_wheel(folder / WHEEL, texts, folder / "site")
+    assert found["1"] == found["2"] == expected
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         return {name.rpartition("/")[2] for name in wheel.namelist()}
 
