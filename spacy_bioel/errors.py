@@ -60,8 +60,9 @@ class Errors(metaclass=_Coded):
     )
     B028 = (
         "No concept is left of {records} records: {by_type} concepts dropped by the type filter, "
-        "{nameless} without a name. Types asked for: {asked}; the most frequent in the source: "
-        "{seen}. Check the source and the types."
+        "{by_branch} outside the branches to keep, {nameless} without a name. Types asked for: "
+        "{asked}; the most frequent in the source: {seen}. Check the source, the types and the "
+        "branches."
     )
     B029 = (
         "{path} exists and is not a knowledge base: expected a meta.json that describes its "
@@ -138,7 +139,7 @@ class Errors(metaclass=_Coded):
         "bioel_linker after all pipes that add spans."
     )
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
-    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents' or 'kb'."
+    B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents', 'kb', 'kb_exact' or 'read'."
     B056 = (
         "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model "
         "folder again."
@@ -533,6 +534,14 @@ class Errors(metaclass=_Coded):
         'mentions = "read" asks the model of bioel_linker to find mentions, and {model} cannot, '
         'expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions '
         "before bioel_linker."
+    )
+    B310 = (
+        "{id!r} is no concept of the sources, current or retired: expected the id of a concept "
+        "whose branch is kept (--under) or left out (--exclude). Did you mean: {near}?"
+    )
+    B311 = (
+        "Unknown setting finding = {found}: expected true or false for each switch, and a number "
+        "for the threshold, as in {expected}. Correct the config."
     )
     B320 = (
         "The knowledge base of this candidate (fingerprint {found}) is not open in this process, "

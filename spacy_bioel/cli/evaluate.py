@@ -128,9 +128,9 @@ def fingerprint_folder(folder: Path) -> str:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Whether mentions are found by dictionary lookup of the KB's names, which gives no labels."""
+    """Whether mentions are names of the knowledge base, which gives no labels."""
     linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] == "kb"
+    return linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact")
 
 
 def _show(

@@ -34,6 +34,16 @@ def build(
         str | None,
         typer.Option(metavar="TYPE,...", help="Keep only concepts that have one of these types."),
     ] = None,
+    under: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="Keep only this concept and those below it; may be repeated."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Leave out this concept and those below it; the same."),
+    ] = None,
     source_name: SourceNameOption = "",
     release: ReleaseOption = "",
     licence: LicenceOption = "",
@@ -48,6 +58,7 @@ def build(
     Records with the same id are merged. The report counts everything that is left out. The folder
     is created, or replaced, only after all sources were read.
     """
+    from spacy_bioel.kb.build.branches import Branches
     from spacy_bioel.kb.build.build import build_kb
     from spacy_bioel.kb.columns.layout import map_vectors
 
@@ -67,6 +78,7 @@ def build(
         track(concepts, "Reading concepts"),
         out,
         types=None if types is None else split_list(types),
+        branches=Branches(under or (), exclude or ()) if under or exclude else None,
         **about,
     )
     if json_file is not None:

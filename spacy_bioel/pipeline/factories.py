@@ -70,6 +70,12 @@ LINKER_EVIDENCE = {
     "context": True,
     "generated": True,
 }
+LINKER_FINDING: dict[str, bool | float] = {
+    "variants": True,
+    "typos": True,
+    "learned": True,
+    "threshold": 0.5,
+}
 LINKER_TRAINING = {
     "synonyms": 96,
     "negatives": 2,
@@ -143,6 +149,7 @@ def make_mention_detector(
         "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         "mentions": "auto",
+        "finding": LINKER_FINDING,
         "label_types": {},
         "nil_threshold": 0.25,
         "search_names": 32,
@@ -173,6 +180,7 @@ def make_linker(
     index: Callable,
     spelling: Callable,
     mentions: str,
+    finding: dict[str, bool | float],
     label_types: dict[str, list[str]],
     nil_threshold: float,
     search_names: int,
@@ -201,9 +209,14 @@ def make_linker(
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
     spelling (Callable): Makes the search by spelling from the knowledge base.
     mentions (str): Mentions to link: "spans" (the group `spans_key`), "ents", "auto" (the group if
-        it is there, else the entities), "kb" (every longest name of the knowledge base in the
-        text, for use without a mention detector), or "read" (those that the model finds, if it is
+        it is there, else the entities), "kb" (names of the knowledge base in the text, or nearly
+        so, for use without a mention detector), "kb_exact" (every longest name, and nothing that
+        is only like one), or "read" (those that the model finds, if it is
         `spacy-bioel.HierarchicalLinker.v1`).
+    finding (dict): For "kb": "variants" (other endings, orders and words than a name has),
+        "typos" (words that are one slip away from a word of the knowledge base), "learned"
+        (evidence is weighed as it was learned from unlabelled texts, else by rules), "threshold"
+        (probability of a span from which on it is a mention).
     label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
         A label that is not listed may link to all.
     nil_threshold (float): Probability below which the best candidate is not linked (NIL).
@@ -228,6 +241,7 @@ def make_linker(
     settings: dict[str, Any] = {
         "kb": kb,
         "mentions": mentions,
+        "finding": LINKER_FINDING | dict(finding),
         "label_types": dict(label_types),
         "nil_threshold": nil_threshold,
         "search_names": search_names,

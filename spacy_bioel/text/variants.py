@@ -31,13 +31,18 @@ def spelling_variants(name: str) -> list[str]:
     name (str): Normalised name.
     RETURNS (list[str]): Variants, without `name` itself.
     """
-    american = name
-    for pattern, replacement in _AMERICAN:
-        american = pattern.sub(replacement, american)
-    plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
-    variants = [american, plain, *_singulars(name), *_singulars(american), *_renumbered(name)]
-    variants += [] if not name or name.endswith("s") else [name + "s", american + "s"]
+    spelled = american(name)
+    plain = _POSSESSIVE.sub("", spelled)  # "parkinson s disease"
+    variants = [spelled, plain, *_singulars(name), *_singulars(spelled), *_renumbered(name)]
+    variants += [] if not name or name.endswith("s") else [name + "s", spelled + "s"]
     return [v for v in dict.fromkeys(variants) if v and v != name]
+
+
+def american(name: str) -> str:
+    """A normalised name in American spelling."""
+    for pattern, replacement in _AMERICAN:
+        name = pattern.sub(replacement, name)
+    return name
 
 
 def _singulars(name: str) -> list[str]:

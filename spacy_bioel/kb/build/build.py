@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.build.branches import Branches
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, merge_records, nothing_left
 from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
@@ -30,6 +31,7 @@ def build_kb(
     out: str | Path,
     *,
     types: Collection[str] | None = None,
+    branches: Branches | None = None,
     source: str = "",
     release: str = "",
     licence: str = "",
@@ -45,16 +47,19 @@ def build_kb(
     out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
         its vectors are removed.
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    branches (Branches | None): Keep only these; None keeps all.
     source, release, licence (str): Origin of the records, for meta.json.
     RETURNS (BuildReport): Counts of records, concepts and names that were kept, merged or dropped.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
-        another writer does not finish in time.
+        another writer does not finish in time, [B310] a branch that the records do not have.
     """
     out = Path(out).resolve()
     check_replaceable(out)
     report = BuildReport()
-    drafts = merge_records(concepts, types=types, report=report, source=source)
+    drafts = merge_records(
+        concepts, types=types, report=report, source=source, branches=branches
+    )
     about = {"source": source, "release": release, "licence": licence}
     try:
         with editing(out, to="build it", make=True) as transaction:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.build.branches import Branches
 from spacy_bioel.types import Concept
 
 _BAD_ID = re.compile(r"[\s|]")
@@ -23,7 +24,8 @@ class BuildReport:
     merged_records (int): Records with the id of an earlier record.
     merged_names (int): Names dropped because the concept has them in another spelling.
     empty_names (int): Names that `normalize_name` makes empty.
-    dropped_by_type, dropped_nameless (int): Concepts dropped by the type filter, or without names.
+    dropped_by_type, dropped_by_branch, dropped_nameless (int): Concepts dropped by the type filter,
+        outside the branches to keep, or without names.
     inherited_types (int): Concepts that inherited the types of their parents.
     unknown_parents (int): Links to parents that are not in the knowledge base.
     retired (int): Retired ids that lead to a concept.
@@ -43,6 +45,7 @@ class BuildReport:
     merged_names: int = 0
     empty_names: int = 0
     dropped_by_type: int = 0
+    dropped_by_branch: int = 0
     dropped_nameless: int = 0
     inherited_types: int = 0
     unknown_parents: int = 0
@@ -97,15 +100,18 @@ def merge_records(
     report: BuildReport,
     base: Drafts | None = None,
     source: str = "",
+    branches: Branches | None = None,
 ) -> Drafts:
-    """Read all records, inherit types and apply the type filter.
+    """Read all records, inherit types and apply the filters.
 
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Gets the counts.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
     source (str): Origin of the records, which their names remember.
+    branches (Branches | None): Keep these of the concepts, whatever the types between them.
     RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+        [B310] a branch that the records do not have.
     """
     drafts = base or Drafts()
     if source not in drafts.sources:
@@ -126,6 +132,11 @@ def merge_records(
             if id in known or not wanted.isdisjoint(draft.types)
         }
         report.dropped_by_type = len(drafts.current) - len(kept)
+    if branches is not None:
+        in_branches = branches.kept(drafts)
+        report.dropped_by_branch = len(kept)
+        kept = {id: draft for id, draft in kept.items() if id in in_branches}
+        report.dropped_by_branch -= len(kept)
     if not kept:
         raise nothing_left(report, types=types, drafts=drafts.current)
     return Drafts(kept, drafts.retired, drafts.sources)
@@ -140,6 +151,7 @@ def nothing_left(
         Errors.B028.format(
             records=report.records,
             by_type=report.dropped_by_type,
+            by_branch=report.dropped_by_branch,
             nameless=report.dropped_nameless,
             asked="all" if types is None else ", ".join(sorted(types)) or "none",
             seen=", ".join(t for t, _ in seen.most_common(10)) or "none",

@@ -33,7 +33,11 @@ def check_order(nlp: Language, linker: Any) -> None:
     at = nlp.pipe_names.index(names[0])
     before, after = nlp.pipe_names[:at], nlp.pipe_names[at + 1 :]
     late = _finders(nlp, after)
-    if linker.cfg["mentions"] not in ("kb", "read") and late and not _finders(nlp, before):
+    if (
+        linker.cfg["mentions"] not in ("kb", "kb_exact", "read")
+        and late
+        and not _finders(nlp, before)
+    ):
         warnings.warn(Warnings.W271.format(linker=names[0], finder=late[0]), stacklevel=2)
 
 

@@ -38,18 +38,27 @@ class Linker(LiveLinker):
         from spacy_bioel.models.reading import reading_evidence, reads
         from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.labels import with_labels
-        from spacy_bioel.pipeline.linker.queries import given_candidates, rank_mentions
+        from spacy_bioel.pipeline.linker.queries import (
+            given_candidates,
+            rank_mentions,
+            rank_names,
+            weighed,
+        )
 
         generator = self.generator
         settings = generator.state.settings
         mentions = self._find(docs, generator.state)
-        ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
+        is_reading = reading_evidence(self.model) in settings.evidence and reads(self.model)
+        if mentions.likely is not None and not (is_reading or self.statistics.counts):
+            # Names need no search: their concepts are known, and nobody prefers others.
+            ranked = rank_names(generator.kb, mentions, coherence=settings.coherence)
+        else:
+            ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
         candidates = given_candidates(mentions, ranked)
-        is_used = reading_evidence(self.model) in settings.evidence
-        if candidates and is_used and reads(self.model):
+        if candidates and is_reading:
             reading = read_mentions(self.model, generator, mentions, candidates)
             candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
-        found = iter(candidates)
+        found = iter(weighed(mentions, candidates))
         links = [
             [
                 decide(span, query, next(found), of_doc, nil_threshold=settings.nil_threshold)
@@ -57,7 +66,7 @@ class Linker(LiveLinker):
             ]
             for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
         ]
-        return with_labels(links, generator.kb) if settings.mentions == "kb" else links
+        return with_labels(links, generator.kb) if settings.by_kb else links
 
     def mentions(self, docs: Iterable[Doc]) -> "Mentions":
         """The mentions that are to be linked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from spacy_bioel.pipeline.linker.decision import (
 )
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.pipeline.mentions.finder import finder_of
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ class Mentions:
     docs (Sequence[Doc]): The documents.
     spans (Sequence): Those of each document.
     queries (Sequence): Strings to look up for each of them.
+    likely (Sequence[float] | None): How likely each is the name that its query says; flat. None:
+        another than the finder found them.
     states (Any): Of the model that found them, which will read them; None: another found them.
     """
 
     docs: Sequence[Doc]
     spans: Sequence[Sequence[Span]]
     queries: Sequence[Sequence[Query]]
+    likely: Sequence[float] | None = None
     states: Any = None
 
     def __len__(self) -> int:
@@ -69,11 +74,48 @@ def find_mentions(docs: Iterable[Doc], kb: KnowledgeBase, settings: LinkerSettin
     """The mentions to link in a batch of documents, by the setting `mentions`."""
     docs = list(docs)
     if settings.mentions == "kb":
+        return _find_names(docs, kb, settings)
+    if settings.mentions == "kb_exact":
         spans = [longest_names(doc, kb) for doc in docs]
     else:
         key = settings.spans_key
         spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
+
+
+def _find_names(docs: Sequence[Doc], kb: KnowledgeBase, settings: LinkerSettings) -> Mentions:
+    """Names of the knowledge base, or nearly so; the name is the query of its mention."""
+    options: dict[str, Any] = dict(settings.finding)
+    found = finder_of(kb).find(docs, abbreviations=settings.abbreviations, **options)
+    spans, queries, likely = [], [], []
+    for doc, of_doc in zip(docs, found, strict=True):
+        names = kb.names.take([name.row for name in of_doc])
+        spans.append([Span(doc, name.first, name.last + 1) for name in of_doc])
+        queries.append([Query(normalize_name(name)) for name in names])
+        likely += [name.probability for name in of_doc]
+    return Mentions(docs, spans, queries, likely)
+
+
+def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> list[Ranked]:
+    """Candidates as `rank_mentions` has them, of queries that are names: their concepts alone.
+
+    Of several concepts, one that the name is the preferred name of has twice the share.
+    """
+    different = list(dict.fromkeys(mentions.strings))
+    rows = kb.lookup_names(different)
+    indptr, concepts, is_preferred = kb.concepts_of_names(rows)
+    weights = 1.0 + is_preferred
+    ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
+    ranked: dict[tuple[str, str], tuple[Candidate, ...]] = {}
+    for number, string in enumerate(different):
+        own = slice(indptr[number], indptr[number + 1])
+        shares = (weights[own] / weights[own].sum()).tolist()
+        found = [
+            Candidate(id, round(share, 4), names[number], "exact")
+            for id, share in zip(ids[own], shares, strict=True)
+        ]
+        ranked[string, ""] = tuple(sorted(found, key=lambda c: -c.score))
+    return [_agreed(of_doc, ranked, coherence) for of_doc in _wholes(mentions)]
 
 
 def rank_mentions(
@@ -84,26 +126,40 @@ def rank_mentions(
     generator (CandidateGenerator): All strings are ranked in one batch.
     coherence (float): See `decision.agree_in_document`; 0: mentions have no say in each other.
     """
-    pairs = [
-        list(zip(*of_doc, strict=True))
-        for of_doc in zip(mentions.spans, mentions.queries, strict=True)
-    ]
     wanted = {
         (string, span.label_)
-        for of_doc in pairs
-        for span, query in of_doc
+        for spans, queries in zip(mentions.spans, mentions.queries, strict=True)
+        for span, query in zip(spans, queries, strict=True)
         for string in query.strings()
     }
     ranked = generator.rank(sorted(wanted)) if wanted else {}
-    of_docs: list[Ranked] = []
-    for of_doc in pairs:
-        wholes = {(query.whole, span.label_): None for span, query in of_doc}
-        if coherence and len(wholes) > 1:
-            agreed = agree_in_document(wholes, ranked, weight=coherence)
-            of_docs.append(ChainMap(agreed, ranked))
-        else:
-            of_docs.append(ranked)
-    return of_docs
+    return [_agreed(wholes, ranked, coherence) for wholes in _wholes(mentions)]
+
+
+def _wholes(mentions: Mentions) -> list[list[tuple[str, str]]]:
+    """Different strings of the whole mentions of each document, with their labels."""
+    return [
+        list(dict.fromkeys((q.whole, s.label_) for s, q in zip(spans, queries, strict=True)))
+        for spans, queries in zip(mentions.spans, mentions.queries, strict=True)
+    ]
+
+
+def _agreed(wholes: Sequence[tuple[str, str]], ranked: Ranked, coherence: float) -> Ranked:
+    if not coherence or len(wholes) < 2:
+        return ranked
+    return ChainMap(dict(agree_in_document(wholes, ranked, weight=coherence)), dict(ranked))
+
+
+def weighed(
+    mentions: Mentions, candidates: Sequence[tuple[Candidate, ...]]
+) -> list[tuple[Candidate, ...]]:
+    """Candidates with their probability times that of their mention; flat."""
+    if mentions.likely is None:
+        return list(candidates)
+    return [
+        tuple(replace(c, score=round(c.score * likely, 4)) for c in of_mention)
+        for of_mention, likely in zip(candidates, mentions.likely, strict=True)
+    ]
 
 
 def given_candidates(mentions: Mentions, ranked: Sequence[Ranked]) -> list[tuple[Candidate, ...]]:

@@ -11,7 +11,9 @@ from spacy_bioel.pipeline.linker.kbs import check_kb
 from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
-MENTIONS = ("auto", "spans", "ents", "kb", "read")
+MENTIONS = ("auto", "spans", "ents", "kb", "kb_exact", "read")
+# How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
+FINDING = {"variants": True, "typos": True, "learned": True, "threshold": 0.5}
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
@@ -35,6 +37,7 @@ class LinkerSettings:
     abbreviations: bool
     composites: bool
     mentions: str
+    finding: tuple[tuple[str, bool | float], ...]
     spans_key: str
     gold_key: str
 
@@ -71,13 +74,29 @@ class LinkerSettings:
             abbreviations=bool(cfg["abbreviations"]),
             composites=bool(cfg["composites"]),
             mentions=cfg["mentions"],
+            finding=_finding(cfg),
             spans_key=cfg["spans_key"],
             gold_key=cfg["gold_key"],
         )
 
+    @property
+    def by_kb(self) -> bool:
+        """Whether mentions are found with the knowledge base, so that they have no labels."""
+        return self.mentions in ("kb", "kb_exact")
+
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
         return dict(self.label_types).get(label)
+
+
+def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
+    """Switches and threshold. RAISES BioelError: [B311] on others, [B270] on a bad threshold."""
+    finding = FINDING | dict(cfg.get("finding", {}))  # pipelines were saved without
+    switches = {name: value for name, value in finding.items() if name != "threshold"}
+    if set(finding) != set(FINDING) or not all(isinstance(v, bool) for v in switches.values()):
+        raise BioelError(Errors.B311.format(found=finding, expected=FINDING))
+    check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{_PIPE}.finding")
+    return tuple(finding.items())
 
 
 # Beside those that candidates and links depend on.

@@ -1,0 +1,106 @@
+"""Accuracy of names found with an ontology alone, without training on annotated texts.
+
+python -m benchmarks.no_labels hpo_dev FILE.jsonl --kb FOLDER and python -m benchmarks.no_labels
+bc5cdr FILE --kb FOLDER measure on development documents: of hpo_dev, lines with id, text and
+mentions (start, end, id), against the branch HP:0000118 of the Human Phenotype Ontology; of
+BC5CDR, against a knowledge base of MeSH. Labels are ignored, and retired ids are mapped, on both
+sides. Protocols, all of them micro-averaged F1, over documents without mentions too:
+
+mention: borders and id are those of a gold mention (bc5cdr: borders only).
+document: the set of ids of each document.
+end_to_end: as mention, with the id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.record import add, measurement
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.loading import find_linker, load_model
+
+KEY = ("corpus", "system", "protocol", "metric")
+# Settings of the linker that make a system of another one.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "exact": {"mentions": "kb_exact"},
+    "without_typos": {"finding": {"typos": False}},
+    "without_variants": {"finding": {"variants": False}},
+    "without_distant_supervision": {"finding": {"learned": False}},
+    "without_abbreviations": {"abbreviations": False},
+}
+Found = set[tuple[int, int, str]]
+
+
+def main(
+    corpus: str,
+    path: Path,
+    kb: Annotated[Path, typer.Option(help="Knowledge base.")],
+    system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
+) -> None:
+    nlp = load_model(str(kb))
+    linker = find_linker(nlp)
+    gold = list(_read(corpus, path))
+    canonical = linker.kb.canonical
+    wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
+    before = dict(linker.cfg)
+    rows = []
+    for name in system or SYSTEMS:
+        linker.cfg = before | SYSTEMS[name]
+        found = [
+            {(link.start, link.end, id) for link in get_links(doc) for id in link.ids}
+            for doc in nlp.pipe([text for text, _ in gold], batch_size=64)
+        ]
+        for protocol, value in _scores(corpus, wanted, found).items():
+            row = {"protocol": protocol, "metric": "f1", **value, "seed": 0, "split": "dev"}
+            rows.append(measurement("no_labels", name, corpus=corpus, **row))
+            typer.echo(f"{corpus} {name} {protocol} {value}")
+    typer.echo(add("no_labels", rows, key=KEY))
+
+
+def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
+    if corpus == "hpo_dev":
+        for line in path.read_text("utf8").splitlines():
+            record = json.loads(line)
+            yield (
+                record["text"],
+                {(m["start"], m["end"], m["id"]) for m in record["mentions"]},
+            )
+        return
+    for text in read_pubtator(path, prefix="MESH"):
+        found = {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}
+        yield text.text, found
+
+
+def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, dict[str, Any]]:
+    def borders(of: list[Found]) -> list[set[Any]]:
+        return [{(start, end) for start, end, _ in one} for one in of]
+
+    def ids(of: list[Found]) -> list[set[Any]]:
+        return [{id for *_, id in one} for one in of]
+
+    if corpus == "hpo_dev":
+        pairs = {"mention": (gold, found)}
+    else:
+        pairs = {"mention": (borders(gold), borders(found)), "end_to_end": (gold, found)}
+    pairs["document"] = ids(gold), ids(found)
+    return {protocol: _f1(*sides) for protocol, sides in pairs.items()}
+
+
+def _f1(gold: list[Any], found: list[Any]) -> dict[str, Any]:
+    right = sum(len(a & b) for a, b in zip(gold, found, strict=True))
+    n, n_found = sum(map(len, gold)), sum(map(len, found))
+    precision, recall = right / max(n_found, 1), right / max(n, 1)
+    f1 = 2 * right / max(n + n_found, 1)
+    figures = {"value": f1, "precision": precision, "recall": recall}
+    return {name: round(100 * figure, 2) for name, figure in figures.items()} | {"n": n}
+
+
+if __name__ == "__main__":
+    typer.run(main)

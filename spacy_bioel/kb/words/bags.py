@@ -1,0 +1,180 @@
+"""Names of a knowledge base as bags of stems: lookup whatever the order, the endings and the
+linking words, and words that its own synonyms have in the place of each other.
+
+The key of a bag is the sum of the keys of its stems, so the keys of all spans of a text are
+differences of running sums, and the key with another word in place of one is a sum away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.keys import KeyArray, word_key
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.lexicon import KeyMasks
+from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.stems import LINKING_WORDS, stem_of, words_of
+
+IntArray = NDArray[np.int64]
+
+MAX_WORDS = 12  # of names that are looked up at all places of a text
+_MASK = (1 << 64) - 1
+_FEWEST = 3  # concepts whose names have one word in the place of another
+_LIKELY = 0.04  # ... of those whose names have the rarer of them
+_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
+_MOST = 8  # names of a concept that differ in one word
+
+
+@lru_cache(maxsize=1 << 17)
+def stem_key(word: str) -> int:
+    """Key of a word in a bag; 0 for linking words, which count for nothing."""
+    return 0 if word in LINKING_WORDS else word_key(stem_of(word))
+
+
+@dataclass(frozen=True)
+class Substitutes:
+    """Words that names have in the place of each other: "anomaly" and "abnormality".
+
+    word, by (KeyArray): Keys of a word, ascending, and of one that may stand for it. Shape (n,).
+    stem (tuple[str, ...]): Of the word that may stand for it.
+    share (NDArray[float32]): Of the concepts with the rarer word, those that have both. (n,).
+    """
+
+    word: KeyArray
+    by: KeyArray
+    stem: tuple[str, ...]
+    share: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class NameBags:
+    """Names by their bags.
+
+    found (KeyMasks): Distinct keys, with the number of the bag, from 1.
+    offsets (IntArray), rows (IntArray): Name rows of each bag. Shape (n_bags + 1,), (n_names,).
+    words (dict): In how many names each word is.
+    heads (dict): Of each stem, the share of its names that it is the head of: "abnormality" in
+        "abnormality of the eye", "defect" in "septal defect".
+    substitutes (Substitutes): Among the stems.
+    long (KeyMasks): Keys of the first MAX_WORDS words of longer names, with the most words of one.
+    """
+
+    found: KeyMasks
+    offsets: IntArray
+    rows: IntArray
+    words: dict[str, int]
+    heads: dict[str, float]
+    substitutes: Substitutes
+    long: KeyMasks
+
+    def rows_of(self, bag: int) -> list[int]:
+        """Name rows of a bag, by its number from 1."""
+        return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
+
+    @classmethod
+    def from_kb(cls, kb: KnowledgeBase) -> NameBags:
+        """Read all names, which takes a second for 100,000."""
+        names = list(kb.names)
+        split = [words_of(name) for name in normalize_names(names)]
+        counts = Counter(word for words in split for word in set(words))
+        stems: dict[str, int] = {}
+        of_word = {
+            word: -1 if word in LINKING_WORDS else stems.setdefault(stem_of(word), len(stems))
+            for word in counts
+        }
+        lengths = np.fromiter(map(len, split), dtype=np.int64, count=len(split))
+        flat = np.fromiter(
+            (of_word[word] for words in split for word in words), np.int64, count=lengths.sum()
+        )
+        keys_of = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
+        kept = flat >= 0
+        owner, flat = np.repeat(np.arange(len(split)), lengths)[kept], flat[kept]
+        keys = np.zeros(len(split), dtype=np.uint64)
+        np.add.at(keys, owner, keys_of[flat])
+        order = np.argsort(keys, kind="stable")
+        different, first = np.unique(keys[order], return_index=True)
+        return cls(
+            KeyMasks(different, np.arange(1, len(different) + 1, dtype=np.uint64)),
+            np.append(first, len(order)),
+            order,
+            dict(counts),
+            _heads(names, split, tuple(stems), np.bincount(flat, minlength=len(stems))),
+            _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)),
+            _long(split),
+        )
+
+
+def _long(split: Sequence[list[str]]) -> KeyMasks:
+    most: dict[int, int] = {}
+    for words in split:
+        if len(words) > MAX_WORDS:
+            key = sum(map(stem_key, words[:MAX_WORDS])) & _MASK
+            most[key] = max(len(words), most.get(key, 0))
+    keys = np.array(sorted(most), dtype=np.uint64)
+    return KeyMasks(keys, np.array([most[key] for key in sorted(most)], dtype=np.uint64))
+
+
+def _heads(
+    names: Sequence[str], split: Sequence[list[str]], stems: Sequence[str], counts: IntArray
+) -> dict[str, float]:
+    heads: Counter[str] = Counter()
+    for name, words in zip(names, split, strict=True):
+        if "," in name:
+            words = words_of(normalize_name(name.partition(",")[0])) or words
+        before = next(
+            (i for i, word in enumerate(words) if word in _PREPOSITIONS and i), len(words)
+        )
+        heads[stem_of(words[before - 1])] += 1
+    return {stem: heads[stem] / count for stem, count in zip(stems, counts.tolist(), strict=True)}
+
+
+def _substitutes(
+    kb: KnowledgeBase,
+    keys: KeyArray,
+    owner: IntArray,
+    word: IntArray,
+    keys_of: KeyArray,
+    stems: Sequence[str],
+) -> Substitutes:
+    """Count the concepts two of whose names differ in one word.
+
+    keys (KeyArray): Of the bag of each name. Shape (n_names,).
+    owner, word (IntArray): Name and word of each word of a name. Shape (n,).
+    """
+    rest = keys[owner] - keys_of[word]
+    # Entries: one for each word of each name of each concept.
+    start = np.searchsorted(owner, np.arange(len(keys) + 1))
+    names = np.asarray(kb.concept_names, dtype=np.int64)
+    concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))
+    n_words = np.diff(start)[names]
+    at = np.repeat(start[names] - np.cumsum(n_words) + n_words, n_words) + np.arange(n_words.sum())
+    concept, rest, word = np.repeat(concept, n_words), rest[at], word[at]
+    of_word = np.unique(concept * len(keys_of) + word) % len(keys_of)
+    n_concepts = np.bincount(of_word, minlength=len(keys_of))
+    shared = rest != 0
+    concept, rest, word = concept[shared], rest[shared], word[shared]
+    order = np.lexsort((word, rest, concept))
+    concept, rest, word = concept[order], rest[order], word[order]
+    pairs = []
+    for step in range(1, _MOST):
+        same = (concept[step:] == concept[:-step]) & (rest[step:] == rest[:-step])
+        same &= word[step:] != word[:-step]
+        a, b = word[:-step][same], word[step:][same]
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        pairs.append(np.stack([concept[:-step][same], low, high], axis=1))
+    found = np.unique(np.concatenate(pairs), axis=0)[:, 1:]
+    found, counts = np.unique(found, axis=0, return_counts=True)
+    share = counts / np.minimum(*n_concepts[found].T) if len(found) else counts.astype(float)
+    good = (counts >= _FEWEST) & (share >= _LIKELY)
+    found, share = found[good], share[good].astype(np.float32)
+    word, by = np.concatenate([found, found[:, ::-1]]).T
+    order = np.argsort(keys_of[word], kind="stable")
+    word, by = word[order], by[order]
+    by_stems = tuple(stems[i] for i in by.tolist())
+    return Substitutes(keys_of[word], keys_of[by], by_stems, np.tile(share, 2)[order])

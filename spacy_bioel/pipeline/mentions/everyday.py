@@ -1,0 +1,67 @@
+"""Spans that are no names by their letters alone: everyday words, and acronyms in another case."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.lang.en.stop_words import STOP_WORDS
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.evidence import FEATURES, common_words
+from spacy_bioel.pipeline.mentions.hits import Hits
+from spacy_bioel.pipeline.mentions.words import Words
+
+_SINGLE, _SHORT, _PREFERRED = (FEATURES.index(name) for name in ("single", "short", "preferred"))
+_EVERYDAY = 200.0  # times in a million words; names of one such word need to be preferred ones
+_FEWEST = 3  # characters
+_ACRONYM = 6  # letters of a name in capitals that is matched by case
+
+
+def ruled_out(
+    words: Words,
+    hits: Hits,
+    rows: NDArray[np.int64],
+    features: NDArray[np.float32],
+    kb: KnowledgeBase,
+) -> NDArray[np.bool_]:
+    """Hits of one word that stand for something else; abbreviations that are defined never are.
+
+    rows (NDArray[int64]): Name rows of the hits. Shape (n,).
+    """
+    out = np.zeros(len(hits), dtype=bool)
+    single = (features[:, _SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
+    of = np.flatnonzero(single)
+    starts, ends = words.places(hits.start[of], hits.end[of])
+    docs = words.doc[hits.start[of]]
+    shouts = {number: _shouts(words.docs[number].text) for number in set(docs.tolist())}
+    names = kb.names.take(rows[of])
+    for i, doc, start, end, name in zip(
+        of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, strict=True
+    ):
+        text = words.docs[doc].text[start:end]
+        out[i] = _is_other(text, name, shouts[doc], preferred=features[i, _PREFERRED] > 0)
+    return out
+
+
+def _shouts(text: str) -> bool:
+    """Whether most letters are capitals, so that case says nothing."""
+    return 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+
+
+def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> bool:
+    lowered = text.lower()
+    frequency = common_words().get(lowered, 0.0)
+    if len(text) < _FEWEST or not any(map(str.isalpha, text)):
+        return True
+    if _is_acronym(name):
+        is_same = text in (name, name + "s")
+        return frequency > 0 or lowered in STOP_WORDS if shouts else not is_same
+    if lowered in STOP_WORDS:
+        return True
+    if not shouts and _is_acronym(text) and text != name and frequency:
+        return True  # "CAT" is no cat
+    return frequency >= _EVERYDAY and not preferred
+
+
+def _is_acronym(name: str) -> bool:
+    return len(name) <= _ACRONYM and 2 * sum(map(str.isupper, name)) > sum(map(str.isalpha, name))

@@ -1,0 +1,223 @@
+"""Evidence that a span of a text is a name: how near it is, how common, and how it stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.bags import NameBags
+from spacy_bioel.pipeline.mentions.hits import Hits
+from spacy_bioel.pipeline.mentions.words import COMMA, NOTHING, Words
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.stems import LINKING_WORDS, singular_of, stem_of, words_of
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+# How near a string is to a name: equal; but for plurals and British spelling; in another order; of
+# the same families of words ("bowing", "bowed"); both.
+EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
+# Columns of the table.
+#   equal ... family_ordered: 1 for how near the span is to the name
+#   typos: misspelled words; replaced: a word stands for another, which names have in its place by
+#       this share; coordinated: a part of "cleft lip and palate"; short: an abbreviation
+#   words, letters: of the span, as logarithms; single: it is one word
+#   common, rare: how often its rarest word is in biomedical texts, how seldom all of them are
+#   preferred: of a concept; concepts: of the name, as a logarithm
+#   after, before: a word follows, or precedes, with nothing between; head_after: by how many names
+#       the word that follows is a head; head: the last word of the span
+#   ending: the last word is another of its family than in the name
+#   hyphened_before, hyphened_after: a hyphen binds it to a word
+#   inside, crossed: a longer span is nearly a name; another one across a border of the span
+FEATURES = (
+    "equal", "spelled", "ordered", "family", "family_ordered", "typos", "replaced", "share",
+    "coordinated", "short", "words", "letters", "single", "common", "rare", "preferred",
+    "concepts", "after", "before", "head_after", "head", "ending", "hyphened_before",
+    "hyphened_after", "inside", "crossed",
+)  # fmt: skip
+_COLUMN = {name: number for number, name in enumerate(FEATURES)}
+_WORDS = Path(__file__).parents[2] / "assets" / "words.json.gz"
+_RARE = 0.3  # times in a million words, of a word that is not in that table
+_MOST_KEPT = 1 << 16
+
+
+@cache
+def common_words() -> dict[str, float]:
+    """Frequency of each common word, in a million words of biomedical text."""
+    table = srsly.read_gzip_json(_WORDS)
+    return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
+
+
+class NameMatch(NamedTuple):
+    """The name of a bag that a string is nearest to, and features of both.
+
+    row (int): Of the name; -1: the string stands for none of the bag.
+    near (int): EQUAL to FAMILY_ORDERED.
+    has_comma (bool): The name has one, so that the string may.
+    """
+
+    row: int
+    near: int
+    words: float = 0.0
+    letters: float = 0.0
+    single: float = 0.0
+    common: float = 0.0
+    rare: float = 0.0
+    head: float = 0.0
+    ending: float = 0.0
+    has_comma: bool = False
+
+
+class NameEvidence:
+    """Makes the table of evidence for a knowledge base; remembers the strings of late."""
+
+    def __init__(self, kb: KnowledgeBase, bags: NameBags) -> None:
+        self.kb = kb
+        self.bags = bags
+        self._kept: dict[tuple[str, int], NameMatch] = {}
+
+    def table(
+        self, words: Words, hits: Hits, meant: Sequence[str]
+    ) -> tuple[IntArray, NDArray[np.float32]]:
+        """Name rows of hits, and their features.
+
+        meant (Sequence[str]): Of each form of the words; another word where it is misspelled.
+        RETURNS (tuple): Rows, -1 for a hit that is none, shape (n,); shape (n, len(FEATURES)).
+        """
+        matches = [self._match(string, bag) for string, bag in self._strings(words, hits, meant)]
+        table = np.array(matches, dtype=float).reshape(-1, len(NameMatch._fields)).T
+        of = dict(zip(NameMatch._fields, table, strict=True))
+        rows = of["row"].astype(np.int64)
+        start, end = hits.start, hits.end
+        commas = np.append(0, np.cumsum(words.before == COMMA))
+        has_comma = commas[end] > commas[np.minimum(start + 1, len(words))]
+        rows[has_comma & ((of["has_comma"] == 0) | (of["near"] > SPELLED) | (hits.by >= 0))] = -1
+        rows[(of["single"] > 0) & (of["near"] > SPELLED)] = -1
+        features = np.zeros((len(hits), len(FEATURES)), dtype=np.float32)
+        values = _of_kinds(words, hits, meant, self.bags)
+        values |= {name: of[name] for name in NameMatch._fields if name in _COLUMN}
+        values |= {name: of["near"] == near for near, name in enumerate(FEATURES[:5])}
+        values |= self._of_concepts(rows)
+        values |= self._of_context(words, start, end)
+        is_whole = (rows >= 0) & (hits.by < 0) & (hits.gap == end)
+        values |= _of_rivals(start, end, is_whole & (of["near"] <= ORDERED))
+        for name, value in values.items():
+            features[:, _COLUMN[name]] = value
+        return rows, features
+
+    def _strings(self, words: Words, hits: Hits, meant: Sequence[str]) -> list[tuple[str, int]]:
+        strings = []
+        columns = (hits.start, hits.end, hits.gap, hits.resume, hits.bag, hits.place, hits.by)
+        for start, end, gap, resume, bag, place, by in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            own = [meant[i] for i in words.form[start:end].tolist()]
+            if by >= 0:
+                own[place - start] = self.bags.substitutes.stem[by]
+            if words.long:
+                own = [" ".join(words.long.get(i, [w])) for i, w in enumerate(own, start=start)]
+            del own[gap - start : resume - start]
+            strings.append((" ".join(own), bag))
+        return strings
+
+    def _match(self, string: str, bag: int) -> NameMatch:
+        found = self._kept.get((string, bag))
+        if found is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept = {}
+            found = self._kept[string, bag] = self._nearest(string.split(), bag)
+        return found
+
+    def _nearest(self, words: list[str], bag: int) -> NameMatch:
+        rows = self.bags.rows_of(bag)
+        names = self.kb.names.take(rows)
+        nears = [_nearness(words, name) for name in names]
+        near, row, name = min(zip(nears, rows, names, strict=True))
+        if near > FAMILY_ORDERED:
+            return NameMatch(-1, FAMILY_ORDERED)
+        own = [word for word in words if word not in LINKING_WORDS] or words
+        frequencies = [common_words().get(word, _RARE) for word in own]
+        last = words_of(normalize_name(name))[-1]
+        return NameMatch(
+            row,
+            near,
+            words=log(len(own)),
+            letters=log(sum(map(len, own))),
+            single=len(own) == 1,
+            common=log(min(frequencies)),
+            rare=-sum(log(frequency / 1e6) for frequency in frequencies) / 20,
+            head=self.bags.heads.get(stem_of(own[-1]), 0.0),
+            ending=singular_of(own[-1]) != singular_of(last),
+            has_comma="," in name,
+        )
+
+    def _of_concepts(self, rows: IntArray) -> dict[str, NDArray]:
+        indptr, _, is_preferred = self.kb.concepts_of_names(rows)
+        name = np.repeat(np.arange(len(rows)), np.diff(indptr))
+        preferred = np.bincount(name, is_preferred, minlength=len(rows)) > 0
+        return {"preferred": preferred, "concepts": np.log(np.maximum(np.diff(indptr), 1))}
+
+    def _of_context(self, words: Words, start: IntArray, end: IntArray) -> dict[str, NDArray]:
+        heads = [self.bags.heads.get(stem_of(form), 0.0) for form in words.forms]
+        head = np.append(np.array(heads, dtype=float)[words.form], 0.0)
+        follows = np.append((words.before == NOTHING) & (words.keys != 0), False)
+        counts = np.append(words.keys != 0, False)
+        hyphened = np.append(words.hyphened, False)
+        return {
+            "after": follows[end],
+            "before": (np.append(words.before, 2)[start] == NOTHING) & counts[start - 1],
+            "head_after": head[end] * follows[end],
+            "hyphened_before": hyphened[start],
+            "hyphened_after": hyphened[end],
+        }
+
+
+def _nearness(words: list[str], name: str) -> int:
+    """EQUAL to FAMILY_ORDERED, or more: they have the same families of words, and differ."""
+    others = words_of(normalize_name(name))
+    if words == others:
+        return EQUAL
+    if list(map(singular_of, words)) == list(map(singular_of, others)):
+        return SPELLED
+    own = [word for word in words if word not in LINKING_WORDS]
+    theirs = [word for word in others if word not in LINKING_WORDS]
+    # Words may change places round "of" and "is", and where the name is inverted.
+    may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
+    if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):
+        return ORDERED if may_reorder else FAMILY_ORDERED + 1
+    if list(map(stem_of, own)) == list(map(stem_of, theirs)):
+        return FAMILY
+    return FAMILY_ORDERED if may_reorder else FAMILY_ORDERED + 1
+
+
+def _of_kinds(words: Words, hits: Hits, meant: Sequence[str], bags: NameBags) -> dict[str, NDArray]:
+    is_typo = np.array([a != b for a, b in zip(words.forms, meant, strict=True)], dtype=bool)
+    typos = np.append(0, np.cumsum(is_typo[words.form] & ~words.is_short))
+    short = np.append(0, np.cumsum(words.is_short))
+    return {
+        "typos": typos[hits.end] - typos[hits.start],
+        "short": short[hits.end] > short[hits.start],
+        "replaced": hits.by >= 0,
+        "share": np.append(bags.substitutes.share, 0.0)[hits.by],
+        "coordinated": hits.gap < hits.end,
+    }
+
+
+def _of_rivals(start: IntArray, end: IntArray, is_near: BoolArray) -> dict[str, NDArray]:
+    """Whether a longer span that is nearly a name contains a span, or crosses its border."""
+    n = int(end.max(initial=0)) + 1
+    farthest = np.zeros(n, dtype=np.int64)  # end of the longest near span from each word on
+    np.maximum.at(farthest, start[is_near], end[is_near])
+    reached = np.maximum.accumulate(farthest)
+    before = np.append(0, reached[:-1])[start]
+    inside = (before >= end) | (farthest[start] > end)
+    crossed = ~inside & ((before > start) | (reached[end - 1] > end))
+    return {"inside": inside, "crossed": crossed}

@@ -1,0 +1,194 @@
+"""Names of any knowledge base in texts, as they are or nearly so, without training on labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.bags import NameBags, stem_key
+from spacy_bioel.kb.words.misspelled import Misspellings
+from spacy_bioel.pipeline.linker.fusion import Fusion
+from spacy_bioel.pipeline.mentions.everyday import ruled_out
+from spacy_bioel.pipeline.mentions.evidence import EQUAL, FEATURES, NameEvidence, common_words
+from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
+from spacy_bioel.pipeline.mentions.words import Words, read_words
+from spacy_bioel.text.stems import LINKING_WORDS, stem_of
+
+_WEIGHTS = Path(__file__).parents[2] / "assets" / "finder.json"
+_MOST_KEPT = 1 << 17
+_FINDERS: WeakKeyDictionary[KnowledgeBase, NameFinder] = WeakKeyDictionary()
+_LOCK = Lock()
+# Without a learned model: a span this near to a name is one with this probability.
+_BY_RULES = {
+    "equal": 0.95, "spelled": 0.9, "ordered": 0.85, "family": 0.75, "family_ordered": 0.6
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FoundName:
+    """A name in a document.
+
+    first, last (int): Its tokens.
+    row (int): Of the name in the knowledge base.
+    probability (float): That the span means the name.
+    """
+
+    first: int
+    last: int
+    row: int
+    probability: float
+
+
+class Spans(NamedTuple):
+    """Spans of documents that may be names.
+
+    words (Words): Of the documents.
+    meant (tuple[str, ...]): Of each form of the words; another word where it is misspelled.
+    hits (Hits): The spans.
+    """
+
+    words: Words
+    meant: tuple[str, ...]
+    hits: Hits
+
+
+class NameFinder:
+    """Finds the names of one knowledge base; may be shared by threads."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self.bags = NameBags.from_kb(kb)
+        self.misspellings = Misspellings(self.bags.words)
+        self.evidence = NameEvidence(kb, self.bags)
+        self.kb = kb
+        self._stems = {stem_of(word) for word in self.bags.words}
+        self._meant: dict[str, str] = {}
+
+    def look_up(
+        self,
+        docs: Sequence[Doc],
+        *,
+        variants: bool,
+        typos: bool,
+        abbreviations: bool,
+        all_ways: bool = False,
+    ) -> Spans:
+        """All spans that may be names; see `find_hits` for `all_ways`."""
+        words = read_words(docs, stem_key, abbreviations=abbreviations)
+        meant = tuple(map(self.meant, words.forms)) if typos else words.forms
+        for number, (form, other) in enumerate(zip(words.forms, meant, strict=True)):
+            if form != other:
+                words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
+        known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in meant]
+        known = np.array(known, dtype=bool)
+        hits = find_hits(words, self.bags, known, variants=variants, all_ways=all_ways)
+        return Spans(words, meant, hits)
+
+    def weigh(self, spans: Spans) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
+        """Spans that stand for no other thing, the name rows that they are, and their features."""
+        words, hits = spans.words, spans.hits
+        rows, features = self.evidence.table(words, hits, spans.meant)
+        rows[ruled_out(words, hits, rows, features, self.kb)] = -1
+        kept = rows >= 0
+        return hits.take(kept), rows[kept], features[kept]
+
+    def meant(self, word: str) -> str:
+        """The word that a misspelled one stands for; any other word as it is."""
+        found = self._meant.get(word)
+        if found is None:
+            if len(self._meant) >= _MOST_KEPT:
+                self._meant = {}
+            found = self.misspellings.meant(word, known=common_words()) or word
+            self._meant[word] = found
+        return found
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        *,
+        variants: bool = True,
+        typos: bool = True,
+        learned: bool = True,
+        abbreviations: bool = True,
+        threshold: float = 0.5,
+    ) -> list[list[FoundName]]:
+        """Names in each document, left to right; none overlap but the parts of coordinations."""
+        found: list[list[FoundName]] = [[] for _ in docs]
+        if not docs:
+            return found
+        spans = self.look_up(docs, variants=variants, typos=typos, abbreviations=abbreviations)
+        hits, rows, features = self.weigh(spans)
+        probability = _by_rules(features)
+        if learned:  # but for coordinations: no text says which of them are right
+            alone = hits.gap == hits.end
+            probability[alone] = _learned(features[alone])
+        if not variants:
+            probability[features[:, EQUAL] == 0] = 0.0
+        kept = choose(hits, probability, threshold=threshold)
+        words = spans.words
+        hits = hits.take(kept)
+        of_doc = words.doc[hits.start]
+        offset = words.token_starts[of_doc]
+        first, last = words.token[hits.start] - offset, words.token[hits.end - 1] - offset
+        order = np.lexsort((last, first))
+        columns = (of_doc, first, last, rows[kept], probability[kept])
+        for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
+            found[doc].append(FoundName(*name))
+        return found
+
+
+def finder_of(kb: KnowledgeBase) -> NameFinder:
+    """The finder of a knowledge base, which is made once."""
+    with _LOCK:
+        if kb not in _FINDERS:
+            _FINDERS[kb] = NameFinder(kb)
+        return _FINDERS[kb]
+
+
+@cache
+def default_weights() -> Fusion:
+    """Weights of the evidence that come with the package, see training/scripts/names.py."""
+    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+
+
+def _learned(features: NDArray[np.float32]) -> NDArray[np.float64]:
+    return 1 / (1 + np.exp(-default_weights().scores(features)))
+
+
+def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
+    of = dict(zip(FEATURES, features.T.astype(float), strict=True))
+    near = sum(of[name] * probability for name, probability in _BY_RULES.items())
+    return near * np.where(of["replaced"] > 0, np.sqrt(of["share"]), 1.0) * 0.9 ** of["typos"]
+
+
+def choose(hits: Hits, probability: NDArray[np.float64], *, threshold: float) -> NDArray[np.int64]:
+    """Rows of the hits to keep: the likely ones, the longest first where they overlap.
+
+    The parts of a coordination stay beside the whole name that they share words with.
+    """
+    likely = np.flatnonzero(probability >= threshold)
+    order = likely[np.lexsort((-probability[likely], (hits.start - hits.end)[likely]))]
+    coordinated = (hits.gap < hits.end)[order]
+    taken = np.zeros(int(hits.end.max(initial=0)) + 1, dtype=bool)
+    kept, spans = [], set()
+    for i in [*order[~coordinated].tolist(), *order[coordinated].tolist()]:
+        start, end = int(hits.start[i]), int(hits.end[i])
+        if hits.gap[i] < hits.end[i]:
+            if (start, end) in spans:
+                continue
+        elif taken[start:end].any():
+            continue
+        taken[start:end] = True
+        spans.add((start, end))
+        kept.append(i)
+    return np.array(kept, dtype=np.int64)

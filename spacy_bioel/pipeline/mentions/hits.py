@@ -1,0 +1,180 @@
+"""Spans of documents that may be names of a knowledge base: all of them, by lookup of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spacy_bioel.kb.columns.keys import KeyArray
+from spacy_bioel.kb.words.bags import MAX_WORDS, NameBags
+from spacy_bioel.pipeline.mentions.words import STOP, Words
+
+IntArray = NDArray[np.int64]
+
+_MOST_REPLACED = 6  # words of a span in which one is replaced
+_MOST_SHARED = 4  # words on a side of "and"
+_CONJUNCTIONS = ("and", "or", "nor")
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Spans and the bags of names that they may be. Shape (n,) each.
+
+    start, end (IntArray): First word, and the one after the last.
+    gap, resume (IntArray): Words from gap to before resume are left out: "and" with what stands on
+        one side of it, in "cleft lip and palate". Both are `end` where nothing is left out.
+    bag (IntArray): Number of the bag, from 1.
+    place, by (IntArray): Word that another stands for, and the row of `Substitutes`; -1: none.
+    """
+
+    start: IntArray
+    end: IntArray
+    gap: IntArray
+    resume: IntArray
+    bag: IntArray
+    place: IntArray
+    by: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: NDArray) -> Hits:
+        return Hits(*(column[rows] for column in vars(self).values()))
+
+    @classmethod
+    def join(cls, parts: Sequence[Hits]) -> Hits:
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+
+def find_hits(
+    words: Words,
+    bags: NameBags,
+    known: NDArray[np.bool_],
+    *,
+    variants: bool,
+    all_ways: bool = False,
+) -> Hits:
+    """All spans that are bags of names.
+
+    known (NDArray[bool]): Whether a form is a word of the knowledge base, or counts for nothing.
+    variants (bool): Also replace words by others that names have in their place, and look at both
+        sides of "and".
+    all_ways (bool): Replace words in spans that are names themselves, too.
+    """
+    sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
+    spans = [_spans(words, known), _long_spans(words, bags, sums)]
+    start, end = np.concatenate(spans, axis=1)
+    keys = sums[end] - sums[start]
+    bag = bags.found.find(keys).astype(np.int64)
+    plain = _hits(start[bag > 0], end[bag > 0], bag[bag > 0])
+    if not variants:
+        return plain
+    free = np.ones(len(bag), dtype=bool) if all_ways else bag == 0
+    replaced = _replaced(words, bags, start[free], end[free], keys[free])
+    return Hits.join([plain, replaced, _coordinated(words, bags, sums, plain)])
+
+
+def _hits(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> Hits:
+    none = np.full(len(start), -1)
+    columns = {"gap": end, "resume": end, "place": none, "by": none} | others
+    return Hits(start=start, end=end, bag=bag, **columns)
+
+
+def _spans(words: Words, known: NDArray[np.bool_]) -> IntArray:
+    """Spans that a name can be: of known words, none across a stop. Shape (2, n)."""
+    n = len(words)
+    is_bar = (~known[words.form] & ~words.is_short) if n else np.zeros(0, dtype=bool)
+    bars = np.append(0, np.cumsum(is_bar))
+    stops = np.append(0, np.cumsum(words.before == STOP))
+    starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for width in range(1, min(MAX_WORDS, n) + 1):
+        start = np.flatnonzero(words.begins[: n - width + 1] & words.ends[width - 1 :])
+        end = start + width
+        kept = (bars[end] == bars[start]) & (stops[end] == stops[start + 1])
+        starts.append(start[kept])
+        ends.append(end[kept])
+    return np.stack([np.concatenate(starts), np.concatenate(ends)])
+
+
+def _long_spans(words: Words, bags: NameBags, sums: KeyArray) -> IntArray:
+    """Spans of more words, where such a name begins. Shape (2, n)."""
+    most = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
+    spans = [
+        (start, end)
+        for start in np.flatnonzero(most).tolist()
+        for end in range(start + MAX_WORDS + 1, min(start + int(most[start]), len(words)) + 1)
+        if words.doc[start] == words.doc[end - 1] and words.begins[start] and words.ends[end - 1]
+    ]
+    return np.array(spans, dtype=np.int64).reshape(-1, 2).T
+
+
+def _replaced(words: Words, bags: NameBags, start: IntArray, end: IntArray, keys: KeyArray) -> Hits:
+    """Spans of two words or more, one of which stands for another."""
+    counted = np.append(0, np.cumsum(words.keys != 0))
+    wanted = (counted[end] - counted[start] >= 2) & (end - start <= _MOST_REPLACED)
+    start, end, keys = start[wanted], end[wanted], keys[wanted]
+    span, nth = _expand(end - start)
+    place = start[span] + nth
+    low = np.searchsorted(bags.substitutes.word, words.keys[place])
+    high = np.searchsorted(bags.substitutes.word, words.keys[place], side="right")
+    entry, nth = _expand(high - low)
+    by = low[entry] + nth
+    table = bags.substitutes
+    bag = bags.found.find(keys[span[entry]] - table.word[by] + table.by[by]).astype(np.int64)
+    found = np.flatnonzero(bag)
+    span = span[entry[found]]
+    return _hits(start[span], end[span], bag[found], place=place[entry[found]], by=by[found])
+
+
+def _coordinated(words: Words, bags: NameBags, sums: KeyArray, plain: Hits) -> Hits:
+    """Names that "and" cuts in two, beside a name that is whole.
+
+    "Cleft lip and palate": "cleft lip" is a name, and so is "cleft palate", the words before "and"
+    with fewer at their end and what follows it. Or "pontine and cerebellar hypoplasia".
+    """
+    is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
+    before = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
+    barred = words.before == STOP
+    parts = []
+    # A whole name before "and": other ends.
+    rows = np.flatnonzero(before[plain.end] & (plain.end - plain.start > 1))
+    start, conjunction = plain.start[rows], plain.end[rows]
+    for kept in range(1, _MOST_SHARED + 1):
+        for more in range(1, _MOST_SHARED + 1):
+            end = conjunction + 1 + more
+            fits = (start + kept < conjunction) & (end <= len(words))
+            parts.append(
+                _with_gap(start[fits], start[fits] + kept, conjunction[fits] + 1, end[fits])
+            )
+    # A whole name after "and": other beginnings.
+    rows = np.flatnonzero(
+        (plain.start > 0) & before[plain.start - 1] & (plain.end - plain.start > 1)
+    )
+    first, end = plain.start[rows], plain.end[rows]
+    for kept in range(1, _MOST_SHARED + 1):
+        for more in range(1, _MOST_SHARED + 1):
+            start, gap, resume = first - 1 - more, first - 1, first + kept
+            fits = (start >= 0) & (resume < end)
+            parts.append(_with_gap(start[fits], gap[fits], resume[fits], end[fits]))
+    spans = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
+    stops = np.append(0, np.cumsum(barred))
+    start, gap, resume, end = spans.T
+    fits = words.begins[start] & words.ends[end - 1] & (stops[end] == stops[start + 1])
+    start, gap, resume, end = spans[fits].T
+    bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
+    found = bag > 0
+    return _hits(start[found], end[found], bag[found], gap=gap[found], resume=resume[found])
+
+
+def _with_gap(start: IntArray, gap: IntArray, resume: IntArray, end: IntArray) -> IntArray:
+    return np.stack([start, gap, resume, end], axis=1)
+
+
+def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Number of the group of each of so many members, and its number in the group."""
+    group = np.repeat(np.arange(len(counts)), counts)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,0 +1,82 @@
+"""Stems of normalised words, for comparing names word by word and not for display."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from spacy_bioel.text.variants import american
+
+# Words that a name may have, or lack, without another meaning: "bowing of the femurs", and in a
+# text "patellae were absent". "without", "no", "and" and "with" are not among them.
+LINKING_WORDS = frozenset(
+    "a an the of in s its their his her is are was were be been being usually often".split()
+)
+_UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
+_IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
+    "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx"
+}  # fmt: skip
+_PLURALS = (
+    ("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("ae", "a"),
+    ("omata", "oma"), ("yses", "ysis"), ("stases", "stasis"), ("eses", "esis"), ("rices", "rix"),
+    ("dices", "dix"), ("s", ""),
+)  # fmt: skip
+_OSES = re.compile(r"(?<=[a-z]{4})oses$")
+_NO_PLURALS = ("ss", "us", "is", "os")
+_SHORT = 5  # letters; "toes" and "his" have neither endings nor British spellings
+_BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])re(?=s?$)"), "er"))
+_FEWEST = 4  # letters that are left of a word
+# Endings of one word family and what stands for them, so that "hypoplasia" meets "hypoplastic",
+# "fibula" "fibular" and "deficiency" "deficient". Endings that tell substances apart ("-ate",
+# "-ide", "-ine", "-ous") are not among them.
+_FAMILIES = {
+    "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
+    "ic": "", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t", "sy": "t",
+    "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
+    "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
+    "icle": "ic", "icular": "ic", "uscle": "usc", "uscular": "usc", "oma": "om", "omatous": "om",
+    "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
+    "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
+    "ous": "ous", "a": "", "e": "", "y": "",
+}  # fmt: skip
+_BY_LENGTH = sorted(_FAMILIES, key=len, reverse=True)
+
+
+def words_of(normalized: str) -> list[str]:
+    """Words of a normalised name; a number and its unit are two, as the tokenizer has them."""
+    return _UNIT.sub(" ", normalized).split()
+
+
+@lru_cache(maxsize=1 << 17)
+def singular_of(word: str) -> str:
+    """American spelling, in the singular: a word in another spelling, of the same meaning."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) >= _SHORT:
+        word = american(word)
+        for pattern, replacement in _BRITISH:
+            word = pattern.sub(replacement, word)
+    if len(word) < 4 or word.endswith(_NO_PLURALS):
+        return word
+    if _OSES.search(word):
+        return word.removesuffix("es") + "is"
+    for ending, replacement in _PLURALS:
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            return word.removesuffix(ending) + replacement
+    return word
+
+
+@lru_cache(maxsize=1 << 17)
+def stem_of(word: str) -> str:
+    """Stem that the words of a family have in common; short words stay as they are."""
+    word = singular_of(word)
+    for ending in _BY_LENGTH:
+        if word.endswith(ending):
+            stem = word.removesuffix(ending) + _FAMILIES[ending]
+            if len(stem) >= _FEWEST:
+                return _without_vowel(stem)
+    return _without_vowel(word)
+
+
+def _without_vowel(stem: str) -> str:
+    return stem[:-1] if stem[-1:] in "aeiouy" and len(stem) > _FEWEST else stem

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.branches import Branches
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.types import Concept
+
+# X:1 -> X:2 -> X:3, X:1 -> X:4, X:5 alone; X:3 also below X:4.
+CONCEPTS = (
+    Concept("X:1", ("all",)),
+    Concept("X:2", ("left",), parents=("X:1",)),
+    Concept("X:3", ("leaf",), parents=("X:2", "X:4")),
+    Concept("X:4", ("right",), parents=("X:1",)),
+    Concept("X:5", ("alone",)),
+    Concept("X:9", (), replaced_by="X:2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("under", "exclude", "expected"),
+    [
+        (["X:2"], [], ["X:2", "X:3"]),
+        (["X:9"], [], ["X:2", "X:3"]),
+        (["X:2", "X:5"], [], ["X:2", "X:3", "X:5"]),
+        ([], ["X:2"], ["X:1", "X:4", "X:5"]),
+        (["X:1"], ["X:4"], ["X:1", "X:2"]),
+    ],
+)
+def test_branches(
+    tmp_path: Path, under: list[str], exclude: list[str], expected: list[str]
+) -> None:
+    report = build_kb(CONCEPTS, tmp_path / "kb", branches=Branches(under, exclude))
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert list(kb.ids) == expected
+    assert report.dropped_by_branch == 5 - len(expected)
+    assert kb.canonical("X:9") == ("X:2" if "X:2" in expected else "X:9")
+
+
+def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B310\] 'X:22' .* Did you mean: X:2"):
+        build_kb(CONCEPTS, tmp_path / "kb", branches=Branches(["X:22"]))
+    assert not (tmp_path / "kb").exists()
+
+
+def test_no_concept_is_left(tmp_path: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B028\] .* 5 outside the branches"):
+        build_kb(CONCEPTS, tmp_path / "kb", branches=Branches(["X:1"], ["X:1"]))
+
+
+def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
+    circle = [Concept("X:1", ("a",), parents=("X:2",)), Concept("X:2", ("b",), parents=("X:1",))]
+    build_kb(circle, tmp_path / "kb", branches=Branches(["X:1"]))
+    assert list(KnowledgeBase.open(tmp_path / "kb").ids) == ["X:1", "X:2"]

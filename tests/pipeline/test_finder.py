@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny import blank, links
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.finder import NameFinder, finder_of
+from spacy_bioel.types import Concept
+
+LONG = " ".join(f"word{i}" for i in range(200))
+NAMES = (
+    ("Seizure", "Convulsion"),
+    ("Pneumonia",),
+    ("Hypertension",),
+    ("Intellectual disability, severe",),
+    ("Femoral bowing",),
+    ("Abnormality of the eye", "Eye anomaly"),
+    ("Abnormality of the ear", "Ear anomaly"),
+    ("Abnormality of the nose", "Nose anomaly"),
+    ("Abnormality of the liver",),
+    ("Cleft lip",),
+    ("Cleft palate",),
+    ("Poor appetite",),
+    ("Werner syndrome", "WRNS"),
+    ("Multiple sclerosis", "MS"),
+    ("Kidney failure",),
+    ("X",),
+    ("12",),
+    (LONG,),
+    ("Übelkeit und Erbrechen", "Schwindel"),
+    ("Tumor",),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finder") / "mine"
+    build_kb([Concept(f"X:{i:02}", names) for i, names in enumerate(NAMES)], folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finder(folder: Path) -> NameFinder:
+    return finder_of(KnowledgeBase.open(folder))
+
+
+def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:
+    doc = blank().make_doc(text)
+    (found,) = finder.find([doc], **({"learned": False} | options))
+    return [(doc[n.first : n.last + 1].text, finder.kb.name(n.row)) for n in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No seizures.", [("seizures", "Seizure")]),
+        ("severe intellectual disability", [("severe intellectual disability", NAMES[3][0])]),
+        ("bowing of the femur", []),  # another family: only a learned encoder knows
+        ("bowed femoral", []),
+        ("Abnormalities of the eyes", [("Abnormalities of the eyes", NAMES[5][0])]),
+        ("eye abnormality", [("eye abnormality", NAMES[5][0])]),
+        ("liver anomalies", [("liver anomalies", "Abnormality of the liver")]),
+        ("a good appetite", []),
+        ("kidney and heart failure", []),
+        (
+            "cleft lip and palate",
+            [("cleft lip", "Cleft lip"), ("cleft lip and palate", "Cleft palate")],
+        ),
+        (
+            "chronic renal stenosis (CRS), a kidney failure (KF). KF was seen",
+            [("kidney failure", "Kidney failure"), ("KF", NAMES[14][0]), ("KF", NAMES[14][0])],
+        ),
+        ("eye. Anomaly", []),
+        ("", []),
+        ("- , .", []),
+    ],
+)
+def test_names_and_what_is_nearly_one(
+    finder: NameFinder, text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert find(finder, text) == expected
+
+
+@pytest.mark.parametrize("typo", ["siezures", "pnuemonia", "hypertenison"])
+def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
+    assert [text for text, _ in find(finder, f"He has {typo}.")] == [typo]
+    assert find(finder, f"He has {typo}.", typos=False) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It was so.", []),
+        ("He had WRNS and MS.", ["WRNS"]),
+        ("He had wrns and ms.", []),
+        ("IT WAS THE SEIZURE OF PNEUMONIA", ["SEIZURE", "PNEUMONIA"]),
+        ("mass spectrometry (MS) and MS", []),
+        ("x X 12 12", []),
+    ],
+)
+def test_everyday_words_and_acronyms(finder: NameFinder, text: str, expected: list[str]) -> None:
+    assert [text for text, _ in find(finder, text)] == expected
+
+
+def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None:
+    assert find(finder, f"The {LONG}, and") == [(LONG, LONG)]
+    assert find(finder, " ".join(LONG.split()[:199])) == []
+    expected = [("Übelkeit und Erbrechen", NAMES[18][0]), ("Schwindel", "Schwindel")]
+    assert find(finder, "Übelkeit und Erbrechen, Schwindel") == expected
+
+
+def test_a_knowledge_base_of_acronyms(tmp_path: Path) -> None:
+    names = ("AIDS", "ALL", "CAT", "WAS", "AND")
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
+    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    assert [text for text, _ in find(finder, "All was seen in a cat, aids and ALL")] == ["ALL"]
+    assert find(finder, "ALL CATS AND THE CAT WERE SEEN") == []
+
+
+def test_documents_do_not_depend_on_their_batch(finder: NameFinder) -> None:
+    texts = ["Seizure", "", "and palate. cleft", "cleft lip", "MS (multiple sclerosis)", "MS"]
+    nlp = blank()
+    together = finder.find([nlp.make_doc(text) for text in texts])
+    alone = [finder.find([nlp.make_doc(text)])[0] for text in texts]
+    assert together == alone
+    assert finder.find([]) == []
+
+
+def test_names_that_are_learned_to_be_right(finder: NameFinder) -> None:
+    (found,) = finder.find([blank().make_doc("He had seizures and pneumonia.")])
+    assert len(found) == 2
+    assert all(0.5 <= name.probability <= 1 for name in found)
+
+
+def test_the_pipe_finds_and_links(folder: Path) -> None:
+    nlp = blank()
+    linker = nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+    doc = nlp("Siezures and cleft lip and palate.")
+    assert links(doc) == [
+        ("Siezures", "X:00"),
+        ("cleft lip", "X:09"),
+        ("cleft lip and palate", "X:10"),
+    ]
+    assert [span.label_ for span in doc.spans["bioel"]] == ["mine"] * 3
+    linker.cfg["finding"] = {"typos": False}
+    assert links(nlp("Siezures")) == []
+    linker.cfg["mentions"] = "kb_exact"
+    assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
+
+
+@pytest.mark.parametrize(
+    ("finding", "code"),
+    [({"typo": True}, "B311"), ({"typos": 1}, "B311"), ({"threshold": 2}, "B270")],
+)
+def test_settings_that_are_refused(folder: Path, finding: dict[str, object], code: str) -> None:
+    config = {"kb": str(folder), "mentions": "kb", "finding": finding}
+    with pytest.raises(BioelError, match=code):
+        blank().add_pipe("bioel_linker", config=config)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.stems import singular_of, stem_of, words_of
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("seizures seizure", "seizure"),
+        ("anaemia anemia", "anemia"),
+        ("tumours tumors tumour", "tumor"),
+        ("metastases metastasis", "metastasis"),
+        ("diagnoses diagnosis", "diagnosis"),
+        ("feet", "foot"),
+        ("vertebrae vertebra", "vertebra"),
+        ("fibres fiber", "fiber"),
+        ("diseases", "disease"),
+    ],
+)
+def test_words_in_the_singular_and_in_american_spelling(words: str, expected: str) -> None:
+    assert {singular_of(word) for word in words.split()} == {expected}
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "hypoplasia hypoplastic",
+        "fibula fibular fibulae",
+        "necrosis necrotic",
+        "hypertension hypertensive",
+        "deficiency deficient",
+        "abnormality abnormalities abnormal",
+        "convulsions convulsive",
+        "pelvis pelvic",
+        "epilepsy epileptic",
+    ],
+)
+def test_words_of_one_family(family: str) -> None:
+    assert len({stem_of(word) for word in family.split()}) == 1
+
+
+def test_substances_are_apart() -> None:
+    words = "nitric nitrous sulfate sulfite sulfide alcohol alcoholism toes tes".split()
+    assert len({stem_of(word) for word in words}) == len(words)
+
+
+def test_a_number_and_its_unit_are_two_words() -> None:
+    assert words_of("aspirin 10mg b12") == ["aspirin", "10", "mg", "b12"]
