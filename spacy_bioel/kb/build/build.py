@@ -57,9 +57,7 @@ def build_kb(
     out = Path(out).resolve()
     check_replaceable(out)
     report = BuildReport()
-    drafts = merge_records(
-        concepts, types=types, report=report, source=source, branches=branches
-    )
+    drafts = merge_records(concepts, types=types, report=report, source=source, branches=branches)
     about = {"source": source, "release": release, "licence": licence}
     try:
         with editing(out, to="build it", make=True) as transaction:

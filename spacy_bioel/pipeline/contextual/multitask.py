@@ -105,7 +105,7 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
     for owner, (start, end), label in zip(owners.tolist(), within.tolist(), labels, strict=True):
         spans[owner].append(Span(docs[owner], start, end, label=label))
     queries = [mention_queries(of_doc, settings) for of_doc in spans]
-    return Mentions(docs, spans, queries, states)
+    return Mentions(docs, spans, queries, states=states)
 
 
 def _labels(

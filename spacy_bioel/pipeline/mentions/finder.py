@@ -89,8 +89,8 @@ class NameFinder:
         for number, (form, other) in enumerate(zip(words.forms, meant, strict=True)):
             if form != other:
                 words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
-        known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in meant]
-        known = np.array(known, dtype=bool)
+        is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in meant]
+        known = np.array(is_known, dtype=bool)
         hits = find_hits(words, self.bags, known, variants=variants, all_ways=all_ways)
         return Spans(words, meant, hits)
 
