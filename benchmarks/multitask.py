@@ -7,6 +7,7 @@ once for each seed and all alike, and records these. Protocols:
 
 mention       places and types of mentions, entity typing in the paper; mention_unlabelled: places
 closed        ids too, by the closed vocabulary alone; nothing of what strings say
+closed_nil    the same with a NIL threshold, chosen on the documents of the other folds
 open_alone    the same by the open vocabulary alone
 open          the whole pipeline as it was tuned, strings too
 gold_any_closed, gold_any_open_alone, gold_any_open    the same for given mentions, any id right
@@ -40,6 +41,8 @@ from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.tuning.choosing import document_folds
+from spacy_bioel.tuning.nil import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
@@ -177,7 +180,21 @@ def measure_closed(
         n = repaired_tokens(pipelines[0], finder, texts)
         rows.append({"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n})
     rows += score(linker, texts, links, "closed")
-    return rows + score_given(pipelines[-1], linker, texts, "closed")
+    rows += score_given(pipelines[-1], linker, texts, "closed")
+    return rows + (score_with_nil(pipelines[0], linker, texts) if len(pipelines) == 1 else [])
+
+
+def score_with_nil(
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText]
+) -> list[dict[str, Any]]:
+    """Strict F1 of a closed vocabulary that may abstain: most concepts are none of its classes."""
+    tuned = tune_nil(nlp, texts, folds=document_folds(len(texts)))
+    linker.cfg["nil_threshold"] = 0.0
+    if tuned is None or tuned.cross_fitted is None:
+        return []
+    about = {"protocol": "closed_nil", "subset": "", "kb": linker.kb.fingerprint}
+    n = sum(len(m.ids) > 0 for text in texts for m in text.mentions)
+    return [about | {"metric": "f1", "value": round(tuned.cross_fitted, 2), "n": n}]
 
 
 def repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> int:
