@@ -6,6 +6,7 @@ and reads there what it does not carry.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
@@ -22,8 +23,16 @@ class Opened(Protocol):
     def xrefs(self, concept: int) -> tuple[str, ...]: ...
 
 
+class Opener(Protocol):
+    """A pipe, which opens its knowledge base at first use."""
+
+    @property
+    def kb(self) -> Opened: ...
+
+
 # Several may be open that have the same contents.
 _OPENED: dict[str, WeakSet[Opened]] = {}
+_OPENERS: WeakSet[Opener] = WeakSet()
 _LOCK = Lock()
 
 
@@ -33,9 +42,25 @@ def remember(kb: Opened) -> None:
         _OPENED.setdefault(kb.fingerprint, WeakSet()).add(kb)
 
 
-def opened(fingerprint: str) -> Opened:
-    """The knowledge base of this fingerprint. RAISES BioelError: [B320] when none is open."""
+def remember_opener(opener: Opener) -> None:
+    """Let records find the knowledge base of a pipe whose documents other processes have made."""
     with _LOCK:
-        for kb in _OPENED.get(fingerprint, ()):
-            return kb
+        _OPENERS.add(opener)
+
+
+def opened(fingerprint: str) -> Opened:
+    """The knowledge base of this fingerprint. RAISES BioelError: [B320] when there is none."""
+    if (found := _find(fingerprint)) is not None:
+        return found
+    with _LOCK:
+        openers = list(_OPENERS)
+    for opener in openers:
+        with suppress(BioelError):
+            if opener.kb.fingerprint and (found := _find(fingerprint)) is not None:
+                return found
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
+
+
+def _find(fingerprint: str) -> Opened | None:
+    with _LOCK:
+        return next(iter(_OPENED.get(fingerprint, ())), None)

@@ -26,7 +26,7 @@ ROOMS: dict[str, list[str]] = {
     "models": [*GROUND, "storage", "text", "kb", "nn", "processor"],
     "scoring": [*GROUND, "storage"],
     # The linker's loss is in nn/, and called where the gold ids are.
-    "pipeline": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring"],
+    "pipeline": [*GROUND, "opened", "storage", "text", "kb", "nn", "models", "scoring"],
     "tuning": [*GROUND, "storage", "kb", "scoring", "pipeline"],
     # Nothing but one command may import it, see LABORATORY.
     "lab": [*GROUND, "text", "kb", "models", "pipeline"],

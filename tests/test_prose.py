@@ -28,7 +28,7 @@ from spacy_bioel.kb.vectors.ann import ANN_NAMES
 from spacy_bioel.kb.words import ngrams
 from spacy_bioel.pipeline import factories
 from spacy_bioel.pipeline.linker import candidates, names
-from spacy_bioel.pipeline.mentions import dictionary
+from spacy_bioel.pipeline.mentions import everyday
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
@@ -132,7 +132,7 @@ NUMBERS: list[tuple[str, str, Callable[[], list[float]]]] = [
     ("CHANGELOG.md", "every span of up to {} tokens", max_width),
     ("README.md", "`nil_threshold` ({})", lambda: [default("bioel_linker")["nil_threshold"]]),
     ("README.md", "Up to {} are encoded in memory", lambda: [names.ENCODE_ON_LOAD]),
-    ("README.md", "names of {} characters or more", lambda: [dictionary._MIN_CHARS]),
+    ("README.md", "nearly a name of {} characters or more", lambda: [everyday._FEWEST]),
     ("README.md", "a ResCNN encoder of {}M trained parameters", millions_of_parameters),
     (SOURCES, "a ResCNN encoder of names, {}M trained parameters", millions_of_parameters),
     ("README.md", "the knowledge base of {} names in your cache folder", lambda: [starter_names()]),

@@ -152,7 +152,8 @@ def test_meta_tells_where_it_comes_from(folder):
     assert meta["counts"] == {
         "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,
         "merged_records": 0, "merged_names": 1, "empty_names": 0, "dropped_by_type": 0,
-        "dropped_nameless": 0, "inherited_types": 0, "unknown_parents": 1, "retired": 1,
+        "dropped_by_branch": 0, "dropped_nameless": 0, "inherited_types": 0,
+        "unknown_parents": 1, "retired": 1,
         "retired_current": 0, "retired_missing": 0, "redirected": 0,
     }  # fmt: skip
 

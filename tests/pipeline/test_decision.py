@@ -20,6 +20,7 @@ QUERY = Query(
 
 
 CFG = {
+    "kb": "",
     "evidence": {},
     "label_types": {},
     "search_names": 1,

@@ -13,6 +13,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.annotate import register_extensions
 from spacy_bioel.pipeline.linker.kbs import KbSetting, open_kbs, setting_of
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
@@ -49,6 +50,7 @@ class LiveLinker(StoredLinker):
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
         register_extensions()
+        remember_opener(self)
         self.vocab = vocab
         self.model = model
         self.name = name
