@@ -14,7 +14,7 @@ from thinc.api import Config, Model
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.settings import FINDING, LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 MENTIONS_MODEL = Config().from_str(
@@ -69,12 +69,6 @@ LINKER_EVIDENCE = {
     "prior": True,
     "context": True,
     "generated": True,
-}
-LINKER_FINDING: dict[str, bool | float] = {
-    "variants": True,
-    "typos": True,
-    "learned": True,
-    "threshold": 0.5,
 }
 LINKER_TRAINING = {
     "synonyms": 96,
@@ -149,7 +143,7 @@ def make_mention_detector(
         "index": {"@misc": "spacy-bioel.AutoIndex.v1"},
         "spelling": {"@misc": "spacy-bioel.Ngrams.v1"},
         "mentions": "auto",
-        "finding": LINKER_FINDING,
+        "finding": FINDING,
         "label_types": {},
         "nil_threshold": 0.25,
         "search_names": 32,
@@ -241,7 +235,7 @@ def make_linker(
     settings: dict[str, Any] = {
         "kb": kb,
         "mentions": mentions,
-        "finding": LINKER_FINDING | dict(finding),
+        "finding": FINDING | dict(finding),
         "label_types": dict(label_types),
         "nil_threshold": nil_threshold,
         "search_names": search_names,

@@ -13,7 +13,12 @@ from spacy_bioel.pipeline.settings import check_number, is_number
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
 MENTIONS = ("auto", "spans", "ents", "kb", "kb_exact", "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
-FINDING = {"variants": True, "typos": True, "learned": True, "threshold": 0.5}
+FINDING: dict[str, bool | float] = {
+    "variants": True,
+    "typos": True,
+    "learned": True,
+    "threshold": 0.5,
+}
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
