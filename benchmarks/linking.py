@@ -169,7 +169,7 @@ class Similarity:
         return np.sum(greatest, axis=0, dtype=float)
 
     def to_json(self) -> dict[str, Any]:
-        """What is saved of it, when the size of a pipeline is measured: it has no weights."""
+        """Weights to save with a pipeline, whose size is measured: none."""
         return {}
 
 
