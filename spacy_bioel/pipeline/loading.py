@@ -37,8 +37,7 @@ def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:
-    """Every longest name of a knowledge base, or of several, in a text is a mention; nothing is
-    trained."""
+    """A pipeline that links the names of a knowledge base, or of several; nothing is trained."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "kb"})

@@ -71,7 +71,8 @@ def test_weights_come_back_after_an_error() -> None:
 
 def test_averages_of_other_layers_are_not_taken() -> None:
     model = make_model()
-    with model.use_params({(model.layers[1].shims[0].id, "W"): np.zeros((1, 1), "f")}):
+    # Layers and shims are counted apart, so that a layer may have the number of the shim.
+    with model.use_params({(model.layers[1].shims[0].id, "gain"): np.zeros((1, 1), "f")}):
         assert predict(model) == 6.0
 
 

@@ -8,7 +8,7 @@ from tiny import blank, links
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.finder import NameFinder, finder_of
+from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finder(folder: Path) -> NameFinder:
-    return finder_of(KnowledgeBase.open(folder))
+    return NameFinder(KnowledgeBase.open(folder))
 
 
 def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:

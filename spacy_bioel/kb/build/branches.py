@@ -43,7 +43,7 @@ class Branches:
 def _current(id: str, drafts: Drafts) -> str:
     current = drafts.retired.get(id, id)
     if current not in drafts.current:
-        near = get_close_matches(id, [*drafts.current, *drafts.retired], n=3, cutoff=0.0)
+        near = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
         raise BioelError(Errors.B310.format(id=id, near=", ".join(near) or "no id"))
     return current
 

@@ -37,6 +37,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         Others may link to all.
     """
 
+    ids: JoinedStrings
     names: JoinedStrings
     retired_targets: NDArray[np.int32]
 
@@ -170,9 +171,9 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return tuple(dict.fromkeys(x for kb, row in self._found(concept) for x in kb.xrefs(row)))
 
     def label_of(self, concept: int) -> str:
-        number = next(i for i, rows in enumerate(self.concept_rows) if concept in rows)
+        number, row = self.ids.origin(concept)
         label = next((label for label, part in self.labels.items() if part == number), "")
-        return label or self.parts[number].label_of(self.parts[number].find(self.ids[concept]))
+        return label or self.parts[number].label_of(row)
 
     def part_of(self, label: str) -> int | None:
         """Number of the part that mentions of a label may link to; None: all."""

@@ -78,7 +78,12 @@ class JoinedStrings:
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
             raise IndexError(row)
-        return self._columns[self._part[row]][int(self._local[row])]
+        number, local = self.origin(row)
+        return self._columns[number][local]
+
+    def origin(self, row: int) -> tuple[int, int]:
+        """Number of the first column that has a joined row, and the row there."""
+        return int(self._part[row]), int(self._local[row])
 
     def __iter__(self) -> Iterator[str]:
         for number, column in enumerate(self._columns):

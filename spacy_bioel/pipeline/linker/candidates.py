@@ -31,6 +31,7 @@ from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.tries import NameTries
+from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
@@ -123,9 +124,6 @@ class CandidateGenerator:
     pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
     """
 
-    # Of the parts of a joined knowledge base, see `linker.joined`.
-    parts: Sequence[CandidateGenerator] = ()
-
     def __init__(
         self,
         state: LinkerState,
@@ -135,6 +133,8 @@ class CandidateGenerator:
     ) -> None:
         self.state = state
         self.kb: KnowledgeBase = state.kb
+        # Of the parts of a joined knowledge base.
+        self.parts = self._make_parts(before) if pool is None else []
         self._lock = Lock()
         self._kept: dict[String, tuple[Candidate, ...]] = {}
         self._masks: dict[str, NDArray[np.bool_]] = {}  # of labels: concepts of their types
@@ -149,6 +149,8 @@ class CandidateGenerator:
         if tries is None or not tries.serves(state.kb, pool):
             tries = NameTries(state.kb, pool=pool)
         self.tries: NameTries = tries
+        is_same_kb = before is not None and before.kb is state.kb
+        self._finder: NameFinder | None = before._finder if before and is_same_kb else None
         self._dense: DenseSearch | None = None
         if state.encoder is not None:
             dense = before._dense if before is not None else None
@@ -156,12 +158,23 @@ class CandidateGenerator:
             parts = [part.dense for part in self.parts]
             self._dense = dense if is_same else DenseSearch(state, pool=pool, parts=parts)
 
+    def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:
+        return []
+
     @property
     def dense(self) -> DenseSearch:
         """The search by the encoder. RAISES ValueError: Without an encoder."""
         if self._dense is None:
             raise ValueError("this state has no encoder")
         return self._dense
+
+    @property
+    def finder(self) -> NameFinder:
+        """Finds names of the knowledge base in texts; made at first use."""
+        with self._lock:
+            if self._finder is None:
+                self._finder = NameFinder(self.kb)
+            return self._finder
 
     def of(self, label: str) -> CandidateGenerator:
         """The generator of the candidates of mentions with this label."""

@@ -10,6 +10,7 @@ from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.loading import LINKER
 
 _MENTIONS = {"doc.ents", "doc.spans"}
@@ -33,11 +34,7 @@ def check_order(nlp: Language, linker: Any) -> None:
     at = nlp.pipe_names.index(names[0])
     before, after = nlp.pipe_names[:at], nlp.pipe_names[at + 1 :]
     late = _finders(nlp, after)
-    if (
-        linker.cfg["mentions"] not in ("kb", "kb_exact", "read")
-        and late
-        and not _finders(nlp, before)
-    ):
+    if linker.cfg["mentions"] not in (*BY_KB, "read") and late and not _finders(nlp, before):
         warnings.warn(Warnings.W271.format(linker=names[0], finder=late[0]), stacklevel=2)
 
 

@@ -20,8 +20,8 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 
 if TYPE_CHECKING:
+    from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
     from spacy_bioel.pipeline.linker.queries import Mentions
-    from spacy_bioel.pipeline.linker.state import LinkerState
     from spacy_bioel.pipeline.linker.training import NameTraining
 
 
@@ -47,7 +47,7 @@ class Linker(LiveLinker):
 
         generator = self.generator
         settings = generator.state.settings
-        mentions = self._find(docs, generator.state)
+        mentions = self._find(docs, generator)
         is_reading = reading_evidence(self.model) in settings.evidence and reads(self.model)
         if mentions.likely is not None and not (is_reading or self.statistics.counts):
             # Names need no search: their concepts are known, and nobody prefers others.
@@ -70,19 +70,20 @@ class Linker(LiveLinker):
 
     def mentions(self, docs: Iterable[Doc]) -> "Mentions":
         """The mentions that are to be linked."""
-        return self._find(docs, self.state)
+        return self._find(docs, self.generator)
 
-    def _find(self, docs: Iterable[Doc], state: "LinkerState") -> "Mentions":
-        if state.settings.mentions == "read":
+    def _find(self, docs: Iterable[Doc], generator: "CandidateGenerator") -> "Mentions":
+        settings = generator.state.settings
+        if settings.mentions == "read":
             from spacy_bioel.models.reading import reads
             from spacy_bioel.pipeline.contextual.methods import find_in_context
 
             if not reads(self.model):
                 raise BioelError(Errors.B053.format(name=self.name))
-            return find_in_context(self.model, docs, state.settings)
+            return find_in_context(self.model, docs, settings)
         from spacy_bioel.pipeline.linker.queries import find_mentions
 
-        return find_mentions(docs, state.kb, state.settings)
+        return find_mentions(docs, generator)
 
     def queries(self, spans: Sequence[Span]) -> list[Query]:
         """Strings to look up for the mentions of one document."""

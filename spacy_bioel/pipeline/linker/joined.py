@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,24 +37,18 @@ class JoinedGenerator(CandidateGenerator):
 
     kb: JoinedKnowledgeBase
 
-    def __init__(
-        self,
-        state: LinkerState,
-        *,
-        before: CandidateGenerator | None = None,
-        pool: NamePool | None = None,
-    ) -> None:
-        assert isinstance(state.kb, JoinedKnowledgeBase)
-        if pool is None:
-            kbs = state.kb.parts
-            is_same = before is not None and before.kb is state.kb and before.parts
-            earlier = before.parts if before is not None and is_same else [None] * len(kbs)
-            self.parts = [
-                CandidateGenerator(replace(state, kb=kb), before=generator)
-                for kb, generator in zip(kbs, earlier, strict=True)
-            ]
-        super().__init__(state, before=before, pool=pool)
-        self._of_labels: dict[str, NDArray[np.bool_]] = {}
+    def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:
+        kbs = self.kb.parts
+        is_same = before is not None and before.kb is self.kb and before.parts
+        earlier = before.parts if before is not None and is_same else [None] * len(kbs)
+        return [
+            CandidateGenerator(replace(self.state, kb=kb), before=generator)
+            for kb, generator in zip(kbs, earlier, strict=True)
+        ]
+
+    @cached_property
+    def _of_labels(self) -> dict[str, NDArray[np.bool_]]:
+        return {}  # concepts that mentions of a label may link to
 
     def of(self, label: str) -> CandidateGenerator:
         number = self.kb.part_of(label)

@@ -21,7 +21,6 @@ from spacy_bioel.pipeline.linker.decision import (
 )
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
-from spacy_bioel.pipeline.mentions.finder import finder_of
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
@@ -70,26 +69,28 @@ class Mentions:
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def find_mentions(docs: Iterable[Doc], kb: KnowledgeBase, settings: LinkerSettings) -> Mentions:
+def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
     """The mentions to link in a batch of documents, by the setting `mentions`."""
-    docs = list(docs)
+    docs, settings = list(docs), generator.state.settings
     if settings.mentions == "kb":
-        return _find_names(docs, kb, settings)
+        return _find_names(docs, generator, settings)
     if settings.mentions == "kb_exact":
-        spans = [longest_names(doc, kb) for doc in docs]
+        spans = [longest_names(doc, generator.kb) for doc in docs]
     else:
         key = settings.spans_key
         spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
 
 
-def _find_names(docs: Sequence[Doc], kb: KnowledgeBase, settings: LinkerSettings) -> Mentions:
+def _find_names(
+    docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
+) -> Mentions:
     """Names of the knowledge base, or nearly so; the name is the query of its mention."""
     options: dict[str, Any] = dict(settings.finding)
-    found = finder_of(kb).find(docs, abbreviations=settings.abbreviations, **options)
+    found = generator.finder.find(docs, abbreviations=settings.abbreviations, **options)
     spans, queries, likely = [], [], []
     for doc, of_doc in zip(docs, found, strict=True):
-        names = kb.names.take([name.row for name in of_doc])
+        names = generator.kb.names.take([name.row for name in of_doc])
         spans.append([Span(doc, name.first, name.last + 1) for name in of_doc])
         queries.append([Query(normalize_name(name)) for name in names])
         likely += [name.probability for name in of_doc]
@@ -144,10 +145,15 @@ def _wholes(mentions: Mentions) -> list[list[tuple[str, str]]]:
     ]
 
 
-def _agreed(wholes: Sequence[tuple[str, str]], ranked: Ranked, coherence: float) -> Ranked:
+def _agreed(
+    wholes: Sequence[tuple[str, str]],
+    ranked: dict[tuple[str, str], tuple[Candidate, ...]],
+    coherence: float,
+) -> Ranked:
     if not coherence or len(wholes) < 2:
         return ranked
-    return ChainMap(dict(agree_in_document(wholes, ranked, weight=coherence)), dict(ranked))
+    # Not copied: `ranked` has the strings of the whole batch.
+    return ChainMap(agree_in_document(wholes, ranked, weight=coherence), ranked)
 
 
 def weighed(

@@ -11,7 +11,8 @@ from spacy_bioel.pipeline.linker.kbs import check_kb
 from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
-MENTIONS = ("auto", "spans", "ents", "kb", "kb_exact", "read")
+BY_KB = ("kb", "kb_exact")  # found with the knowledge base
+MENTIONS = ("auto", "spans", "ents", *BY_KB, "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
 FINDING: dict[str, bool | float] = {
     "variants": True,
@@ -87,7 +88,7 @@ class LinkerSettings:
     @property
     def by_kb(self) -> bool:
         """Whether mentions are found with the knowledge base, so that they have no labels."""
-        return self.mentions in ("kb", "kb_exact")
+        return self.mentions in BY_KB
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""

@@ -33,12 +33,13 @@ def ruled_out(
     of = np.flatnonzero(single)
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
-    shouts = {number: _shouts(words.docs[number].text) for number in set(docs.tolist())}
+    texts = {number: words.docs[number].text for number in set(docs.tolist())}
+    shouts = {number: _shouts(text) for number, text in texts.items()}
     names = kb.names.take(rows[of])
     for i, doc, start, end, name in zip(
         of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, strict=True
     ):
-        text = words.docs[doc].text[start:end]
+        text = texts[doc][start:end]
         out[i] = _is_other(text, name, shouts[doc], preferred=features[i, _PREFERRED] > 0)
     return out
 

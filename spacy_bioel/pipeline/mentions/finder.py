@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import srsly
@@ -27,8 +25,6 @@ from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "finder.json"
 _MOST_KEPT = 1 << 17
-_FINDERS: WeakKeyDictionary[KnowledgeBase, NameFinder] = WeakKeyDictionary()
-_LOCK = Lock()
 # Without a learned model: a span this near to a name is one with this probability.
 _BY_RULES = {
     "equal": 0.95, "spelled": 0.9, "ordered": 0.85, "family": 0.75, "family_ordered": 0.6
@@ -145,14 +141,6 @@ class NameFinder:
         for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
             found[doc].append(FoundName(*name))
         return found
-
-
-def finder_of(kb: KnowledgeBase) -> NameFinder:
-    """The finder of a knowledge base, which is made once."""
-    with _LOCK:
-        if kb not in _FINDERS:
-            _FINDERS[kb] = NameFinder(kb)
-        return _FINDERS[kb]
 
 
 @cache
