@@ -18,7 +18,7 @@ from thinc.types import ArgsKwargs, Floats2d
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, reads
-from spacy_bioel.models.tok2vec import is_listener, load_tok2vec, read_tokens, tok2vec_parts
+from spacy_bioel.models.tok2vec import forward_over_tokens, is_listener, load_tok2vec, tok2vec_parts
 from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 
@@ -153,16 +153,7 @@ def _forward(
     docs, spans, words = inputs
     if not model.attrs["collective"]:
         docs, spans = one_by_one(docs, spans)
-    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
-    vectors, backprop = model.get_ref("network")((tokens, spans, words), is_train)
-
-    def backprop_mentions(d_vectors: Floats2d) -> Any:
-        """Backpropagate. RETURNS (Floats2d): Gradient with respect to `words`."""
-        d_tokens, d_words = backprop(d_vectors)
-        backprop_tokens(d_tokens)
-        return d_words
-
-    return vectors, backprop_mentions
+    return forward_over_tokens(model, docs, (spans, words), is_train)
 
 
 def _to_torch(

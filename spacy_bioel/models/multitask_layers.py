@@ -16,7 +16,7 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.tok2vec import read_tokens
+from spacy_bioel.models.tok2vec import forward_over_tokens
 from spacy_bioel.models.torch_io import wrap_torch
 from spacy_bioel.models.types import MentionBatch
 from spacy_bioel.text.sentences import begins_sentence
@@ -148,15 +148,7 @@ def forward(
     mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
     and returns that of the strings."""
     batch, lesson, strings = inputs
-    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), batch.docs, is_train)
-    found, backprop = model.get_ref("network")((tokens, batch, lesson, strings), is_train)
-
-    def backprop_mentions(d_vectors: Floats2d) -> Any:
-        d_tokens, d_strings = backprop(d_vectors)
-        backprop_tokens(d_tokens)
-        return d_strings
-
-    return found, backprop_mentions
+    return forward_over_tokens(model, batch.docs, (batch, lesson, strings), is_train)
 
 
 def _to_torch(

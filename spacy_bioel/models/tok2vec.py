@@ -38,6 +38,26 @@ def read_tokens(
     return flat, backprop_tokens
 
 
+def forward_over_tokens(
+    model: Model, docs: list[Doc], others: tuple[Any, ...], is_train: bool
+) -> tuple[Any, Callable[[Any], Any]]:
+    """Run the layer "network" of a model on the token vectors of its layer "tok2vec".
+
+    others (tuple): Further inputs of the network, the last of which are vectors of strings.
+    RETURNS (tuple): Its output, and a callback from the gradient of the output to that of the
+        strings.
+    """
+    tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
+    found, backprop = model.get_ref("network")((tokens, *others), is_train)
+
+    def backprop_strings(d_found: Any) -> Any:
+        d_tokens, d_strings = backprop(d_found)
+        backprop_tokens(d_tokens)
+        return d_strings
+
+    return found, backprop_strings
+
+
 def tok2vec_parts(tok2vec: Model) -> Parts:
     """Files for `load_tok2vec`; empty for a listener."""
     return {} if is_listener(tok2vec) else {_OWN: tok2vec.to_bytes}

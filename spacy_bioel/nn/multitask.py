@@ -2,8 +2,9 @@
 
 Zhu et al., Simple hierarchical multi-task neural end-to-end entity linking for biomedical text,
 section 2.2.
-Widths, depth and dropout are not published. Differences from the paper: the linking loss can also
-be taken over random and hard classes, and a mention has a vector that is compared with names.
+Widths, depth and dropout are not published. Differences from the paper: the output of a level is
+normalised, the linking loss can also be taken over random and hard classes, and a mention has a
+vector that is compared with names.
 """
 
 from __future__ import annotations
@@ -132,7 +133,10 @@ class Multitask(TokenReader):
         level = read
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
-            found[task] = self.dropout(run_lstm(lstm, level, lengths))
+            # Of unit variance, as token vectors are: a class is in few batches, and with the small
+            # states of a new LSTM nothing was found per token after 200 updates (BC5CDR, seed 0).
+            normed = F.layer_norm(run_lstm(lstm, level, lengths), (self.size,))
+            found[task] = self.dropout(normed)
             if task == last:
                 break
             level = torch.cat([read, found[task]], dim=1)
