@@ -2,8 +2,8 @@
 
 python -m benchmarks.multitask CORPUS --model FOLDER --system NAME records the development figures
 of a pipeline that was trained by training/configs/multitask.cfg or one that extends it. Without
---model it trains every variant of the paper on a light trunk, spaCy's CNN instead of a transformer,
-once for each seed and all alike, and records these. Protocols:
+--model it trains every variant of the paper on the first layers of a transformer (--transformer, a
+folder or a hub id), once for each seed and all alike, and records these. Protocols:
 
 mention       places and types of mentions, entity typing in the paper; mention_unlabelled: places
 closed        ids too, by the closed vocabulary alone; nothing of what strings say
@@ -17,6 +17,7 @@ A subset has the recall of gold mentions by whether training mentions have their
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import spacy
+import srsly
 import typer
 from confection import Config
 from spacy.language import Language
@@ -36,8 +38,8 @@ from spacy_bioel.corpus import read_texts
 from spacy_bioel.models.bilou import decode_bilou
 from spacy_bioel.models.multitask_layers import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.callbacks import STEPS
 from spacy_bioel.pipeline.contextual import multitask
-from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
@@ -73,7 +75,7 @@ VARIANTS = {
     "pt_levels": Variant(({"per_token": True, "tasks": _ALL} | _LEVELS | {"one_task": False},)),
     "pe_levels": Variant(({"tasks": _ALL} | _LEVELS | {"one_task": False},)),
 }
-_CNN = MENTIONS_MODEL["tok2vec"]
+_TRANSFORMER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def main(
@@ -82,22 +84,49 @@ def main(
     system: Annotated[str, typer.Option(help="What to call it.")] = "multitask",
     seed: Annotated[list[int] | None, typer.Option(help="Default: 0, 1 and 2.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help="Of VARIANTS; all by default.")] = None,
-    updates: Annotated[int, typer.Option()] = 600,
+    updates: Annotated[int, typer.Option()] = 300,
+    transformer: Annotated[str, typer.Option(help="Of the variants.")] = _TRANSFORMER,
+    layers: Annotated[int, typer.Option(help="Of these, its first are kept.")] = 3,
+    documents: Annotated[int, typer.Option(help="Of an update.")] = 4,
 ) -> None:
     texts = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
     if model is not None:
         nlp = spacy.load(model)
         record(corpus, system, measure(nlp, texts), seed=(seed or [0])[0])
         return
+    trunk = first_layers(transformer, layers)
+    about = {"trunk": transformer, "layers": layers, "updates": updates, "documents": documents}
     for number in seed or (0, 1, 2):
         for name in variant or VARIANTS:
             pipelines = [
-                spacy.load(train(corpus, f"{name}_{i}", settings, seed=number, updates=updates))
+                spacy.load(
+                    train(corpus, f"{name}_{i}", settings, trunk, number, updates, documents)
+                )
                 for i, settings in enumerate(VARIANTS[name].models)
             ]
-            rows = measure_closed(pipelines, texts)
-            about = {"trunk": "CNN", "updates": updates}
+            rows = measure_closed(pipelines, texts, brief=True)
             record(corpus, name, [row | about for row in rows], seed=number)
+
+
+def first_layers(transformer: str, layers: int) -> Path:
+    """A checkpoint of the first layers of a transformer, written if it is not there.
+
+    Comparing all variants over seeds takes dozens of trainings; the lower half of a transformer
+    already knows words in context, which a network that begins at random would have to learn.
+    """
+    folder = Path("models") / f"{Path(transformer).name}_{layers}"
+    if not folder.is_dir():
+        from transformers import AutoModel, AutoTokenizer
+
+        sys.path.append("training/scripts")  # no package
+        from train import find_transformer
+
+        source = find_transformer(transformer)
+        new = folder.with_name(f"{folder.name}.new")
+        AutoModel.from_pretrained(source, num_hidden_layers=layers).save_pretrained(new)
+        AutoTokenizer.from_pretrained(source).save_pretrained(new)
+        new.rename(folder)
+    return folder
 
 
 def record(corpus: str, system: str, rows: Iterable[Any], *, seed: int) -> None:
@@ -111,37 +140,50 @@ def record(corpus: str, system: str, rows: Iterable[Any], *, seed: int) -> None:
     add("multitask", found, key=KEY)
 
 
-def train(corpus: str, name: str, settings: dict[str, Any], *, seed: int, updates: int) -> Path:
-    """Train a variant on the light trunk, unless that was done before."""
+def train(
+    corpus: str,
+    name: str,
+    settings: dict[str, Any],
+    trunk: Path,
+    seed: int,
+    updates: int,
+    documents: int,
+) -> Path:
+    """Train a variant, unless that was done before."""
     folder = Path("models") / f"{corpus}_{name}_{seed}"
-    best = folder / "model-best"
-    if best.is_dir():
-        return best
+    last, asked = folder / "model-last", folder / "asked.cfg"
     finds = settings.get("per_token") or "mentions" in settings["tasks"]
-    links = "links" in settings["tasks"]
-    model = {"vocabulary": "closed", "tok2vec": _CNN} | settings
     rate = {"warmup_steps": updates // 10, "total_steps": updates}
-    score = {"bioel_link_f": float(links), "bioel_mention_f": float(not links)}
     config = Config(
         {
             "extends": {"path": str(Path("training/configs/multitask.cfg").resolve())},
-            "nlp": {"pipeline": ["bioel_linker"]},
+            "paths": {"transformer": str(trunk)},
             "components": {
-                "bioel_linker": {"mentions": "read" if finds else "spans", "model": model}
+                "bioel_linker": {
+                    "mentions": "read" if finds else "spans",
+                    "model": {"vocabulary": "closed"} | settings,
+                }
             },
             "training": {
                 "max_steps": updates,
-                "eval_frequency": updates // 2,
+                "eval_frequency": updates,
+                "batcher": {"size": documents},
                 "optimizer": {"learn_rate": rate},
-                "score_weights": score,
             },
+            # Nothing is chosen by it: the last update is measured.
+            "corpora": {"dev": {"limit": 10}},
         }
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    config.to_disk(folder / "asked.cfg")
-    script = ["training/scripts/train.py", corpus, folder / "asked.cfg", folder, "--seed", seed]
+    # A training of other settings, or one that was stopped, is not taken for this one.
+    if asked.is_file() and asked.read_text("utf8") == config.to_str():
+        if last.is_dir() and srsly.read_json(last / "meta.json").get(STEPS) == updates:
+            return last
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config.to_disk(asked)
+    script = ["training/scripts/train.py", corpus, asked, folder, "--seed", seed]
     subprocess.run([sys.executable, *map(str, script)], check=True)
-    return best
+    return last
 
 
 def measure(nlp: Language, texts: Sequence[AnnotatedText]) -> list[dict[str, Any]]:
@@ -158,30 +200,33 @@ def measure(nlp: Language, texts: Sequence[AnnotatedText]) -> list[dict[str, Any
 
 
 def measure_closed(
-    pipelines: Sequence[Language], texts: Sequence[AnnotatedText]
+    pipelines: Sequence[Language], texts: Sequence[AnnotatedText], *, brief: bool = False
 ) -> list[dict[str, Any]]:
-    """Figures of a closed vocabulary: the likeliest class is linked, whatever its probability."""
+    """Figures of a closed vocabulary: the likeliest class is linked, whatever its probability.
+
+    brief (bool): Only those for which documents are read once.
+    """
     linker: Any = pipelines[-1].get_pipe("bioel_linker")
     for nlp in pipelines:
         alone(nlp.get_pipe("bioel_linker"))
     linker.model.attrs["vocabulary"] = "closed"
     linker.reading = None
     links = list(run(pipelines, texts))
+    settings = [nlp.get_pipe("bioel_linker").model.attrs["settings"] for nlp in pipelines]
+    has_types = any(of["per_token"] or "types" in of["tasks"] for of in settings)
+    protocols = [*(["mention"] if has_types else []), "mention_unlabelled"]
     rows = [
         {"protocol": row.protocol, "subset": "", **figures(row)}
-        for row in evaluate(
-            texts, links, protocols=["mention", "mention_unlabelled"], per_label=False
-        )
+        for row in evaluate(texts, links, protocols=protocols, per_label=False)
     ]
-    if (
-        "mentions"
-        in (finder := pipelines[0].get_pipe("bioel_linker")).model.attrs["settings"]["tasks"]
-    ):
-        n = repaired_tokens(pipelines[0], finder, texts)
-        rows.append({"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n})
     rows += score(linker, texts, links, "closed")
+    if brief:
+        return rows
+    if "mentions" in settings[0]["tasks"]:
+        n = repaired_tokens(pipelines[0], pipelines[0].get_pipe("bioel_linker"), texts)
+        rows.append({"protocol": "mention", "subset": "", "metric": "repaired_tokens", "value": n})
     rows += score_given(pipelines[-1], linker, texts, "closed")
-    return rows + (score_with_nil(pipelines[0], linker, texts) if len(pipelines) == 1 else [])
+    return rows + score_with_nil(pipelines[0], linker, texts)
 
 
 def score_with_nil(

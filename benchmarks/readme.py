@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.readme_generative import ablations_table, generative_table
 from benchmarks.readme_linkers import (
     all_linkers_table,
     end_to_end_table,
@@ -28,7 +29,7 @@ from benchmarks.readme_speed import (
 from benchmarks.record import RESULTS, load
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/linkers.md", "docs/multitask.md")
+PAGES = ("README.md", "docs/generative.md", "docs/linkers.md", "docs/multitask.md")
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
     ("end_to_end", "f1"): "end to end, strict F1",
@@ -227,6 +228,8 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "DOCUMENTS": ("documents", documents_table),
     "ROOFLINE": ("roofline", roofline_table),
     "ALL LINKERS": ("generative", all_linkers_table),
+    "GENERATIVE": ("generative", generative_table),
+    "ABLATIONS": ("generative", ablations_table),
     "VOCABULARIES": ("multitask", vocabularies_table),
     "VARIANTS": ("multitask", variants_table),
 }

@@ -33,16 +33,21 @@ _SUBSETS = (
     "ambiguous name",
 )
 # All linkers on gold mentions of BC5CDR dev, any id right: name, result file, and which rows.
-_ANY = ("gold_any", "accuracy@1_nil_ignored")
+_ACCURACY = "accuracy@1_nil_ignored"
+_ANY = ("gold_any", _ACCURACY)
 _OF_STRINGS = ("biosyn", "accuracy@1")
-_OPEN = "accuracy@1_nil_ignored"
 # Then its name in reading_speed.json.
 _ALL = {
     "exact names and training strings": ("linking", "exact", *_OF_STRINGS, "exact"),
     "TF-IDF": ("linking", "tfidf", *_OF_STRINGS, "tfidf"),
     "as BioSyn: ResCNN and TF-IDF": ("linking", "biosyn", *_OF_STRINGS, "biosyn"),
     "ResCNN alone": ("linking", "dense", *_OF_STRINGS, "dense"),
-    "light linker: ResCNN and all strings say": ("linking", "rescnn", *_OF_STRINGS, "light"),
+    "light linker: all evidence of strings": (
+        "linking",
+        "rescnn",
+        *_OF_STRINGS,
+        "light",
+    ),
     "dual encoder alone": ("end_to_end", "dual_encoder_context", *_ANY, "collective"),
     "dual encoder and strings": ("end_to_end", "dual_encoder", *_ANY, "collective"),
     "reranker, 100 documents": ("end_to_end", "reranker", *_ANY, "rerank"),
@@ -50,21 +55,21 @@ _ALL = {
         "multitask",
         "multitask",
         "gold_any_closed",
-        _OPEN,
+        _ACCURACY,
         "closed",
     ),
     "multi-task, open vocabulary alone": (
         "multitask",
         "multitask",
         "gold_any_open_alone",
-        _OPEN,
+        _ACCURACY,
         "open",
     ),
     "multi-task, open vocabulary and strings": (
         "multitask",
         "multitask",
         "gold_any_open",
-        _OPEN,
+        _ACCURACY,
         "open",
     ),
     "generative alone": ("generative", "generated", "gold_any", "recall@1", "generative"),
@@ -236,12 +241,12 @@ def vocabularies_table(rows: list[Row]) -> str:
 
 
 def variants_table(rows: list[Row]) -> str:
-    """Variants of the paper on the light trunk: means over seeds."""
-    light = [row for row in rows if row.get("trunk")]
+    """Variants of the paper on the first layers of a transformer: means over seeds."""
+    short = [row for row in rows if row.get("trunk")]
     lines = []
-    for corpus in in_order(CORPORA, light, "corpus"):
-        for system in in_order(_VARIANTS, light, "system"):
-            found = select(light, corpus=corpus, system=system, subset="")
+    for corpus in in_order(CORPORA, short, "corpus"):
+        for system in in_order(_VARIANTS, short, "system"):
+            found = select(short, corpus=corpus, system=system, subset="")
             cells = [
                 _mean(select(found, protocol=protocol, metric="f1"))
                 for protocol in ("mention_unlabelled", "mention", "closed")
@@ -249,7 +254,7 @@ def variants_table(rows: list[Row]) -> str:
             name = _VARIANTS.get(system, system)
             if found:
                 lines.append([CORPORA.get(corpus, corpus), name, seeds_of(found), *cells])
-    columns = ["dev, CNN", "variant", "seeds", "mentions F1", "with types F1", "linked F1"]
+    columns = ["dev", "variant", "seeds", "mentions F1", "with types F1", "linked F1"]
     return table(columns, lines)
 
 

@@ -1,0 +1,58 @@
+"""Tables of docs/generative.md, from benchmarks/results/generative.json and trie.json."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.record import load
+
+_SYSTEMS = {
+    "generated": "written names alone",
+    "strings": "strings alone, default weights",
+    "both": "both, weighed on other folds",
+}
+_ABLATIONS = {
+    "ablation: mentions": "as it is, trained on mentions alone",
+    "ablation: random target": "a random name of the concept as target",
+    "ablation: no prompt": "no prompt (but pre-trained with one)",
+    "ablation: one name a concept": "one name a concept",
+    "ablation: no pre-training": "no pre-training",
+}
+_SUBSETS = ("", "seen string", "unseen string")
+
+
+def generative_table(rows: list[Row]) -> str:
+    """Names that are written, evidence of strings, and both, on gold mentions."""
+    return _table(rows, _SYSTEMS)
+
+
+def ablations_table(rows: list[Row]) -> str:
+    """Trainings of few updates that differ in one thing, and the speed of the search."""
+    trie = load("trie")[0]
+    note = (
+        f"The trie of {trie['names']:,} names takes {trie['built_s']:.0f} seconds and "
+        f"{trie['built_extra_mb']:.0f} MB to make, and is opened in {1000 * trie['opened_s']:.0f} "
+        f"ms. The search finds the same names as one with nested dictionaries, one mention at a "
+        f"time and without a cache, {trie['times_as_fast']} times as fast "
+        f"({trie['same_best_name']} of {trie['mentions_of_reference']} first names are the same; "
+        f"`{trie['command']}`)."
+    )
+    return f"{_table(rows, _ABLATIONS)}\n\n{note}"
+
+
+def _table(rows: list[Row], names: dict[str, str]) -> str:
+    lines = []
+    for corpus in in_order(CORPORA, rows, "corpus"):
+        for system, name in names.items():
+            found = select(rows, corpus=corpus, system=system, metric="recall@1")
+            if not found:
+                continue
+            parts = [select(found, subset=subset) for subset in _SUBSETS]
+            cells = [
+                f"{fmean(row['value'] for row in part):.1f} ({part[0]['n']:,})" if part else MISSING
+                for part in parts
+            ]
+            lines.append([CORPORA.get(corpus, corpus), name, seeds_of(found), *cells])
+    head = ["dev", "first candidate from", "seeds", "all: any id right, % (n)"]
+    return table([*head, "string seen in training", "unseen string"], lines)
