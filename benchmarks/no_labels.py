@@ -3,10 +3,13 @@
 python -m benchmarks.no_labels hpo_dev FILE.jsonl --kb FOLDER and python -m benchmarks.no_labels
 bc5cdr FILE --kb FOLDER measure on development documents: of hpo_dev, lines with id, text and
 mentions (start, end, id), against the branch HP:0000118 of the Human Phenotype Ontology; of
-BC5CDR, against a knowledge base of MeSH. Labels are ignored, and retired ids are mapped, on both
-sides. Protocols, all of them micro-averaged F1, over documents without mentions too:
+BC5CDR, against a knowledge base of MeSH; clinical benchmarks/clinical.jsonl, sentences as in
+clinical notes, with typos, shorthand and lay words, against the same branch. Labels are ignored,
+and retired ids are mapped, on both sides. Protocols, all of them micro-averaged F1, over documents
+without mentions too:
 
 mention: borders and id are those of a gold mention (bc5cdr: borders only).
+overlap (clinical): the id is that of a gold mention that shares a character with the span.
 document: the set of ids of each document.
 end_to_end: as mention, with the id.
 """
@@ -34,7 +37,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without_variants": {"finding": {"variants": False}},
     "without_distant_supervision": {"finding": {"learned": False}},
     "without_abbreviations": {"abbreviations": False},
+    "without_shorthand": {"shorthand": False},
 }
+PHENOTYPES = ("hpo_dev", "clinical")  # JSON lines with HPO ids
 Found = set[tuple[int, int, str]]
 
 
@@ -65,7 +70,7 @@ def main(
 
 
 def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
-    if corpus == "hpo_dev":
+    if corpus in PHENOTYPES:
         for line in path.read_text("utf8").splitlines():
             record = json.loads(line)
             yield (
@@ -85,12 +90,24 @@ def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, dic
     def ids(of: list[Found]) -> list[set[Any]]:
         return [{id for *_, id in one} for one in of]
 
-    if corpus == "hpo_dev":
+    if corpus in PHENOTYPES:
         pairs = {"mention": (gold, found)}
     else:
         pairs = {"mention": (borders(gold), borders(found)), "end_to_end": (gold, found)}
     pairs["document"] = ids(gold), ids(found)
-    return {protocol: _f1(*sides) for protocol, sides in pairs.items()}
+    scores = {protocol: _f1(*sides) for protocol, sides in pairs.items()}
+    if corpus == "clinical":
+        scores["overlap"] = _f1(gold, [_at_gold(*pair) for pair in zip(gold, found, strict=True)])
+    return scores
+
+
+def _at_gold(gold: Found, found: Found) -> Found:
+    """Spans that were found, those that overlap a gold mention of their id with its borders."""
+    moved = set()
+    for start, end, id in found:
+        near = [g for g in sorted(gold) if g[2] == id and g[0] < end and start < g[1]]
+        moved.add(near[0] if near else (start, end, id))
+    return moved
 
 
 def _f1(gold: list[Any], found: list[Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The abbreviations of a Doc, for both pipes."""
+"""Short forms in a Doc and what they stand for, for both pipes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,18 @@ def long_forms(doc: Doc) -> dict[str, str]:
         abbreviations = find_abbreviations(doc.text)
         _FOUND[doc] = {short: found.long for short, found in abbreviations.items()}
     return _FOUND[doc]
+
+
+def forms_to_write_out(
+    doc: Doc, *, abbreviations: bool, shorthand: Mapping[str, str]
+) -> dict[str, str]:
+    """From short to long form: shorthand that the document has, and what it defines itself.
+
+    abbreviations (bool): Whether its own definitions count. They go before shorthand.
+    """
+    text = doc.text
+    found = {short: long for short, long in shorthand.items() if short in text}
+    return found | long_forms(doc) if abbreviations else found
 
 
 def _read(short: Any) -> tuple[str, str]:

@@ -150,6 +150,7 @@ def make_mention_detector(
         "max_candidates": 5,
         "evidence": LINKER_EVIDENCE,
         "abbreviations": True,
+        "shorthand": True,
         "composites": True,
         "coherence": 1.0,
         "include_kb": True,
@@ -181,6 +182,7 @@ def make_linker(
     max_candidates: int,
     evidence: dict[str, bool],
     abbreviations: bool,
+    shorthand: bool,
     composites: bool,
     coherence: float,
     include_kb: bool,
@@ -221,6 +223,8 @@ def make_linker(
         "prior" (how often a concept was mentioned in training), "context" (what a model that may
         do so reads in the document), "generated" (names that a generative model writes).
     abbreviations (bool): Write short forms out that the document defines.
+    shorthand (bool): Write short forms out that clinical notes have and do not define ("HTN"), but
+        for those that are names of the knowledge base or training mentions.
     coherence (float): How far a mention is drawn to what the other mentions of its document are;
         0: not at all.
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
@@ -242,6 +246,7 @@ def make_linker(
         "max_candidates": max_candidates,
         "evidence": LINKER_EVIDENCE | dict(evidence),
         "abbreviations": abbreviations,
+        "shorthand": shorthand,
         "composites": composites,
         "coherence": coherence,
         "include_kb": include_kb,

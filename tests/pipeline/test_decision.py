@@ -28,6 +28,7 @@ CFG = {
     "nil_threshold": 0.0,
     "coherence": 0.0,
     "abbreviations": True,
+    "shorthand": True,
     "composites": True,
     "mentions": "auto",
     "spans_key": "bioel",

@@ -121,7 +121,9 @@ def gather(
 
 def _anchors(finder: NameFinder, docs: list) -> list[dict[Span, int]]:
     """Names of one concept that are in the documents as they are: the concept of each span."""
-    found = finder.find(docs, variants=False, typos=False, learned=False, abbreviations=False)
+    found = finder.find(
+        docs, variants=False, typos=False, learned=False, abbreviations=False, shorthand=False
+    )
     anchors = []
     for doc, names in zip(docs, found, strict=True):
         indptr, concepts, _ = finder.kb.concepts_of_names(np.array([n.row for n in names], int))
@@ -173,7 +175,9 @@ def _judged(
     finder: NameFinder, docs: list, anchors: list[dict[Span, int]], random: Random
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Spans that overlap an anchor and are not longer: features, and whether they are right."""
-    spans = finder.look_up(docs, variants=True, typos=True, abbreviations=False, all_ways=True)
+    spans = finder.look_up(
+        docs, variants=True, typos=True, abbreviations=False, shorthand=False, all_ways=True
+    )
     rows, features = finder.evidence.table(spans.words, spans.hits, spans.meant)
     is_whole = (features[:, EQUAL] > 0) & (spans.hits.by < 0) & (spans.hits.gap == spans.hits.end)
     hidden = is_whole & np.array([random.random() < _HIDDEN for _ in rows], dtype=bool)

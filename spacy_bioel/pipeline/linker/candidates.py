@@ -32,6 +32,8 @@ from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.tries import NameTries
 from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.pipeline.shorthand import shorthand_beside
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
@@ -184,9 +186,33 @@ class CandidateGenerator:
     def _prior(self) -> NDArray[np.float32]:
         return self.state.statistics.prior(self.kb)
 
+    @cached_property
+    def _shorthand(self) -> dict[str, str]:
+        """From short form to long form, normalised; no short form is a known name."""
+        if not self.state.settings.shorthand:
+            return {}
+        counts = self.state.statistics.counts
+        forms = {normalize_name(short): long for short, long in shorthand_beside(self.kb).items()}
+        return {short: normalize_name(long) for short, long in forms.items() if short not in counts}
+
+    def _written_out(self, queries: Sequence[str]) -> list[str]:
+        """Queries with shorthand written out, but for those that are known as they are."""
+        forms = self._shorthand
+        written = [
+            forms.get(query) or " ".join([forms.get(word, word) for word in query.split(" ")])
+            for query in queries
+        ]
+        changed = [i for i, query in enumerate(queries) if written[i] != query]
+        rows = self.kb.lookup_names([queries[i] for i in changed])
+        for i, row in zip(changed, rows.tolist(), strict=True):
+            if row >= 0 or queries[i] in self.state.statistics.counts:
+                written[i] = queries[i]
+        return written
+
     def gather(self, queries: Sequence[str]) -> Candidates:
         """All evidence about different normalised strings."""
         state, k = self.state, self.state.settings.search_names
+        queries = self._written_out(queries)
         dense: Found | None = None
         recalled: Found | None = None
         if state.is_dense:

@@ -87,7 +87,8 @@ def _find_names(
 ) -> Mentions:
     """Names of the knowledge base, or nearly so; the name is the query of its mention."""
     options: dict[str, Any] = dict(settings.finding)
-    found = generator.finder.find(docs, abbreviations=settings.abbreviations, **options)
+    options |= {"abbreviations": settings.abbreviations, "shorthand": settings.shorthand}
+    found = generator.finder.find(docs, **options)
     spans, queries, likely = [], [], []
     for doc, of_doc in zip(docs, found, strict=True):
         names = generator.kb.names.take([name.row for name in of_doc])

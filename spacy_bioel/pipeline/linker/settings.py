@@ -41,6 +41,7 @@ class LinkerSettings:
     nil_threshold: float
     coherence: float
     abbreviations: bool
+    shorthand: bool
     composites: bool
     mentions: str
     finding: tuple[tuple[str, bool | float], ...]
@@ -78,6 +79,7 @@ class LinkerSettings:
             nil_threshold=cfg["nil_threshold"],
             coherence=coherence,
             abbreviations=bool(cfg["abbreviations"]),
+            shorthand=bool(cfg.get("shorthand", True)),  # pipelines were saved without
             composites=bool(cfg["composites"]),
             mentions=cfg["mentions"],
             finding=_finding(cfg),

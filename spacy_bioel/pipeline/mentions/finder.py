@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +16,13 @@ from spacy.tokens import Doc
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.misspelled import Misspellings
+from spacy_bioel.pipeline.abbreviations import forms_to_write_out
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.everyday import ruled_out
 from spacy_bioel.pipeline.mentions.evidence import EQUAL, FEATURES, NameEvidence, common_words
 from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
 from spacy_bioel.pipeline.mentions.words import Words, read_words
+from spacy_bioel.pipeline.shorthand import shorthand_beside
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "finder.json"
@@ -69,6 +71,7 @@ class NameFinder:
         self.kb = kb
         self._stems = {stem_of(word) for word in self.bags.words}
         self._meant: dict[str, str] = {}
+        self._shorthand = shorthand_beside(kb)
 
     def look_up(
         self,
@@ -77,10 +80,16 @@ class NameFinder:
         variants: bool,
         typos: bool,
         abbreviations: bool,
+        shorthand: bool,
         all_ways: bool = False,
     ) -> Spans:
         """All spans that may be names; see `find_hits` for `all_ways`."""
-        words = read_words(docs, stem_key, abbreviations=abbreviations)
+        forms_of = partial(
+            forms_to_write_out,
+            abbreviations=abbreviations,
+            shorthand=self._shorthand if shorthand else {},
+        )
+        words = read_words(docs, stem_key, forms_of)
         meant = tuple(map(self.meant, words.forms)) if typos else words.forms
         for number, (form, other) in enumerate(zip(words.forms, meant, strict=True)):
             if form != other:
@@ -116,13 +125,16 @@ class NameFinder:
         typos: bool = True,
         learned: bool = True,
         abbreviations: bool = True,
+        shorthand: bool = True,
         threshold: float = 0.5,
     ) -> list[list[FoundName]]:
         """Names in each document, left to right; none overlap but the parts of coordinations."""
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
             return found
-        spans = self.look_up(docs, variants=variants, typos=typos, abbreviations=abbreviations)
+        spans = self.look_up(
+            docs, variants=variants, typos=typos, abbreviations=abbreviations, shorthand=shorthand
+        )
         hits, rows, features = self.weigh(spans)
         probability = _by_rules(features)
         if learned:  # but for coordinations: no text says which of them are right

@@ -164,6 +164,8 @@ def _coordinated(words: Words, bags: NameBags, sums: KeyArray, plain: Hits) -> H
     stops = np.append(0, np.cumsum(barred))
     start, gap, resume, end = spans.T
     fits = words.begins[start] & words.ends[end - 1] & (stops[end] == stops[start + 1])
+    # A short form that was written out stays whole.
+    fits &= (words.ends | ~words.is_short)[gap - 1] & (words.begins | ~words.is_short)[resume]
     start, gap, resume, end = spans[fits].T
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
     found = bag > 0

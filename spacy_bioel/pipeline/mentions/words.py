@@ -11,7 +11,6 @@ from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.keys import KeyArray
-from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import normalize_name, normalize_token
 from spacy_bioel.text.stems import words_of
@@ -37,12 +36,12 @@ class Words:
     doc, token (IntArray): Of each word; tokens are counted over all documents.
     begins, ends (BoolArray): Whether a span may begin with a word, and end with it.
     keys (KeyArray): In a bag, see `kb.words.bags`; 0: it counts for nothing.
-    is_short (BoolArray): Whether it is an abbreviation that its document defines.
+    is_short (BoolArray): Whether it is a short form that was written out.
     before (NDArray): Kind of what stands before a word.
     hyphened (BoolArray): Whether a hyphen binds it to the word before.
     chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).
     token_starts (IntArray): First token of each document. Shape (n_docs,).
-    long (dict[int, list[str]]): Words that an abbreviation stands for, by each word of it.
+    long (dict[int, list[str]]): Words that a short form stands for, by each word of it.
     """
 
     docs: Sequence[Doc]
@@ -70,11 +69,15 @@ class Words:
         return self.chars[self.token[start]], self.chars[last] + self.lengths[last]
 
 
-def read_words(docs: Sequence[Doc], key_of: Callable[[str], int], *, abbreviations: bool) -> Words:
+def read_words(
+    docs: Sequence[Doc],
+    key_of: Callable[[str], int],
+    forms_of: Callable[[Doc], Mapping[str, str]],
+) -> Words:
     """Words of documents, which share a vocabulary.
 
     key_of (Callable): Key of a normalised word in a bag.
-    abbreviations (bool): Give short forms that their document defines the key of their long form.
+    forms_of (Callable): Short forms of a document, which get the key of their long form.
     """
     tables = [doc.to_array([ORTH, SPACY, IDX, LENGTH]).reshape(-1, 4) for doc in docs]
     table = np.concatenate([np.zeros((0, 4), np.uint64), *tables])
@@ -109,10 +112,9 @@ def read_words(docs: Sequence[Doc], key_of: Callable[[str], int], *, abbreviatio
         lengths=table[:, 3].astype(np.int64),
         token_starts=token_starts,
     )
-    if abbreviations:
-        for doc, first, n in zip(docs, token_starts.tolist(), n_tokens.tolist(), strict=True):
-            if forms := long_forms(doc):
-                _write_out(words, doc.text, slice(first, first + n), forms, key_of)
+    for doc, first, n in zip(docs, token_starts.tolist(), n_tokens.tolist(), strict=True):
+        if forms := forms_of(doc):
+            _write_out(words, doc.text, slice(first, first + n), forms, key_of)
     return words
 
 
@@ -143,7 +145,7 @@ def _between(
 def _write_out(
     words: Words, text: str, tokens: slice, forms: Mapping[str, str], key_of: Callable[[str], int]
 ) -> None:
-    """Give the abbreviations that a document defines the keys of what they stand for."""
+    """Give short forms the keys of what they stand for."""
     starts = words.chars[tokens]
     ends = starts + words.lengths[tokens]
     for short, places in find_short_forms(text, forms).items():
