@@ -37,5 +37,10 @@ def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+def commands_note(rows: Sequence[Row], file: str) -> str:
+    """The command of the first of some results, and where the others are."""
+    return f"First line: `{rows[0]['command']}`; the others: `benchmarks/results/{file}.json`."
+
+
 def seeds_of(rows: Iterable[Row]) -> str:
     return ", ".join(map(str, sorted({row["seed"] for row in rows if row.get("seed") is not None})))

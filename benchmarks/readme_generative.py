@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.markdown import (
+    CORPORA,
+    MISSING,
+    Row,
+    commands_note,
+    in_order,
+    seeds_of,
+    select,
+    table,
+)
 from benchmarks.record import load
 
 _SYSTEMS = {
@@ -24,7 +33,7 @@ _SUBSETS = ("", "seen string", "unseen string")
 
 def generative_table(rows: list[Row]) -> str:
     """Names that are written, evidence of strings, and both, on gold mentions."""
-    return _table(rows, _SYSTEMS)
+    return f"{_table(rows, _SYSTEMS)}\n\n{commands_note(select(rows, system='generated', corpus='ncbi_disease'), 'generative')}"
 
 
 def ablations_table(rows: list[Row]) -> str:
@@ -33,12 +42,13 @@ def ablations_table(rows: list[Row]) -> str:
     note = (
         f"The trie of {trie['names']:,} names takes {trie['built_s']:.0f} seconds and "
         f"{trie['built_extra_mb']:.0f} MB to make, and is opened in {1000 * trie['opened_s']:.0f} "
-        f"ms. The search finds the same names as one with nested dictionaries, one mention at a "
-        f"time and without a cache, {trie['times_as_fast']} times as fast "
-        f"({trie['same_best_name']} of {trie['mentions_of_reference']} first names are the same; "
-        f"`{trie['command']}`)."
+        f"ms. The search is {trie['times_as_fast']} times as fast as one with nested "
+        f"dictionaries, one mention at a time and without a cache; the first name is the same for "
+        f"{trie['same_best_name']} of {trie['mentions_of_reference']} mentions "
+        f"(`{trie['command']}`)."
     )
-    return f"{_table(rows, _ABLATIONS)}\n\n{note}"
+    ablated = [row for row in rows if row["system"] in _ABLATIONS]
+    return f"{_table(rows, _ABLATIONS)}\n\n{commands_note(ablated, 'generative')}\n\n{note}"
 
 
 def _table(rows: list[Row], names: dict[str, str]) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.markdown import (
+    CORPORA,
+    MISSING,
+    Row,
+    commands_note,
+    in_order,
+    seeds_of,
+    select,
+    table,
+)
 from benchmarks.record import load
 
 _SYSTEMS = {
@@ -232,12 +241,14 @@ def vocabularies_table(rows: list[Row]) -> str:
                     for subset in ("seen concept", "unseen concept")
                 ]
                 cells = [f"{_mean(part)} ({part[0]['n']:,})" if part else MISSING for part in parts]
-                f1 = _mean(select(found, subset="", metric="f1"))
+                whole = select(found, subset="", metric="f1")
+                f1 = f"{_mean(whole)} ({whole[0]['n']:,})" if whole else MISSING
                 line = [CORPORA.get(corpus, corpus), name, seeds_of(found), f1, *cells]
                 lines.append(line)
-    columns = ["dev", "linked by", "seeds", "strict F1 end to end"]
+    columns = ["dev", "linked by", "seeds", "strict F1 end to end (gold mentions)"]
     recalls = [f"recall, {concept} concept (n)" for concept in ("seen", "unseen")]
-    return table([*columns, *recalls], lines)
+    made = [row for row in rows if not row.get("trunk") and row["protocol"] == "open"]
+    return f"{table([*columns, *recalls], lines)}\n\n{commands_note(made, 'multitask')}"
 
 
 def variants_table(rows: list[Row]) -> str:
@@ -254,8 +265,10 @@ def variants_table(rows: list[Row]) -> str:
             name = _VARIANTS.get(system, system)
             if found:
                 lines.append([CORPORA.get(corpus, corpus), name, seeds_of(found), *cells])
-    columns = ["dev", "variant", "seeds", "mentions F1", "with types F1", "linked F1"]
-    return table(columns, lines)
+    columns = ["dev", "variant", "seeds", "mentions, strict F1", "with types", "linked too"]
+    n = max((row["n"] for row in short if row["n"]), default=0)
+    note = f"{n:,} gold mentions. {commands_note(short, 'multitask')}"
+    return f"{table(columns, lines)}\n\n{note}"
 
 
 def _mean(rows: list[Row], *, interval: bool = False) -> str:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 _NO_QUESTIONS = (
     "encoders",
+    "finding_ours",
+    "finding_theirs",
     "growth_step",
     "lifecycle_step",
     "markdown",
     "readme",
+    "readme_generative",
     "readme_linkers",
     "readme_speed",
     "record",

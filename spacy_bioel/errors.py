@@ -341,7 +341,8 @@ class Errors(metaclass=_Coded):
     )
     B154 = (
         "{folder}: the parts of the checkpoint do not fit together: found {found}, expected "
-        "{expected}. Copy the whole checkpoint again, or change the setting."
+        "{expected}. Change the setting to what was found, or choose another checkpoint; if parts of "
+        "it are missing, copy the whole again."
     )
     B155 = "Unknown pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
     B156 = "Plots need the package matplotlib, which cannot be imported ({error}). Run: pip install 'spacy-bioel[plot]'"

@@ -97,13 +97,13 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
 
 
 def require_transformers(nlp: Language) -> None:
-    """Add the extra `transformers` to the requirements of a pipeline with a transformer."""
+    """Add the extra `transformers` to the requirements of a pipeline that needs the package."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
 
     # Names of models that need the package transformers.
-    names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer"}
+    names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer", "seq2seq"}
     if not names.isdisjoint(_model_names(nlp)):
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)

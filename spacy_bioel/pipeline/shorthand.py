@@ -16,7 +16,7 @@ _PATH = Path(__file__).parents[1] / "assets" / "shorthand.json"
 def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
     """From short form, as notes have it, to long form, but for forms that are names themselves."""
     shorthand = _clinical_shorthand()
-    rows = kb.lookup_names(normalize_names(shorthand))
+    rows = kb.lookup_names(normalize_names(list(shorthand)))
     return {
         short: long for (short, long), row in zip(shorthand.items(), rows, strict=True) if row < 0
     }

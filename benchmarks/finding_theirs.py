@@ -1,0 +1,82 @@
+"""Others' part of benchmarks.finding and .no_labels, in an environment with FastHPOCR and
+pyahocorasick: SYSTEM FOLDER.
+
+fasthpocr     FastHPOCR with the longest matches, its index made of FOLDER/hp.obo and kept there
+aho_corasick  longest names of FOLDER/names.json, in lower case, that begin and end with a word
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Annotate = Callable[[str], list[tuple[int, int, str]]]
+
+
+def fasthpocr(folder: Path) -> Annotate:
+    from FastHPOCR.HPOAnnotator import HPOAnnotator
+    from FastHPOCR.IndexHPO import IndexHPO
+
+    if not (folder / "hp.index").is_file():
+        IndexHPO(str(folder / "hp.obo"), str(folder)).index()
+    annotator = HPOAnnotator(str(folder / "hp.index"))
+
+    def annotate(text: str) -> list[tuple[int, int, str]]:
+        found = annotator.annotate(text, longestMatch=True)
+        return [(a.getStartOffset(), a.getEndOffset(), a.getHPOUri()) for a in found]
+
+    return annotate
+
+
+def aho_corasick(folder: Path) -> Annotate:
+    import ahocorasick
+
+    automaton: Any = ahocorasick.Automaton()
+    for name, id in json.loads((folder / "names.json").read_text("utf8")):
+        automaton.add_word(name.lower(), (len(name), id))
+    automaton.make_automaton()
+
+    def annotate(text: str) -> list[tuple[int, int, str]]:
+        lowered = text.lower()
+        found = []
+        for last, (length, id) in automaton.iter_long(lowered):
+            start, end = last - length + 1, last + 1
+            before, after = lowered[start - 1 : start], lowered[end : end + 1]
+            if not before.isalnum() and not after.isalnum():
+                found.append((start, end, id))
+        return found
+
+    return annotate
+
+
+SYSTEMS = {"fasthpocr": fasthpocr, "aho_corasick": aho_corasick}
+
+
+def peak_megabytes() -> float:
+    """Peak of this process alone: that of getrusage begins with its parent's. Linux only."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def main(system: str, folder: Path) -> None:
+    texts = json.loads((folder / "texts.json").read_text("utf8"))
+    start = time.perf_counter()
+    annotate = SYSTEMS[system](folder)
+    annotate(texts[0])
+    loaded = time.perf_counter()
+    found = [annotate(text) for text in texts]
+    result = {
+        "load": loaded - start,
+        "documents_per_second": len(texts) / (time.perf_counter() - loaded),
+        "memory": peak_megabytes(),
+        "found": found,
+    }
+    (folder / "out.json").write_text(json.dumps(result), "utf8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
