@@ -20,6 +20,7 @@ from benchmarks.readme_linkers import (
     variants_table,
     vocabularies_table,
 )
+from benchmarks.readme_no_labels import no_labels_table
 from benchmarks.readme_speed import (
     documents_table,
     encoding_table,
@@ -29,7 +30,13 @@ from benchmarks.readme_speed import (
 from benchmarks.record import RESULTS, load
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/generative.md", "docs/linkers.md", "docs/multitask.md")
+PAGES = (
+    "README.md",
+    "docs/generative.md",
+    "docs/linkers.md",
+    "docs/multitask.md",
+    "docs/ontology.md",
+)
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
     ("end_to_end", "f1"): "end to end, strict F1",
@@ -230,6 +237,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "ALL LINKERS": ("generative", all_linkers_table),
     "GENERATIVE": ("generative", generative_table),
     "ABLATIONS": ("generative", ablations_table),
+    "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),
     "VARIANTS": ("multitask", variants_table),
 }

@@ -16,6 +16,7 @@ _NO_QUESTIONS = (
     "readme",
     "readme_generative",
     "readme_linkers",
+    "readme_no_labels",
     "readme_speed",
     "record",
     "run",
