@@ -22,8 +22,8 @@ from spacy_bioel.text.stems import LINKING_WORDS, singular_of, stem_of, words_of
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# How near a string is to a name: equal; but for plurals and British spelling; in another order; of
-# the same families of words ("bowing", "bowed"); both.
+# How near a string is to a name: equal; but for plurals and British spelling, or the adjective of a
+# name of one word; in another order; of the same families of words ("bowing", "bowed"); both.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 # Columns of the table.
 #   equal ... family_ordered: 1 for how near the span is to the name
@@ -187,6 +187,8 @@ def _nearness(words: list[str], name: str) -> int:
         return EQUAL
     if list(map(singular_of, words)) == list(map(singular_of, others)):
         return SPELLED
+    if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
+        return SPELLED if stem_of(words[0]) == stem_of(others[0]) else FAMILY_ORDERED + 1
     own = [word for word in words if word not in LINKING_WORDS]
     theirs = [word for word in others if word not in LINKING_WORDS]
     # Words may change places round "of" and "is", and where the name is inverted.
@@ -196,6 +198,12 @@ def _nearness(words: list[str], name: str) -> int:
     if list(map(stem_of, own)) == list(map(stem_of, theirs)):
         return FAMILY
     return FAMILY_ORDERED if may_reorder else FAMILY_ORDERED + 1
+
+
+def _may_be_adjective(word: str, noun: str) -> bool:
+    """As "hypertensive", "ischemic" and "edematous" are; "muscarinic" is of a substance."""
+    is_adjective = word.endswith(("ic", "sive", "matous"))
+    return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
 
 
 def _of_kinds(words: Words, hits: Hits, meant: Sequence[str], bags: NameBags) -> dict[str, NDArray]:
