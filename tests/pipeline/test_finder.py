@@ -65,7 +65,7 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("eye abnormality", [("eye abnormality", NAMES[5][0])]),
         ("liver anomalies", [("liver anomalies", "Abnormality of the liver")]),
         ("a good appetite", []),
-        ("Hypertensive rats, pneumonic", [("Hypertensive", "Hypertension")]),
+        ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
         ("kidney and heart failure", []),
         (
