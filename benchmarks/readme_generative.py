@@ -33,7 +33,8 @@ _SUBSETS = ("", "seen string", "unseen string")
 
 def generative_table(rows: list[Row]) -> str:
     """Names that are written, evidence of strings, and both, on gold mentions."""
-    return f"{_table(rows, _SYSTEMS)}\n\n{commands_note(select(rows, system='generated', corpus='ncbi_disease'), 'generative')}"
+    first = select(rows, system="generated", corpus="ncbi_disease")
+    return f"{_table(rows, _SYSTEMS)}\n\n{commands_note(first, 'generative')}"
 
 
 def ablations_table(rows: list[Row]) -> str:
