@@ -232,7 +232,7 @@ def vocabularies_table(rows: list[Row]) -> str:
     lines = []
     for corpus in in_order(CORPORA, rows, "corpus"):
         with_open = {r["system"] for r in select(rows, corpus=corpus, protocol="open")}
-        for system in sorted(with_open):
+        for system in sorted(with_open, reverse=True):  # multitask first
             of_system = select(rows, corpus=corpus, system=system)
             for protocol, name in names.items():
                 found = select(of_system, protocol=protocol)
@@ -243,9 +243,9 @@ def vocabularies_table(rows: list[Row]) -> str:
                 cells = [f"{_mean(part)} ({part[0]['n']:,})" if part else MISSING for part in parts]
                 whole = select(found, subset="", metric="f1")
                 f1 = f"{_mean(whole)} ({whole[0]['n']:,})" if whole else MISSING
-                line = [CORPORA.get(corpus, corpus), name, seeds_of(found), f1, *cells]
+                line = [CORPORA.get(corpus, corpus), system, name, seeds_of(found), f1, *cells]
                 lines.append(line)
-    columns = ["dev", "linked by", "seeds", "strict F1 end to end (gold mentions)"]
+    columns = ["dev", "config", "linked by", "seeds", "strict F1 end to end (gold mentions)"]
     recalls = [f"recall, {concept} concept (n)" for concept in ("seen", "unseen")]
     made = [row for row in rows if not row.get("trunk") and row["protocol"] == "open"]
     return f"{table([*columns, *recalls], lines)}\n\n{commands_note(made, 'multitask')}"
