@@ -53,15 +53,6 @@ def embed_vocabulary(
     identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
     identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
     words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
-    return table_of(words, max_tokens=max_tokens)
-
-
-def table_of(words: NDArray[np.float32], *, max_tokens: int) -> EmbeddingTables:
-    """Tables for `FrozenEmbeddings` of word embeddings alone; positions are zero.
-
-    words (NDArray[float32]): Shape (n_pieces, width).
-    """
-    width = words.shape[1]
     # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return {

@@ -20,13 +20,11 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from pieces import cut_pieces
 from pretraining import load_state, save_state, set_learn_rate
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
 from torch.nn import functional as F
-from train import find_transformer
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -233,16 +231,15 @@ def main(
     _LOGGER.info("%d names of %d concepts", len(concepts), len(synonyms.sources))
     model = registry.resolve({"model": settings["model"]})["model"]
     vocabulary = settings["vocabulary"]
-    sizes = {"width": vocabulary["width"], "max_tokens": model.attrs["max_tokens"]}
-    sentences = list(read_sentences(mentions or [], opened))
-    if vocabulary["path"]:
-        folder, texts = Path(find_transformer(vocabulary["path"])), [*synonyms.names, *sentences]
-        tokenizer, tables = cut_pieces(folder, texts, **sizes)
-    else:
-        sizes["size"] = vocabulary["size"]
-        tokenizer, tables = make_vocabulary(
-            synonyms.names, concepts, more_names=[], texts=sentences, **sizes
-        )
+    tokenizer, tables = make_vocabulary(
+        synonyms.names,
+        concepts,
+        more_names=[],
+        size=vocabulary["size"],
+        width=vocabulary["width"],
+        max_tokens=model.attrs["max_tokens"],
+        texts=list(read_sentences(mentions or [], opened)),
+    )
     add_rescnn(model, tokenizer, tables)
     run = Pretraining(
         model, synonyms.names, concepts, np.array(synonyms.sources), settings["pretraining"]
