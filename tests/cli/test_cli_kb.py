@@ -67,6 +67,47 @@ def test_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0.1.0\n"
 
 
+OBO = """\
+format-version: 1.2
+
+[Term]
+id: X:1
+name: Abnormality
+
+[Term]
+id: X:2
+name: Hypertension
+is_a: X:1
+
+[Term]
+id: X:3
+name: Pulmonary hypertension
+is_a: X:2
+
+[Term]
+id: X:4
+name: Onset
+"""
+
+
+def test_branches_of_an_ontology_are_linked(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ontology, notes, out = tmp_path / "my.obo", tmp_path / "notes.txt", tmp_path / "kb"
+    ontology.write_text(OBO)
+    notes.write_text("HTN, onset of pulmonary hypertenison in May")
+    assert run("kb", "build", out, ontology, "--under", "X:1", "--exclude", "X:3") == 0
+    assert list(KnowledgeBase.open(out).ids) == ["X:1", "X:2"]
+    assert run("kb", "build", out, ontology, "--under", "X:1") == 0
+    capsys.readouterr()
+    assert run("link", out, notes) == 0
+    record = json.loads(capsys.readouterr().out)
+    found = [(link["text"], link["ids"]) for link in record["links"]]
+    assert found == [("HTN", ["X:2"]), ("pulmonary hypertenison", ["X:3"])]
+    assert run("kb", "build", out, ontology, "--under", "X:8") == 2
+    assert "[B310]" in capsys.readouterr().err
+
+
 def test_build_from_tables_with_retired_ids(run: Run, tmp_path: Path) -> None:
     first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
     first.write_text("D1\tfever\tC\nD2\taspirin\tD\n")
