@@ -67,8 +67,18 @@ def test_heads(bags: NameBags) -> None:
 def test_misspelled_words(word: str, expected: str | None) -> None:
     names = "hypertension pneumonia seizure diarrhea patients pain colics colica".split()
     misspellings = Misspellings(dict.fromkeys(names, 1))
-    assert misspellings.meant(word, known={"patience"}) == expected
+    assert misspellings.meant(word, known={"patience": 9.0}) == expected
 
 
 def test_no_words() -> None:
-    assert Misspellings({}).meant("pnuemonia", known=()) is None
+    assert Misspellings({}).meant("pnuemonia", known={}) is None
+
+
+def test_of_two_words_that_may_be_meant_the_far_more_frequent_one_is() -> None:
+    misspellings = Misspellings({"arthritis": 2, "arteritis": 5})
+    assert (
+        misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 2.0}) == "arthritis"
+    )
+    assert misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 4.0}) is None
+    assert misspellings.meant("artritis", known={"arthritis": 4.0}) == "arthritis"
+    assert misspellings.meant("artritis", known={}) is None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from spacy_bioel.text.stems import singular_of
 
 SHORTEST = 6  # letters: short words are near to too many others
+# Of two words that may be meant, one has to be so many times as frequent as the other.
+_SURER = 10.0
+_RARE = 0.3  # times in a million words, of a word whose frequency is not known
 
 
 class Misspellings:
@@ -30,20 +34,25 @@ class Misspellings:
         table = table[np.argsort(table[:, 0], kind="stable")]
         self._hashes, self._numbers = table[:, 0].copy(), table[:, 1].astype(np.int32)
 
-    def meant(self, word: str, *, known: Collection[str]) -> str | None:
+    def meant(self, word: str, *, known: Mapping[str, float]) -> str | None:
         """The word that a misspelled one stands for; None: no word, or a choice between several.
 
-        known (Collection[str]): Words that are right as they are, as is every word of the
-            knowledge base.
+        known (Mapping[str, float]): Words that are right as they are, as is every word of the
+            knowledge base, and how often they are in a million words of text.
         """
         if len(word) < SHORTEST or not word.isalpha() or not word.isascii():
             return None
         if any(w in self._counts or w in known for w in (word, singular_of(word), word + "s")):
             return None
         found = dict.fromkeys(self._near(word)) or dict.fromkeys(self._near(singular_of(word)))
-        if len({singular_of(w) for w in found}) != 1:
+        frequency: Counter[str] = Counter()
+        for other in found:
+            frequency[singular_of(other)] += known.get(other, _RARE)
+        ranked = frequency.most_common(2)
+        if not ranked or (len(ranked) > 1 and ranked[0][1] < _SURER * ranked[1][1]):
             return None
-        return max(found, key=self._counts.__getitem__)
+        likely = [other for other in found if singular_of(other) == ranked[0][0]]
+        return max(likely, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
         for piece in {word, *_shortened(word)}:
