@@ -144,11 +144,11 @@ def test_composites(kb_folder: Path) -> None:
 def test_abbreviations_of_the_document(
     kb_folder: Path, text: str, expected: list[tuple[str, str]]
 ) -> None:
-    assert ents(linking_nlp(kb_folder, ["AKI"])(text)) == expected
+    assert ents(linking_nlp(kb_folder, ["AKI"], shorthand=False)(text)) == expected
 
 
 def test_abbreviations_can_be_left_alone(kb_folder: Path) -> None:
-    nlp = linking_nlp(kb_folder, ["AKI"], abbreviations=False)
+    nlp = linking_nlp(kb_folder, ["AKI"], abbreviations=False, shorthand=False)
     assert ents(nlp("Acute kidney injury (AKI)."))[0] == ("AKI", "NIL")
 
 
@@ -222,7 +222,7 @@ def test_no_mentions(kb_folder: Path, text: str) -> None:
 
 
 def test_a_batch_gives_what_its_documents_give_alone(kb_folder: Path) -> None:
-    nlp = linking_nlp(kb_folder, ["cold", "AKI", "anaemia"])
+    nlp = linking_nlp(kb_folder, ["cold", "AKI", "anaemia"], shorthand=False)
     texts = ["cold", "", "anaemia and AKI", "Acute kidney injury (AKI)", "cold cold"]
     assert [ents(doc) for doc in nlp.pipe(texts)] == [
         [("cold", "MESH:D003080")],
