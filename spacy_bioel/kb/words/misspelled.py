@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -45,13 +45,13 @@ class Misspellings:
         if any(w in self._counts or w in known for w in (word, singular_of(word), word + "s")):
             return None
         found = dict.fromkeys(self._near(word)) or dict.fromkeys(self._near(singular_of(word)))
-        frequency: Counter[str] = Counter()
+        frequency: dict[str, float] = defaultdict(float)
         for other in found:
             frequency[singular_of(other)] += known.get(other, _RARE)
-        ranked = frequency.most_common(2)
-        if not ranked or (len(ranked) > 1 and ranked[0][1] < _SURER * ranked[1][1]):
+        ranked = sorted(frequency, key=frequency.__getitem__, reverse=True)
+        if not ranked or any(frequency[ranked[0]] < _SURER * frequency[w] for w in ranked[1:]):
             return None
-        likely = [other for other in found if singular_of(other) == ranked[0][0]]
+        likely = [other for other in found if singular_of(other) == ranked[0]]
         return max(likely, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
