@@ -60,6 +60,27 @@ _ALL = {
     "dual encoder alone": ("end_to_end", "dual_encoder_context", *_ANY, "collective"),
     "dual encoder and strings": ("end_to_end", "dual_encoder", *_ANY, "collective"),
     "reranker, 100 documents": ("end_to_end", "reranker", *_ANY, "rerank"),
+    "hierarchical, closed vocabulary alone": (
+        "multitask",
+        "hierarchical",
+        "gold_any_closed",
+        _ACCURACY,
+        "",
+    ),
+    "hierarchical, open vocabulary alone": (
+        "multitask",
+        "hierarchical",
+        "gold_any_open_alone",
+        _ACCURACY,
+        "",
+    ),
+    "hierarchical, open vocabulary and strings": (
+        "multitask",
+        "hierarchical",
+        "gold_any_open",
+        _ACCURACY,
+        "",
+    ),
     "multi-task, closed vocabulary alone": (
         "multitask",
         "multitask",
