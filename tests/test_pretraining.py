@@ -181,6 +181,7 @@ max_tokens = 8
 [vocabulary]
 size = 200
 width = 16
+path = null
 
 [pretraining]
 seed = 0
@@ -300,3 +301,15 @@ def test_word_pieces_of_rows(pretrain: Any) -> None:
     pieces = pretrain.PieceRows(Letters(), ["abc", "", "d", "ef"])
     ids, lengths = pieces.take(np.array([3, 0, 1]))
     assert (ids.tolist(), lengths.tolist()) == ([5, 6, 1, 2, 3, 0], [2, 3, 1])
+
+
+def test_embeddings_take_what_a_transformer_knows(
+    pretrain: Any, kbs: list[Path], config: Path, tmp_path: Path, checkpoint: Path
+) -> None:
+    pytest.importorskip("transformers")
+    pretrain.main(tmp_path / "without", kbs, config=config)
+    config.write_text(CONFIG.replace("path = null", f'path = "{checkpoint}"'), encoding="utf8")
+    pretrain.main(tmp_path / "with", kbs, config=config)
+    tables = [load_file(tmp_path / n / "embeddings.safetensors") for n in ("without", "with")]
+    assert [table["words"].shape[1] for table in tables] == [16, 16]
+    assert not np.array_equal(*(table["words"] for table in tables))

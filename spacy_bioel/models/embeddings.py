@@ -1,6 +1,7 @@
-"""Frozen embeddings of word pieces: from the concepts that they name and from co-occurrence.
+"""Frozen embeddings of word pieces: from the concepts that they name, from co-occurrence, and from
+what another encoder makes of them.
 
-Both parts are singular value decompositions of count matrices; nothing is trained.
+All parts are singular value decompositions; nothing is trained.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def embed_vocabulary(
     width: int,
     max_tokens: int,
     texts: Sequence[str] = (),
+    known: NDArray[np.float32] | None = None,
     seed: int = 0,
 ) -> EmbeddingTables:
     """Compute embeddings of word pieces.
@@ -37,18 +39,23 @@ def embed_vocabulary(
     max_tokens (int): Rows of the table of positions.
     texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
         comes from co-occurrence.
+    known (NDArray[float32] | None): Vectors of the pieces by another encoder, half of the part that
+        is not random. Shape (n_pieces, n).
     RETURNS (EmbeddingTables): Tables for `FrozenEmbeddings`; positions are zero.
     """
     share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
     n_latent = int(width * (1 - share))
     counts = _piece_concepts(tokenizer, names, concepts)
-    if texts:
-        latent = [
-            _latent(counts, n_latent // 2, seed=seed),
-            _latent(_piece_contexts(tokenizer, texts), n_latent - n_latent // 2, seed=seed),
-        ]
-    else:
-        latent = [_latent(counts, n_latent, seed=seed)]
+    matrices = [counts, _piece_contexts(tokenizer, texts)] if texts else [counts]
+    shares = [1 / len(matrices)] * len(matrices)
+    if known is not None:
+        matrices = [known - known.mean(axis=0), *matrices]
+        shares = [0.5, *(share / 2 for share in shares)]
+    borders = (n_latent * np.cumsum([0, *shares])).astype(int)
+    latent = [
+        _latent(matrix, size, seed=seed) * np.sqrt(share / shares[0])
+        for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)
+    ]
     n_identity = width - sum(part.shape[1] for part in latent)
     identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
     identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)

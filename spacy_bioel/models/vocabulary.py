@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.embeddings import EmbeddingTables, embed_vocabulary
 
 _UNKNOWN = "[UNK]"
+_SPACE = "\u2581"  # before the first piece of a word
 
 
 def make_vocabulary(
@@ -26,6 +27,7 @@ def make_vocabulary(
     width: int,
     max_tokens: int,
     texts: Sequence[str] = (),
+    encode: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
 ) -> tuple[Tokenizer, EmbeddingTables]:
     """Train word pieces on names, and compute their embeddings.
 
@@ -35,10 +37,19 @@ def make_vocabulary(
     size, width (int): Number of word pieces, and size of an embedding.
     max_tokens (int): Rows of the table of positions.
     texts (Sequence[str]): Normalised sentences, for `embed_vocabulary`.
+    encode (Callable | None): Another encoder, which knows the words that pieces are.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
+    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    pieces = [piece.replace(_SPACE, " ").strip() or piece for piece, _ in vocabulary]
     tables = embed_vocabulary(
-        tokenizer, names, concepts, width=width, max_tokens=max_tokens, texts=texts
+        tokenizer,
+        names,
+        concepts,
+        width=width,
+        max_tokens=max_tokens,
+        texts=texts,
+        known=encode(pieces) if encode else None,
     )
     return tokenizer, tables
 

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,12 +26,20 @@ from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
 from torch.nn import functional as F
+from train import find_transformer
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.encoder_storage import write_encoder
-from spacy_bioel.models.name_encoder import get_network
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    NameEncoder,
+    add_encoder,
+    encode_names,
+    get_network,
+)
 from spacy_bioel.models.name_rescnn import add_rescnn
+from spacy_bioel.models.name_transformer import build_transformer_names_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
@@ -208,6 +217,14 @@ def read_sentences(paths: Iterable[Path], kbs: Iterable[KnowledgeBase]) -> Itera
         yield from filter(None, map(normalize_name, _SENTENCE_END.split(text)))
 
 
+def read_transformer(path: str, kb: KnowledgeBase) -> NameEncoder:
+    """A transformer that encodes word pieces as names of their own."""
+    model = build_transformer_names_v1(pooling="mean")
+    embeddings = find_transformer(path)
+    add_encoder(model, EncoderSource(kb, (), embeddings, vocabulary=0, width=0))
+    return model
+
+
 def main(
     out: Path,
     kb: Annotated[list[Path], typer.Option(help="Knowledge bases, one option each.")],
@@ -231,6 +248,7 @@ def main(
     _LOGGER.info("%d names of %d concepts", len(concepts), len(synonyms.sources))
     model = registry.resolve({"model": settings["model"]})["model"]
     vocabulary = settings["vocabulary"]
+    transformer = read_transformer(vocabulary["path"], opened[0]) if vocabulary["path"] else None
     tokenizer, tables = make_vocabulary(
         synonyms.names,
         concepts,
@@ -239,6 +257,7 @@ def main(
         width=vocabulary["width"],
         max_tokens=model.attrs["max_tokens"],
         texts=list(read_sentences(mentions or [], opened)),
+        encode=partial(encode_names, transformer) if transformer else None,
     )
     add_rescnn(model, tokenizer, tables)
     run = Pretraining(
