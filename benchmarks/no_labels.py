@@ -11,6 +11,8 @@ without mentions too:
 mention: borders and id are those of a gold mention (bc5cdr: borders only).
 overlap (clinical): the id is that of a gold mention that shares a character with the span.
 document: the set of ids of each document.
+
+FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not there.
 end_to_end: as mention, with the id.
 """
 
@@ -23,7 +25,9 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.finding import THEIRS
 from benchmarks.record import add, measurement
+from benchmarks.scispacy import run
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_linker, load_model
@@ -48,25 +52,40 @@ def main(
     path: Path,
     kb: Annotated[Path, typer.Option(help="Knowledge base.")],
     system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
+    python: Annotated[
+        Path | None, typer.Option(help="Of an environment with FastHPOCR, which is measured alone.")
+    ] = None,
+    index: Annotated[Path | None, typer.Option(help="Folder of its hp.index.")] = None,
 ) -> None:
     nlp = load_model(str(kb))
     linker = find_linker(nlp)
     gold = list(_read(corpus, path))
+    texts = [text for text, _ in gold]
     canonical = linker.kb.canonical
     wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
     before = dict(linker.cfg)
     rows = []
-    for name in system or SYSTEMS:
-        linker.cfg = before | SYSTEMS[name]
-        found = [
-            {(link.start, link.end, id) for link in get_links(doc) for id in link.ids}
-            for doc in nlp.pipe([text for text, _ in gold], batch_size=64)
-        ]
+    for name in ["fasthpocr"] if python else system or SYSTEMS:
+        if python and index:
+            found = _found_by_fasthpocr(texts, python, index)
+        else:
+            linker.cfg = before | SYSTEMS[name]
+            found = [
+                {(link.start, link.end, id) for link in get_links(doc) for id in link.ids}
+                for doc in nlp.pipe(texts, batch_size=64)
+            ]
         for protocol, value in _scores(corpus, wanted, found).items():
             row = {"protocol": protocol, "metric": "f1", **value, "seed": 0, "split": "dev"}
             rows.append(measurement("no_labels", name, corpus=corpus, **row))
             typer.echo(f"{corpus} {name} {protocol} {value}")
     typer.echo(add("no_labels", rows, key=KEY))
+
+
+def _found_by_fasthpocr(texts: list[str], python: Path, folder: Path) -> list[Found]:
+    (folder / "texts.json").write_text(json.dumps(texts), encoding="utf8")
+    run([python, *THEIRS, "fasthpocr", folder])
+    found = json.loads((folder / "out.json").read_text("utf8"))["found"]
+    return [{(start, end, id) for start, end, id in of_text} for of_text in found]
 
 
 def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:

@@ -20,7 +20,7 @@ from benchmarks.readme_linkers import (
     variants_table,
     vocabularies_table,
 )
-from benchmarks.readme_no_labels import no_labels_table
+from benchmarks.readme_no_labels import finding_table, no_labels_table
 from benchmarks.readme_speed import (
     documents_table,
     encoding_table,
@@ -237,6 +237,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "ALL LINKERS": ("generative", all_linkers_table),
     "GENERATIVE": ("generative", generative_table),
     "ABLATIONS": ("generative", ablations_table),
+    "FINDING": ("finding", finding_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),
     "VARIANTS": ("multitask", variants_table),

@@ -23,6 +23,34 @@ _COLUMNS = {
 }
 
 
+_FINDERS = {
+    "ours": '`mentions = "kb"`',
+    "fasthpocr": "FastHPOCR 0.1.4",
+    "aho_corasick": "exact names by pyahocorasick, no pipeline",
+}
+_ONTOLOGIES = {"hpo": "HPO", "mondo": "MONDO"}
+
+
+def finding_table(rows: list[Row]) -> str:
+    """Documents a second, memory and time to the first answer, of one process."""
+    lines = []
+    for corpus, ontology in _ONTOLOGIES.items():
+        for system, name in _FINDERS.items():
+            found = select(rows, corpus=corpus, system=system)
+            of = {row["metric"]: row["value"] for row in found}
+            if found:
+                shown = f"{ontology} ({found[0]['names']:,} names)"
+                speed, memory = f"{of['documents_per_second']:,.0f}", f"{of['memory']:.0f}"
+                lines.append([shown, name, speed, memory, f"{of['load']:.1f}"])
+    columns = ["ontology", "system", "abstracts a second", "MB", "seconds to the first answer"]
+    about = rows[0]
+    note = (
+        f"{about['n']} abstracts of BC5CDR dev in one process, medians of three by turns; "
+        f"`{about['command']}`; {about['machine']}; {about['date']}. {about['note']}".strip()
+    )
+    return f"{table(columns, lines)}\n\n{note}"
+
+
 def no_labels_table(rows: list[Row]) -> str:
     """F1 of names that are found without training, and with each part switched off."""
     lines = []

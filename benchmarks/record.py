@@ -24,6 +24,9 @@ def command() -> str:
 
 
 def _named(argument: str) -> str:
+    name, equals, place = argument.partition("=")
+    if equals and Path(place).is_dir():
+        return f"{name}=FOLDER"
     path = Path(argument)
     if path.is_dir():
         return "FOLDER"
