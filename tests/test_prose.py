@@ -42,6 +42,7 @@ PAGES = [
     "docs/concurrency.md",
     "docs/generative.md",
     "docs/multitask.md",
+    "docs/ontology.md",
     SOURCES,
 ]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")
@@ -161,6 +162,7 @@ NUMBERS: list[tuple[str, str, Callable[[], list[float]]]] = [
             for system in ("strings", "both")
         ],
     ),
+    ("docs/ontology.md", "`finding.threshold` ({}) is", lambda: [factories.FINDING["threshold"]]),
     ("CHANGELOG.md", "candidates of the last {} strings", lambda: [candidates.KEPT]),
     ("CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size_of_encoder),
 ]
