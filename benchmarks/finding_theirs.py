@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 Annotate = Callable[[str], list[tuple[int, int, str]]]
+Find = Callable[[list[str]], list[Any]]
 
 
 def fasthpocr(folder: Path) -> Annotate:
@@ -30,9 +31,9 @@ def fasthpocr(folder: Path) -> Annotate:
                 members.setdefault(of, []).append(token)
         return list(members.get(cluster, ()))
 
-    # Theirs reads all 573,507 tokens for each cluster, which takes more than ten minutes.
-    CRIndexKB.compileClusterList = tokens_of
     if not (folder / "hp.index").is_file():
+        # Theirs reads all 573,507 tokens for each cluster, which takes more than ten minutes.
+        CRIndexKB.compileClusterList = tokens_of
         IndexHPO(str(folder / "hp.obo"), str(folder)).index()
     annotator = HPOAnnotator(str(folder / "hp.index"))
 
@@ -73,13 +74,14 @@ def peak_megabytes() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def main(system: str, folder: Path) -> None:
+def measure(folder: Path, load: Callable[[], Find]) -> None:
+    """Write what a system finds in FOLDER/texts.json, and what that takes, to FOLDER/out.json."""
     texts = json.loads((folder / "texts.json").read_text("utf8"))
     start = time.perf_counter()
-    annotate = SYSTEMS[system](folder)
-    annotate(texts[0])
+    find = load()
+    find(texts[:1])
     loaded = time.perf_counter()
-    found = [annotate(text) for text in texts]
+    found = find(texts)
     result = {
         "load": loaded - start,
         "documents_per_second": len(texts) / (time.perf_counter() - loaded),
@@ -87,6 +89,14 @@ def main(system: str, folder: Path) -> None:
         "found": found,
     }
     (folder / "out.json").write_text(json.dumps(result), "utf8")
+
+
+def main(system: str, folder: Path) -> None:
+    def load() -> Find:
+        annotate = SYSTEMS[system](folder)
+        return lambda texts: [annotate(text) for text in texts]
+
+    measure(folder, load)
 
 
 if __name__ == "__main__":

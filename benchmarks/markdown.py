@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 Row = dict[str, Any]
@@ -35,6 +36,13 @@ def in_order(names: dict[str, str], rows: Iterable[Row], key: str) -> list[str]:
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def mean_of(rows: Sequence[Row]) -> str:
+    """Mean value of some results, and how many things each of them was measured on."""
+    if not rows:
+        return MISSING
+    return f"{fmean(row['value'] for row in rows):.1f} ({rows[0]['n']:,})"
 
 
 def commands_note(rows: Sequence[Row], file: str) -> str:

@@ -43,6 +43,7 @@ from spacy_bioel.pipeline.contextual import multitask
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.nil import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
@@ -122,10 +123,9 @@ def first_layers(transformer: str, layers: int) -> Path:
         from train import find_transformer
 
         source = find_transformer(transformer)
-        new = folder.with_name(f"{folder.name}.new")
-        AutoModel.from_pretrained(source, num_hidden_layers=layers).save_pretrained(new)
-        AutoTokenizer.from_pretrained(source).save_pretrained(new)
-        new.rename(folder)
+        with replacing_folder(folder) as new:
+            AutoModel.from_pretrained(source, num_hidden_layers=layers).save_pretrained(new)
+            AutoTokenizer.from_pretrained(source).save_pretrained(new)
     return folder
 
 

@@ -55,7 +55,7 @@ def main(
     python: Annotated[
         Path | None, typer.Option(help="Of an environment with FastHPOCR, which is measured alone.")
     ] = None,
-    index: Annotated[Path | None, typer.Option(help="Folder of its hp.index.")] = None,
+    index: Annotated[Path, typer.Option(help="Folder of its hp.index, or of hp.obo.")] = Path(),
 ) -> None:
     nlp = load_model(str(kb))
     linker = find_linker(nlp)
@@ -66,7 +66,7 @@ def main(
     before = dict(linker.cfg)
     rows = []
     for name in ["fasthpocr"] if python else system or SYSTEMS:
-        if python and index:
+        if python:
             found = _found_by_fasthpocr(texts, python, index)
         else:
             linker.cfg = before | SYSTEMS[name]

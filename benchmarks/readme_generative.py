@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 from benchmarks.markdown import (
     CORPORA,
-    MISSING,
     Row,
     commands_note,
     in_order,
+    mean_of,
     seeds_of,
     select,
     table,
@@ -60,10 +58,7 @@ def _table(rows: list[Row], names: dict[str, str]) -> str:
             if not found:
                 continue
             parts = [select(found, subset=subset) for subset in _SUBSETS]
-            cells = [
-                f"{fmean(row['value'] for row in part):.1f} ({part[0]['n']:,})" if part else MISSING
-                for part in parts
-            ]
+            cells = map(mean_of, parts)
             lines.append([CORPORA.get(corpus, corpus), name, seeds_of(found), *cells])
     head = ["dev", "first candidate from", "seeds", "all: any id right, % (n)"]
     return table([*head, "string seen in training", "unseen string"], lines)

@@ -10,6 +10,7 @@ from benchmarks.markdown import (
     Row,
     commands_note,
     in_order,
+    mean_of,
     seeds_of,
     select,
     table,
@@ -156,7 +157,7 @@ def _subset_table(rows: list[Row]) -> str:
         of_corpus = select(accuracy, corpus=corpus)
         for system in in_order(_SYSTEMS, of_corpus, "system"):
             parts = [select(of_corpus, system=system, subset=name) for name in _SUBSETS]
-            cells = [f"{_mean(part)} ({part[0]['n']:,})" if part else MISSING for part in parts]
+            cells = list(map(mean_of, parts))
             lines.append([CORPORA.get(corpus, corpus), _SYSTEMS.get(system, system), *cells])
     columns = ["gold mentions, any id right, NIL ignored (n)", "", "all", *_SUBSETS[1:]]
     return table(columns, lines)
@@ -175,7 +176,7 @@ def kinds_table(speed: list[Row]) -> str:
         lines.append(
             [
                 name,
-                f"{_mean(found)} ({found[0]['n']:,})" if found else MISSING,
+                mean_of(found),
                 f"{numbers['mentions_per_second']:,.0f}",
                 f"{1 / numbers['collective_is_faster']:.2f}",
                 f"{numbers['megabytes']:.0f}",
@@ -261,9 +262,9 @@ def vocabularies_table(rows: list[Row]) -> str:
                     select(found, subset=subset, metric="recall")
                     for subset in ("seen concept", "unseen concept")
                 ]
-                cells = [f"{_mean(part)} ({part[0]['n']:,})" if part else MISSING for part in parts]
+                cells = list(map(mean_of, parts))
                 whole = select(found, subset="", metric="f1")
-                f1 = f"{_mean(whole)} ({whole[0]['n']:,})" if whole else MISSING
+                f1 = mean_of(whole)
                 line = [CORPORA.get(corpus, corpus), system, name, seeds_of(found), f1, *cells]
                 lines.append(line)
     columns = ["dev", "config", "linked by", "seeds", "strict F1 end to end (gold mentions)"]

@@ -52,6 +52,7 @@ def embed_vocabulary(
         matrices = [known - known.mean(axis=0), *matrices]
         shares = [0.5, *(share / 2 for share in shares)]
     borders = (n_latent * np.cumsum([0, *shares])).astype(int)
+    # Rows are of unit length: a part of half the share is to have half of the squared length.
     latent = [
         _latent(matrix, size, seed=seed) * np.sqrt(share / shares[0])
         for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)

@@ -40,8 +40,6 @@ def make_vocabulary(
     encode (Callable | None): Another encoder, which knows the words that pieces are.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    pieces = [piece.replace(_SPACE, " ").strip() or piece for piece, _ in vocabulary]
     tables = embed_vocabulary(
         tokenizer,
         names,
@@ -49,9 +47,14 @@ def make_vocabulary(
         width=width,
         max_tokens=max_tokens,
         texts=texts,
-        known=encode(pieces) if encode else None,
+        known=encode(_texts_of_pieces(tokenizer)) if encode else None,
     )
     return tokenizer, tables
+
+
+def _texts_of_pieces(tokenizer: Tokenizer) -> list[str]:
+    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return [piece.replace(_SPACE, " ").strip() or piece for piece, _ in vocabulary]
 
 
 def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, EmbeddingTables]:

@@ -12,7 +12,7 @@ from spacy_bioel.text.stems import singular_of
 SHORTEST = 6  # letters: short words are near to too many others
 # Of two words that may be meant, one has to be so many times as frequent as the other.
 _SURER = 10.0
-_RARE = 0.3  # times in a million words, of a word whose frequency is not known
+RARE = 0.3  # times in a million words, of a word whose frequency is not known
 
 
 class Misspellings:
@@ -47,7 +47,7 @@ class Misspellings:
         found = dict.fromkeys(self._near(word)) or dict.fromkeys(self._near(singular_of(word)))
         frequency: dict[str, float] = defaultdict(float)
         for other in found:
-            frequency[singular_of(other)] += known.get(other, _RARE)
+            frequency[singular_of(other)] += known.get(other, RARE)
         ranked = sorted(frequency, key=frequency.__getitem__, reverse=True)
         if not ranked or any(frequency[ranked[0]] < _SURER * frequency[w] for w in ranked[1:]):
             return None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags
+from spacy_bioel.kb.words.misspelled import RARE
 from spacy_bioel.pipeline.mentions.hits import Hits
 from spacy_bioel.pipeline.mentions.words import COMMA, NOTHING, Words
 from spacy_bioel.text.normalize import normalize_name
@@ -45,7 +46,6 @@ FEATURES = (
 )  # fmt: skip
 _COLUMN = {name: number for number, name in enumerate(FEATURES)}
 _WORDS = Path(__file__).parents[2] / "assets" / "words.json.gz"
-_RARE = 0.3  # times in a million words, of a word that is not in that table
 _MOST_KEPT = 1 << 16
 
 
@@ -144,7 +144,7 @@ class NameEvidence:
         if near > FAMILY_ORDERED:
             return NameMatch(-1, FAMILY_ORDERED)
         own = [word for word in words if word not in LINKING_WORDS] or words
-        frequencies = [common_words().get(word, _RARE) for word in own]
+        frequencies = [common_words().get(word, RARE) for word in own]
         last = words_of(normalize_name(name))[-1]
         return NameMatch(
             row,
