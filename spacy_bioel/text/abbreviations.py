@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
+# Words, and parts of words with hyphens.
+_HYPHENATED = re.compile(r"\w+")
 _WORD_START = re.compile(r"(?<!\w)\S")
 _IN_WORD = re.compile(r"\w")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are no definitions.
@@ -107,6 +109,8 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
         n_words = min(len(inner) + 5, len(inner) * 2)
         window_start = words[-n_words:][0].start()
         start = _long_form_start(inner, before[window_start:])
+        if start is None:
+            start = _reordered_start(inner, before[window_start:])
         if start is not None:
             long_start = first + window_start + start
             yield _abbreviation(text, inner_start, inner, long_start, first + len(before))
@@ -161,6 +165,17 @@ def _long_form_start(short: str, window: str) -> int | None:
     long_form = window[position:]
     too_short = len(long_form) < len(short) + 1 or short.lower() in long_form.lower().split()
     return None if too_short else position
+
+
+def _reordered_start(short: str, window: str) -> int | None:
+    """Find the start of a long form whose words begin with the letters of the short form in another
+    order, as Latin has them: "myotonic dystrophy (DM)".
+    """
+    words = list(_HYPHENATED.finditer(window))[-len(short) :]
+    initials = sorted(word.group()[0].upper() for word in words)
+    # Shorter words are articles and prepositions.
+    are_content = all(len(word.group()) > 3 for word in words)
+    return words[0].start() if are_content and initials == sorted(short) else None
 
 
 def _with_word_before(short: str, window: str, position: int) -> int:

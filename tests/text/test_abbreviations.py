@@ -32,6 +32,8 @@ def pairs(text: str) -> dict[str, str]:
         ("National Institutes of Health [NIH]", "NIH", "National Institutes of Health"),
         ("chronic pulmonary disease (CPD; also emphysema)", "CPD", "chronic pulmonary disease"),
         ("chronic pulmonary disease (CPD or lung rot)", "CPD", "chronic pulmonary disease"),
+        ("myotonic dystrophy (DM) is", "DM", "myotonic dystrophy"),
+        ("a Virus-Immunodeficiency human (HIV)", "HIV", "Virus-Immunodeficiency human"),
         # Marks that cling to a bracket, as in "[DA]1".
         ("of dopamine [DA]1 and", "DA", "dopamine"),
         ("of dopamine ([DA]1) and", "DA", "dopamine"),
@@ -55,6 +57,8 @@ def test_definitions(text: str, short: str, long: str) -> None:
         "the results (Table 1) and figures (Fig. 2)",
         "AKI rose in 2004 (AKI)",  # nothing is its own definition
         "the disease (see below)",
+        "when the Clock Drawing (CDT) was",
+        "myotonic dystrophy (MX), inorganic phosphate (pi)",
         "(AKI) comes first",
         "acute kidney injury ()",
         "acute kidney injury (AKI",
