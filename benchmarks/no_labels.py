@@ -12,7 +12,8 @@ mention: borders and id are those of a gold mention (bc5cdr: borders only).
 overlap (clinical): the id is that of a gold mention that shares a character with the span.
 document: the set of ids of each document.
 
-FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not there.
+refitted: what `bioel tune` makes of the documents of the other folds, by turns; not measured by
+default. FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not there.
 end_to_end: as mention, with the id.
 """
 
@@ -31,6 +32,9 @@ from benchmarks.scispacy import run
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_linker, load_model
+from spacy_bioel.tuning.choosing import document_folds
+from spacy_bioel.tuning.finding import tune_finding
+from spacy_bioel.types import AnnotatedText, Mention
 
 KEY = ("corpus", "system", "protocol", "metric")
 # Settings of the linker that make a system of another one.
@@ -44,6 +48,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without_shorthand": {"shorthand": False},
 }
 PHENOTYPES = ("hpo_dev", "clinical")  # JSON lines with HPO ids
+REFITTED = "refitted"
 Found = set[tuple[int, int, str]]
 
 
@@ -65,15 +70,28 @@ def main(
     wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
     before = dict(linker.cfg)
     rows = []
+
+    def find(texts: list[str]) -> list[Found]:
+        return [
+            {(link.start, link.end, id) for link in get_links(doc) for id in link.ids}
+            for doc in nlp.pipe(texts, batch_size=64)
+        ]
+
     for name in ["fasthpocr"] if python else system or SYSTEMS:
         if python:
             found = _found_by_fasthpocr(texts, python, index)
+        elif name == REFITTED:
+            found = [set() for _ in texts]
+            for fold in document_folds(len(texts)):
+                fitting = [_annotated(*gold[i]) for i in fold.fitting.tolist()]
+                tune_finding(nlp, fitting, folds=document_folds(len(fitting)))
+                held_out = fold.held_out.tolist()
+                for i, of_text in zip(held_out, find([texts[i] for i in held_out]), strict=True):
+                    found[i] = of_text
+                linker.cfg, linker.finding = dict(before), None
         else:
             linker.cfg = before | SYSTEMS[name]
-            found = [
-                {(link.start, link.end, id) for link in get_links(doc) for id in link.ids}
-                for doc in nlp.pipe(texts, batch_size=64)
-            ]
+            found = find(texts)
         for protocol, value in _scores(corpus, wanted, found).items():
             row = {"protocol": protocol, "metric": "f1", **value, "seed": 0, "split": "dev"}
             rows.append(measurement("no_labels", name, corpus=corpus, **row))
@@ -100,6 +118,14 @@ def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
     for text in read_pubtator(path, prefix="MESH"):
         found = {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}
         yield text.text, found
+
+
+def _annotated(text: str, found: Found) -> AnnotatedText:
+    ids: dict[tuple[int, int], list[str]] = {}
+    for start, end, id in sorted(found):
+        ids.setdefault((start, end), []).append(id)
+    mentions = [Mention(*place, "", tuple(filter(None, of))) for place, of in ids.items()]
+    return AnnotatedText("", text, tuple(mentions))
 
 
 def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Tuning of a pipeline on development documents: fusion, detector, then NIL threshold."""
+"""Tuning of a pipeline on development documents: weights, finding, detector, NIL threshold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.measuring import ProgressBar, silent
 from spacy_bioel.tuning.choosing import Tuned, document_folds
 from spacy_bioel.tuning.detector import tune_detector
+from spacy_bioel.tuning.finding import tune_finding
 from spacy_bioel.tuning.nil import tune_nil
 from spacy_bioel.tuning.weights import tune_reading, tune_weights
 from spacy_bioel.types import AnnotatedText
@@ -67,6 +68,11 @@ def tune(
         found.append(weights)
         if linker.reads:
             found.append(tune_reading(nlp, texts, folds=folds, progress=progress))
+        if linker.cfg["mentions"] == "kb":
+            finding = tune_finding(nlp, texts, folds=folds, progress=progress)
+            if folds and finding is None:
+                notes.append("finding is unchanged: no span that is like a name is right")
+            found.append(finding)
     if detector is not None:
         mentions = tune_detector(nlp, texts, folds=folds, progress=progress)
         if not mentions.fitted:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class LiveLinker(StoredLinker):
     """A linker whose state follows its parts.
 
-    Weights (`fusion`, `reading`), mention statistics and settings (`cfg`) may be assigned at any
-    time: the next batch is linked by them.
+    Weights (`fusion`, `reading`, `finding`), mention statistics and settings (`cfg`) may be
+    assigned at any time: the next batch is linked by them.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class LiveLinker(StoredLinker):
         self.statistics = MentionStatistics()
         self.fusion = None
         self.reading = None
+        self.finding = None
         self._index = index
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
@@ -103,6 +104,7 @@ class LiveLinker(StoredLinker):
                 statistics=self.statistics,
                 fusion=self.fusion,
                 reading=self.reading,
+                finding=self.finding,
                 settings=LinkerSettings.of(self.cfg),
                 make_index=self._index,
                 make_spelling=self._spelling,

@@ -82,13 +82,23 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
     return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
 
 
+def looking_up(settings: LinkerSettings) -> dict[str, bool]:
+    """What the finder looks up by these settings; arguments of `NameFinder.look_up`."""
+    finding = dict(settings.finding)
+    return {
+        "variants": bool(finding["variants"]),
+        "typos": bool(finding["typos"]),
+        "abbreviations": settings.abbreviations,
+        "shorthand": settings.shorthand,
+    }
+
+
 def _find_names(
     docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Mentions:
     """Names of the knowledge base, or nearly so; the name is the query of its mention."""
-    options: dict[str, Any] = dict(settings.finding)
-    options |= {"abbreviations": settings.abbreviations, "shorthand": settings.shorthand}
-    found = generator.finder.find(docs, **options)
+    options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
+    found = generator.finder.find(docs, weights=generator.state.finding, **options)
     spans, queries, likely = [], [], []
     for doc, of_doc in zip(docs, found, strict=True):
         names = generator.kb.names.take([name.row for name in of_doc])

@@ -26,6 +26,8 @@ class LinkerState:
     statistics (MentionStatistics): Of the training corpus.
     fusion (Fusion | None): Weights of the evidence; None: those of the package.
     reading (Fusion | None): Weights of what a contextual model reads; None: the default ones.
+    finding (Fusion | None): Weights of what is found with the knowledge base; None: those of the
+        package.
     settings (LinkerSettings): Of the pipe.
     make_index (Callable): From vectors to a search among them.
     make_spelling (Callable): From the knowledge base to a spelling search.
@@ -36,6 +38,7 @@ class LinkerState:
     statistics: MentionStatistics
     fusion: Fusion | None
     reading: Fusion | None
+    finding: Fusion | None
     settings: LinkerSettings
     make_index: MakeIndex
     make_spelling: MakeSearch

@@ -42,6 +42,7 @@ class StoredLinker(StoredPipe):
     statistics: MentionStatistics
     fusion: Fusion | None
     reading: Fusion | None
+    finding: Fusion | None
     _index: MakeIndex
     _spelling: MakeSearch
     _base: Path
@@ -87,14 +88,17 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.models.encoder_storage import encoder_parts
         from spacy_bioel.models.reading import reading_parts
         from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
         statistics, fusion = self.statistics.counts, self.fusion and self.fusion.to_json()
         reading = self.reading and self.reading.to_json(READ_FEATURES)
+        finding = self.finding and self.finding.to_json(FEATURES)
         return (
             {_STATISTICS: lambda: _to_json(statistics), "fusion.json": lambda: _to_json(fusion)}
             | ({"reading.json": lambda: _to_json(reading)} if reading else {})
+            | ({"finding.json": lambda: _to_json(finding)} if finding else {})
             | encoder_parts(self.encoder)
             | reading_parts(self.model)
         )
@@ -105,6 +109,7 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
         from spacy_bioel.pipeline.linker.fusion import Fusion
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
         LinkerSettings.of(self.cfg)
         TrainingSettings.of(self.cfg)
@@ -113,6 +118,8 @@ class StoredLinker(StoredPipe):
         self.fusion = None if fusion is None else Fusion.from_json(fusion)
         reading = srsly.json_loads(parts.get("reading.json", b"null"))
         self.reading = None if reading is None else Fusion.from_json(reading, READ_FEATURES)
+        finding = srsly.json_loads(parts.get("finding.json", b"null"))
+        self.finding = None if finding is None else Fusion.from_json(finding, FEATURES)
         load_encoder(self.encoder, parts)
         load_reading(self.model, parts)
         self._loaded()

@@ -127,8 +127,12 @@ class NameFinder:
         abbreviations: bool = True,
         shorthand: bool = True,
         threshold: float = 0.5,
+        weights: Fusion | None = None,
     ) -> list[list[FoundName]]:
-        """Names in each document, left to right; none overlap but the parts of coordinations."""
+        """Names in each document, left to right; none overlap but the parts of coordinations.
+
+        weights (Fusion | None): Of the evidence, if they are learned; None: the package's.
+        """
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
             return found
@@ -139,7 +143,8 @@ class NameFinder:
         probability = _by_rules(features)
         if learned:  # but for coordinations: no text says which of them are right
             alone = hits.gap == hits.end
-            probability[alone] = _learned(features[alone])
+            scores = (weights or default_weights()).scores(features[alone])
+            probability[alone] = 1 / (1 + np.exp(-scores))
         if not variants:
             probability[features[:, EQUAL] == 0] = 0.0
         kept = choose(hits, probability, threshold=threshold)
@@ -159,10 +164,6 @@ class NameFinder:
 def default_weights() -> Fusion:
     """Weights of the evidence that come with the package, see training/scripts/names.py."""
     return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
-
-
-def _learned(features: NDArray[np.float32]) -> NDArray[np.float64]:
-    return 1 / (1 + np.exp(-default_weights().scores(features)))
 
 
 def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
