@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 
 import pytest
 from spacy.language import Language
@@ -127,6 +128,17 @@ def test_training_on_a_large_one_ends_with_its_encoding(
         assert len(linker.generator.dense.names.vectors) == 4
     linker.encode_kb(linker.kb)
     assert len(linker.generator.dense.names.vectors) == 75
+
+
+def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
+    kb_folder, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 10)
+    nlp = make_linker(kb_folder, texts, pool_names=80)
+    nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(nlp.get_pipe("bioel_linker").generator.dense.names.vectors) == 75
 
 
 def test_predictions_between_updates_are_by_the_weights_of_now(

@@ -92,10 +92,11 @@ class NameTraining:
         A small knowledge base is encoded as a whole. Encoding a large one at each evaluation would
         take longer than the training.
         """
-        if needs_no_folder(state.kb) or len(self.pool.names) == state.kb.n_names:
+        if needs_no_folder(state.kb):
             return None
         n, of = len(self.pool.names), state.kb.n_names
-        warnings.warn(Warnings.W273.format(n=n, of=of, path=state.kb.where), stacklevel=2)
+        if n < of:
+            warnings.warn(Warnings.W273.format(n=n, of=of, path=state.kb.where), stacklevel=2)
         return self.pool
 
     def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
