@@ -13,7 +13,8 @@ overlap (clinical): the id is that of a gold mention that shares a character wit
 document: the set of ids of each document.
 
 refitted: what `bioel tune` makes of the documents of the other folds, by turns; not measured by
-default. FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not there.
+default. FastHPOCR (--python, --index) reads hp.obo; its FOLDER/hp.index is made when it is not
+there.
 end_to_end: as mention, with the id.
 """
 

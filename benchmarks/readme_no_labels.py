@@ -11,7 +11,7 @@ _SYSTEMS = {
     "without_distant_supervision": "without `learned`: weighed by rules",
     "without_abbreviations": "without `abbreviations`",
     "without_shorthand": "without `shorthand`",
-    "refitted": "refitted by `bioel tune` on four fifths of the documents, measured on the rest, in turn",
+    "refitted": "refitted by `bioel tune` on other documents, by turns of five",
     "exact": '`mentions = "kb_exact"`',
     "fasthpocr": "FastHPOCR 0.1.4",
 }
