@@ -83,7 +83,7 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
 
 
 def looking_up(settings: LinkerSettings) -> dict[str, bool]:
-    """What the finder looks up by these settings; arguments of `NameFinder.look_up`."""
+    """Arguments of `NameFinder.look_up` by these settings."""
     finding = dict(settings.finding)
     return {
         "variants": bool(finding["variants"]),
