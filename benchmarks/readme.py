@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
+from benchmarks.readme_encoders import pretraining_table
 from benchmarks.readme_generative import ablations_table, generative_table
 from benchmarks.readme_linkers import (
     all_linkers_table,
@@ -238,6 +239,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "GENERATIVE": ("generative", generative_table),
     "ABLATIONS": ("generative", ablations_table),
     "FINDING": ("finding", finding_table),
+    "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),
     "VARIANTS": ("multitask", variants_table),
