@@ -566,6 +566,10 @@ class Errors(metaclass=_Coded):
         "pipeline."
     )
     B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
+    B333 = (
+        "{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can "
+        'be tuned. In JSON lines a mention has a list of them, "ids".'
+    )
 
 
 class Warnings(metaclass=_Coded):
@@ -612,7 +616,7 @@ class Warnings(metaclass=_Coded):
     )
     W064 = (
         "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use "
-        "one, run: bioel kb encode {kb} {kb}"
+        'one, run: bioel kb encode {kb} {kb}. What is found with mentions = "kb" needs none.'
     )
     W260 = (
         "{where}: bioel link failed on this document ({error}), so that it has no mentions; it is "

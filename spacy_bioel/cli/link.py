@@ -41,7 +41,7 @@ def link(
         str,
         typer.Argument(
             help="Pipeline, by folder or package name; or a knowledge base, whose names are then "
-            "found by dictionary lookup, without training."
+            "found, and what is nearly one, without training."
         ),
     ],
     input: Annotated[

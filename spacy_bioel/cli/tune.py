@@ -59,6 +59,7 @@ def tune(
     cross-fitted, with each document measured under the choice of the other folds. Both are also
     written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
+    from spacy_bioel.pipeline.loading import find_detector
     from spacy_bioel.pipeline.measuring import check_gold
     from spacy_bioel.tuning.run import tune as run
 
@@ -67,6 +68,8 @@ def tune(
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), dev)
+    if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
+        raise BioelError(Errors.B333.format(path=dev))
     report = run(nlp, texts, progress=progress_bar)
     require_transformers(nlp)
     with replacing_folder(out) as folder:

@@ -32,14 +32,16 @@ def test_tuned_pipeline_and_its_figures(
     assert [(one["protocol"], one["metric"]) for one in written["tuned"]] == [
         ("gold", "accuracy@1_nil_ignored"),
         ("end_to_end", "f1"),
+        ("end_to_end", "f1"),
     ]
+    assert written["tuned"][1]["chosen"] == {"refitted": False, "threshold": 0.5}
     # 4 of 5 linked mentions are names of the knowledge base: P 100, R 80.
-    assert written["tuned"][1]["fitted"] == 88.89
+    assert written["tuned"][2]["fitted"] == 88.89
     nlp = spacy.load(out)
     assert nlp.meta["bioel"]["tuning"] == written
     linker = nlp.get_pipe("bioel_linker")
     assert linker.fusion is not None  # type: ignore[attr-defined]
-    chosen = written["tuned"][1]["chosen"]["nil_threshold"]
+    chosen = written["tuned"][2]["chosen"]["nil_threshold"]
     assert linker.cfg["nil_threshold"] == chosen  # type: ignore[attr-defined]
     # What was reported is what `bioel evaluate` finds.
     assert run("evaluate", out, corpus, "--prefix", "MESH", "--json", report) == 0
@@ -161,3 +163,13 @@ def test_gold_is_read_from_the_group_of_the_setting(run: Run, model: Path, tmp_p
     written = json.loads(report.read_text())
     assert (written["mentions"], written["folds"]) == (1, 0)
     assert written["tuned"][0]["fitted"] == 100.0
+
+
+def test_gold_without_ids_is_refused_where_there_is_only_a_linker(
+    run: Run, model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    dev = tmp_path / "dev.jsonl"
+    dev.write_text('{"text": "flu", "mentions": [{"start": 0, "end": 3, "id": "X:1"}]}\n')
+    assert run("tune", model, dev, tmp_path / "out") == 2
+    assert "error: [B333]" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -33,6 +33,12 @@ NAMES = (
     (LONG,),
     ("Übelkeit und Erbrechen", "Schwindel"),
     ("Tumor",),
+    # Names that have "no" in the place of "absence of".
+    ("Absence of nail", "No nail"),
+    ("Absence of ear", "No ear"),
+    ("Absence of nose", "No nose"),
+    ("Absence seizure",),
+    ("COPD", "Chronic obstructive pulmonary disease"),
 )
 
 
@@ -76,6 +82,10 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
             "chronic renal stenosis (CRS), a kidney failure (KF). KF was seen",
             [("kidney failure", "Kidney failure"), ("KF", NAMES[14][0]), ("KF", NAMES[14][0])],
         ),
+        ("She had no seizures.", [("seizures", "Seizure")]),
+        ("Seizures were absent", [("Seizures", "Seizure")]),
+        ("no nail changes, no ear", [("no ear", "No ear")]),
+        ("nail was absent", [("nail was absent", "Absence of nail")]),
         ("eye. Anomaly", []),
         ("", []),
         ("- , .", []),
@@ -102,6 +112,9 @@ def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
         ("IT WAS THE SEIZURE OF PNEUMONIA", ["SEIZURE", "PNEUMONIA"]),
         ("mass spectrometry (MS) and MS", []),
         ("x X 12 12", []),
+        ("COPD", ["COPD"]),
+        ("PMH: COPD, WRNS", ["COPD", "WRNS"]),
+        ("Hx of COPD and WRNS", ["COPD", "WRNS"]),
     ],
 )
 def test_everyday_words_and_acronyms(finder: NameFinder, text: str, expected: list[str]) -> None:

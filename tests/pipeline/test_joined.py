@@ -158,6 +158,20 @@ def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders: dict[
     ]
 
 
+def test_names_of_several_knowledge_bases_do_not_compete(folders: dict[str, str]) -> None:
+    def scores(kb: Any) -> list[tuple[str, float]]:
+        nlp = blank()
+        nlp.add_pipe("bioel_linker", config={"kb": kb, "mentions": "kb", "model": SMALL})
+        doc = nlp("Fever, cough, malaria and fever.")
+        return [(c.id, c.score) for c in doc.spans["bioel"][0]._.candidates]
+
+    ((first, score),) = scores(folders["Disease"])
+    assert first == "D:1" and score > 0.9
+    both = scores(list(folders.values()))
+    assert sorted(id for id, _ in both) == ["D:1", "S:1"]
+    assert both[0][1] == both[1][1] > 0.9
+
+
 @pytest.mark.parametrize("kb", [[], {}, ["a", 3], {"Disease": None}])
 def test_settings_that_name_no_knowledge_base(kb: Any, folders: dict[str, str]) -> None:
     linker = linking(folders).get_pipe("bioel_linker")

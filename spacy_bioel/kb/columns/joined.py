@@ -185,6 +185,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
         mask[self.concept_rows[part]] = True
         return mask
 
+    def memberships(self) -> Iterator[NDArray[np.bool_]]:
+        """Of each part, the concepts that are in it. Shape (n_concepts,)."""
+        return map(self.has_concepts, range(len(self.parts)))
+
     def _found(self, concept: int) -> Iterator[tuple[KnowledgeBase, int]]:
         """Parts that have a concept, and its row there."""
         id = self.ids[concept]

@@ -175,6 +175,10 @@ class Lookups:
         of the knowledge base."""
         return (*self.types_of(concept), self.title)[0]
 
+    def memberships(self) -> Iterator[NDArray[np.bool_]]:
+        """Of each knowledge base that this one is made of, its concepts. Shape (n_concepts,)."""
+        return iter([np.ones(len(self), dtype=bool)])
+
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
         """True for the concepts that have any of these types. Shape (n_concepts,)."""
         wanted = np.isin(self.type_names, list(types))

@@ -28,6 +28,8 @@ _MASK = (1 << 64) - 1
 _FEWEST = 3  # concepts whose names have one word in the place of another
 _LIKELY = 0.04  # ... of those whose names have the rarer of them
 _PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
+# "No testis" is a name of "Absent testis", and no seizure is an absence seizure.
+NEGATIONS = frozenset("no not non without never none nor".split())
 _MOST = 8  # names of a concept that differ in one word
 
 
@@ -171,7 +173,9 @@ def _substitutes(
     found = np.unique(np.concatenate(pairs), axis=0)[:, 1:]
     found, counts = np.unique(found, axis=0, return_counts=True)
     share = counts / np.minimum(*n_concepts[found].T) if len(found) else counts.astype(float)
-    good = (counts >= _FEWEST) & (share >= _LIKELY)
+    negations = {stem_of(word) for word in NEGATIONS}
+    negates = np.array([stem in negations for stem in stems], dtype=bool)
+    good = (counts >= _FEWEST) & (share >= _LIKELY) & ~negates[found].any(axis=1)
     found, share = found[good], share[good].astype(np.float32)
     word, by = np.concatenate([found, found[:, ::-1]]).T
     order = np.argsort(keys_of[word], kind="stable")

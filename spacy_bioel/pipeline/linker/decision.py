@@ -78,7 +78,9 @@ def agree_in_document(
             next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
         ]
         odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
-        total = 1 - sum(c.score for c in candidates) + sum(odds)  # with NIL and all that is left
+        before = sum(c.score for c in candidates)
+        # With NIL and all that is left; concepts of several knowledge bases may both be right.
+        total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
         moved = [
             replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
         ]

@@ -111,23 +111,43 @@ def _find_names(
 def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> list[Ranked]:
     """Candidates as `rank_mentions` has them, of queries that are names: their concepts alone.
 
-    Of several concepts, one that the name is the preferred name of has twice the share.
+    Of several concepts of one knowledge base, one that the name is the preferred name of has twice
+    the share. Concepts of several knowledge bases do not compete: they say the same of the name.
     """
     different = list(dict.fromkeys(mentions.strings))
     rows = kb.lookup_names(different)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
-    weights = 1.0 + is_preferred
+    weights = 1.0 + is_preferred.astype(np.float64)
+    shares = _shares(kb, concepts, weights, np.diff(indptr))
     ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
     ranked: dict[tuple[str, str], tuple[Candidate, ...]] = {}
     for number, string in enumerate(different):
         own = slice(indptr[number], indptr[number + 1])
-        shares = (weights[own] / weights[own].sum()).tolist()
         found = [
             Candidate(id, round(share, 4), names[number], "exact")
-            for id, share in zip(ids[own], shares, strict=True)
+            for id, share in zip(ids[own], shares[own].tolist(), strict=True)
         ]
         ranked[string, ""] = tuple(sorted(found, key=lambda c: -c.score))
     return [_agreed(of_doc, ranked, coherence) for of_doc in _wholes(mentions)]
+
+
+def _shares(
+    kb: KnowledgeBase,
+    concepts: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Of each concept of a name, its share among those of the same knowledge base. Shape (n,).
+
+    counts (NDArray[int64]): Concepts of each name.
+    """
+    name = np.repeat(np.arange(len(counts)), counts)
+    shares = np.zeros(len(concepts))
+    for part in kb.memberships():
+        own = weights * part[concepts]
+        total = np.bincount(name, own, len(counts))[name]
+        shares = np.maximum(shares, np.divide(own, total, out=np.zeros_like(own), where=total > 0))
+    return shares
 
 
 def rank_mentions(

@@ -1,17 +1,23 @@
-"""Spans that are no names by their letters alone: everyday words, and acronyms in another case."""
+"""Spans that are no names by their words alone: everyday words, acronyms in another case, and what
+is only negated."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.bags import NEGATIONS
 from spacy_bioel.pipeline.mentions.evidence import FEATURES, common_words
 from spacy_bioel.pipeline.mentions.hits import Hits
 from spacy_bioel.pipeline.mentions.words import Words
 
-_SINGLE, _SHORT, _PREFERRED = (FEATURES.index(name) for name in ("single", "short", "preferred"))
+_SINGLE, _SHORT, _PREFERRED, _AFTER = (
+    FEATURES.index(name) for name in ("single", "short", "preferred", "after")
+)
 _EVERYDAY = 200.0  # times in a million words; names of one such word need to be preferred ones
 _FEWEST = 3  # characters
 _ACRONYM = 6  # letters of a name in capitals that is matched by case
@@ -24,11 +30,13 @@ def ruled_out(
     features: NDArray[np.float32],
     kb: KnowledgeBase,
 ) -> NDArray[np.bool_]:
-    """Hits of one word that stand for something else; abbreviations that are defined never are.
+    """Hits that stand for something else; abbreviations that are defined never do.
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
     """
-    out = np.zeros(len(hits), dtype=bool)
+    # "No nail changes" has no "no nail", which HPO has as a name.
+    negates = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
+    out = np.append(negates, False)[hits.start] & (features[:, _AFTER] > 0)
     single = (features[:, _SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
     of = np.flatnonzero(single)
     starts, ends = words.places(hits.start[of], hits.end[of])
@@ -45,8 +53,12 @@ def ruled_out(
 
 
 def _shouts(text: str) -> bool:
-    """Whether most letters are capitals, so that case says nothing."""
-    return 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+    """Whether most letters are capitals, not those of acronyms alone: then case says nothing."""
+    if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
+        return False
+    words = re.findall(r"[^\W\d_]+", text)
+    in_capitals = [word for word in words if word.isupper() and len(word) > 1]
+    return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in in_capitals)
 
 
 def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> bool:

@@ -189,6 +189,9 @@ def _nearness(words: list[str], name: str) -> int:
         return SPELLED
     if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
         return SPELLED if stem_of(words[0]) == stem_of(others[0]) else FAMILY_ORDERED + 1
+    # "Seizures were absent" are no absence seizures.
+    if "absent" in words and "absence" in others and "of" not in others:
+        return FAMILY_ORDERED + 1
     own = [word for word in words if word not in LINKING_WORDS]
     theirs = [word for word in others if word not in LINKING_WORDS]
     # Words may change places round "of" and "is", and where the name is inverted.
