@@ -28,6 +28,7 @@ from benchmarks.readme_speed import (
     roofline_table,
     scispacy_table,
 )
+from benchmarks.readme_types import types_table
 from benchmarks.record import RESULTS, load
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +38,7 @@ PAGES = (
     "docs/linkers.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/types.md",
 )
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
@@ -239,6 +241,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "GENERATIVE": ("generative", generative_table),
     "ABLATIONS": ("generative", ablations_table),
     "FINDING": ("finding", finding_table),
+    "TYPES": ("starter", types_table),
     "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),

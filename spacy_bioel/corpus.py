@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from spacy.language import Language
@@ -15,9 +17,17 @@ from spacy.vocab import Vocab
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
-from spacy_bioel.pipeline.gold import GOLD_KEY, Alignment, add_gold, split_ids, with_gold_mentions
+from spacy_bioel.pipeline.gold import (
+    GOLD_KEY,
+    Alignment,
+    add_gold,
+    annotated_labels,
+    split_ids,
+    with_gold_mentions,
+)
 from spacy_bioel.types import AnnotatedText, Mention
 
+Corpus = Callable[[Language], Iterator[Example]]
 _ID = "bioel_id"
 _LOGGER = logging.getLogger(__name__)
 
@@ -30,7 +40,8 @@ def create_corpus_v1(
     widen: bool = True,
     limit: int = 0,
     given_mentions: bool = False,
-) -> Callable[[Language], Iterator[Example]]:
+    annotates: Sequence[str] = (),
+) -> Corpus:
     """Registered as `spacy-bioel.Corpus.v1`: any supported corpus file as training examples.
 
     path (str): A .spacy file of `bioel convert`, or PubTator, BioC, JSONL, ...
@@ -41,6 +52,9 @@ def create_corpus_v1(
     limit (int): Maximum number of documents; 0: all.
     given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions, never
         their ids: for a pipeline with a linker only.
+    annotates (Sequence[str]): Labels that the corpus annotates: where it has no mention of another
+        label, that is unknown, and not learned from. None given: what the documents say, or all.
+    RAISES BioelError: [B330] on a mention of another label.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
@@ -48,6 +62,8 @@ def create_corpus_v1(
         for number, text in enumerate(read_texts(Path(path), format=format, prefix=prefix)):
             if limit and number >= limit:
                 break
+            if annotates:
+                text = declared(text, annotates, path=Path(path))
             reference, alignment = text_to_doc(nlp, text, widen=widen)
             total.add(alignment)
             predicted = nlp.make_doc(text.text)
@@ -61,6 +77,29 @@ def create_corpus_v1(
             )
 
     return read_examples
+
+
+def mix_corpora_v1(*corpora: Corpus) -> Corpus:
+    """Registered as `spacy-bioel.Mix.v1`: the documents of several corpora, one after another.
+
+    corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with what its corpus `annotates`.
+    """
+
+    def read_examples(nlp: Language) -> Iterator[Example]:
+        return chain.from_iterable(corpus(nlp) for corpus in corpora)
+
+    return read_examples
+
+
+def declared(text: AnnotatedText, annotates: Sequence[str], *, path: Path) -> AnnotatedText:
+    """The text with the labels that were looked for. RAISES BioelError: [B330] on another one."""
+    for mention in text.mentions:
+        if mention.label not in annotates:
+            found = f"{mention.label!r} ({text.text[mention.start : mention.end]!r})"
+            known = ", ".join(annotates)
+            message = Errors.B330.format(path=path, id=text.id, found=found, annotates=known)
+            raise BioelError(message)
+    return replace(text, annotates=tuple(annotates))
 
 
 def read_texts(
@@ -124,7 +163,8 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY) -> AnnotatedText:
         Mention(span.start_char, span.end_char, span.label_, split_ids(span.kb_id_))
         for span in spans
     )
-    return AnnotatedText(str(doc.user_data.get(_ID, "")), doc.text, mentions)
+    annotates = annotated_labels(doc, key=gold_key)
+    return AnnotatedText(str(doc.user_data.get(_ID, "")), doc.text, mentions, annotates)
 
 
 def docs_to_bin(docs: Iterable[Doc]) -> DocBin:

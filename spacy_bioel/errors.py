@@ -218,7 +218,7 @@ class Errors(metaclass=_Coded):
     )
     B107 = (
         "{path}, line {line}: a row of {n} column(s) ({row!r}), expected six, separated by tabs: "
-        "document id, start, end, mention, type, concept ids. Write -1 for no concept id."
+        "document id, start, end, mention, type, concept ids; without the last, there is no id."
     )
     B108 = (
         "{path}, line {line}: expected the text row id|{kind}|..., found {row!r}. A document is a "
@@ -566,6 +566,18 @@ class Errors(metaclass=_Coded):
         "pipeline."
     )
     B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
+    B330 = (
+        "{path}, document {id}: a mention is labelled {found}, but the corpus is said to annotate "
+        "{annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
+    )
+    B331 = (
+        "No document annotates {labels}, so that it cannot be learned. Leave the label out, or add "
+        "a corpus whose `annotates` has it."
+    )
+    B332 = (
+        "The documents annotate different labels ({found}), and a multi-task linker learns the "
+        "types of all mentions together. Train bioel_mentions on such a mixture instead."
+    )
     B333 = (
         "{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can "
         'be tuned. In JSON lines a mention has a list of them, "ids".'

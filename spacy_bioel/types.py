@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from spacy_bioel.opened import opened
 
+# Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
+ANNOTATES = "annotates"
+
 
 @dataclass(frozen=True, slots=True)
 class Concept:
@@ -49,11 +52,16 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedText:
-    """Document of a corpus with its gold mentions, which may overlap."""
+    """Document of a corpus with its gold mentions, which may overlap.
+
+    annotates (tuple[str, ...]): Labels that were looked for in it: of any other label, nothing is
+        known. Empty: all there are.
+    """
 
     id: str
     text: str
     mentions: tuple[Mention, ...] = ()
+    annotates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

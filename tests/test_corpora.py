@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import read_texts_jsonl
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.types import AnnotatedText, Mention
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "training" / "scripts"
@@ -241,3 +244,91 @@ def test_real_corpora_are_found(
     texts = list(scripts.read_corpus(source, prefix=scripts.load_spec(corpus)["prefix"]))
     assert len(texts) == n_documents
     assert sum(len(text.mentions) for text in texts) == n_mentions
+
+
+@pytest.fixture
+def types(bc5cdr: Path) -> Path:
+    """Beside BC5CDR: genes with families, species of two fifths, and names of genes."""
+    genes = "7|t|Abc binds xyz kinases.\n7|a|Also Abd.\n"
+    genes += "7\t0\t3\tAbc\tGene\t11,12(Tax:10090)\n7\t10\t21\txyz kinases\tFamilyName\n\n"
+    bad = "8|t|Abc\n8|a|x\n8\t1\t4\tAbc\tGene\t11\n\n"
+    with gzip.open(bc5cdr / "gnormplus.PubTator.txt.gz", "wt") as file:
+        file.write(genes + bad + genes.replace("7\t", "9\t").replace("7|", "9|"))
+    with gzip.open(bc5cdr / "Homo_sapiens.gene_info.gz", "wt") as file:
+        file.write("#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\t")
+        file.write("Full_name_from_nomenclature_authority\tOther_designations\n")
+        file.write("9606\t11\tABC\tAbc1\t-\ta b c\tprotein-coding\t-\t-\n")
+    return bc5cdr
+
+
+def test_fifths_ids_of_labels_and_documents_that_cannot_be_read(
+    scripts: Any, types: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = import_module("documents")
+    assert [documents.fifth_of(id) for id in ("7", "8", "9")] == [0, 3, 1]
+    scripts.fetch("gnormplus", data=str(types))
+    assert "[B106]" in capsys.readouterr().err
+    found = [
+        text
+        for split in ("train", "dev")
+        for text in read_texts_jsonl(f"assets/gnormplus/{split}.jsonl")
+    ]
+    assert sorted(text.id for text in found) == ["7", "9"]
+    assert [(m.label, m.ids) for m in found[0].mentions] == [
+        ("Gene", ("NCBIGene:11", "NCBIGene:12"))
+    ]
+
+
+def test_a_mixture_says_what_each_document_annotates(scripts: Any, types: Path) -> None:
+    mixture = "bc5cdr+gnormplus"
+    scripts.fetch(mixture, data=str(types))
+    scripts.convert(mixture, "train")
+    scripts.convert(mixture, "dev")
+    texts = [
+        text
+        for split in ("train", "dev")
+        for text in read_texts(Path("corpus") / mixture / f"{split}.spacy")
+    ]
+    annotates = {text.id: text.annotates for text in texts}
+    assert annotates == {
+        "1": ("Disease", "Chemical"), "2": ("Disease", "Chemical"), "7": ("Gene",), "9": ("Gene",)
+    }  # fmt: skip
+    scripts.kb(mixture)
+    kb = KnowledgeBase.open(f"kb/{mixture}")
+    assert list(kb.ids) == ["MESH:C000001", "MESH:D001241", "MESH:D005334", "NCBIGene:11"]
+    assert kb.types_of(kb.find("NCBIGene:11")) == ("Gene", "protein-coding")
+    assert kb.canonical("MESH:C999999") == "MESH:D001241"
+    spec = scripts.load_spec(mixture)
+    assert spec["label_types"] == {"Disease": ["C", "F03"], "Chemical": ["D"], "Gene": ["Gene"]}
+
+
+def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[T001\] There is no corpus 'nothing'"):
+        scripts.fetch("bc5cdr+nothing", data=str(types))
+    with pytest.raises(BioelError, match=r"\[T010\] cometa does not say which labels"):
+        scripts.fetch("cometa+bc5cdr", data=str(types))
+
+
+def test_the_first_corpus_counts_where_two_annotate_a_label() -> None:
+    documents = import_module("documents")
+    both = AnnotatedText("1", "flu gene", (Mention(0, 3, "Disease"), Mention(4, 8, "Gene")))
+    other = AnnotatedText("1", "flu gene", (Mention(0, 8, "Disease"),))
+    mixed = documents.mixed([([other], ["Disease"]), ([both], ["Disease", "Gene"])])
+    assert [(text.mentions, text.annotates) for text in mixed] == [
+        (other.mentions, ("Disease",)),
+        (both.mentions[1:], ("Gene",)),
+    ]
+    assert list(documents.mixed([([other], ["Disease"]), ([other], ["Disease"])]))[1:] == []
+
+
+def test_long_documents_are_trained_on_in_pieces() -> None:
+    documents = import_module("documents")
+    sentence = "Word " * 400 + "end. "
+    text = AnnotatedText("1", sentence * 4 + "Flu.", (Mention(8020, 8023, "Disease"),))
+    assert text.text[8020:8023] == "Flu"
+    pieces = list(documents.pieces(text))
+    assert [piece.id for piece in pieces] == ["1.1", "1.2", "1.3"]
+    assert "".join(piece.text for piece in pieces) == text.text
+    (mention,) = pieces[2].mentions
+    assert pieces[2].text[mention.start : mention.end] == "Flu"
+    assert [p.id for p in documents.pieces(AnnotatedText("2", "Short. Text."))] == ["2"]

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import zlib
 from pathlib import Path
 
 import pytest
 import spacy
+from confection import Config
 from spacy.language import Language
+from spacy.util import registry
 from srsly import msgpack_dumps, msgpack_loads
 
 from spacy_bioel.corpus import (
     create_corpus_v1,
     doc_to_text,
     docs_to_bin,
+    mix_corpora_v1,
     read_docs,
     read_texts,
     text_to_doc,
 )
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.types import AnnotatedText, Mention
 
 PUBTATOR = Path(__file__).parent / "data" / "six.PubTator.txt"
@@ -121,3 +126,42 @@ def test_a_damaged_spacy_file_is_refused_wherever_it_shows(tmp_path: Path) -> No
         with pytest.raises(BioelError, match=r"\[B060\].*x.spacy"):
             list(read_texts(path))
     assert gc.isenabled()
+
+
+def test_what_a_corpus_annotates_goes_with_its_documents(nlp: Language, tmp_path: Path) -> None:
+    read = create_corpus_v1(str(PUBTATOR), annotates=["Disease", "Chemical"])
+    first, *_ = (example.reference for example in read(nlp))
+    assert first.spans["bioel_gold"].attrs["annotates"] == ["Disease", "Chemical"]
+    docs_to_bin([first]).to_disk(tmp_path / "one.spacy")
+    (text,) = read_texts(tmp_path / "one.spacy")
+    assert text.annotates == ("Disease", "Chemical")
+    write_texts_jsonl(tmp_path / "one.jsonl", [text, AnnotatedText("2", "none")])
+    assert [t.annotates for t in read_texts(tmp_path / "one.jsonl")] == [text.annotates, ()]
+    assert '"annotates"' not in (tmp_path / "one.jsonl").read_text("utf8").splitlines()[1]
+
+
+def test_a_mention_of_a_label_that_is_not_annotated(nlp: Language) -> None:
+    read = create_corpus_v1(str(PUBTATOR), annotates=["Disease"])
+    with pytest.raises(
+        BioelError, match=r"\[B330\] .*six.*document 101.*'Chemical' \('Naloxone'\)"
+    ):
+        list(read(nlp))
+
+
+def test_several_corpora(nlp: Language) -> None:
+    declared = create_corpus_v1(str(PUBTATOR), limit=2, annotates=["Disease", "Chemical"])
+    mixed = mix_corpora_v1(declared, create_corpus_v1(str(PUBTATOR), limit=1))
+    groups = [example.reference.spans["bioel_gold"] for example in mixed(nlp)]
+    assert [bool(group.attrs) for group in groups] == [True, True, False]
+
+
+def test_the_mixture_of_the_page_in_a_config(nlp: Language, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "types.md").read_text("utf8")
+    (config,) = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    for name in ("diseases", "genes"):
+        docs = [text_to_doc(nlp, AnnotatedText("1", "no mention"))[0]]
+        docs_to_bin(docs).to_disk(tmp_path / f"{name}.spacy")
+        config = config.replace(f'"{name}.spacy"', f'"{(tmp_path / name).as_posix()}.spacy"')
+    read = registry.resolve(Config().from_str(config))["corpora"]["train"]
+    groups = [example.reference.spans["bioel_gold"] for example in read(nlp)]
+    assert [group.attrs["annotates"] for group in groups] == [["Disease", "Chemical"], ["Gene"]]

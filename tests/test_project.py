@@ -237,8 +237,10 @@ def test_every_archive_has_an_address(project: dict) -> None:
         wanted |= {file["archive"] for file in files if "archive" in file}
     assert sorted(wanted - set(addresses)) == []
     assert sorted(wanted) == [
+        "BIORED.ZIP",
         "CDR_Data.zip",
         "CTD_diseases.tsv.gz",
+        "Homo_sapiens.gene_info.gz",
         "NCBIdevelopset_corpus.zip",
         "NCBItestset_corpus.zip",
         "NCBItrainset_corpus.zip",

@@ -43,6 +43,7 @@ PAGES = [
     "docs/generative.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/types.md",
     SOURCES,
 ]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")

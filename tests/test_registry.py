@@ -28,7 +28,7 @@ NAMES = {
         "spacy-bioel.TransformerNames.v1",
         "spacy-bioel.CrossEncoder.v1",
     ],
-    "spacy_readers": ["spacy-bioel.Corpus.v1"],
+    "spacy_readers": ["spacy-bioel.Corpus.v1", "spacy-bioel.Mix.v1"],
     "spacy_misc": [
         "spacy-bioel.KnowledgeBase.v1",
         "spacy-bioel.AutoIndex.v1",

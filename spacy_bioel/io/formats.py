@@ -11,6 +11,7 @@ from typing import TypeVar
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
+from spacy_bioel.io.gene_info import read_gene_info
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
 from spacy_bioel.io.mesh import read_mesh_xml
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
@@ -52,6 +53,7 @@ ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
     "mesh": read_mesh_xml,
     "umls": _read_umls,
     "ctd": read_ctd,
+    "ncbi-gene": read_gene_info,
     "biosyn": read_biosyn_dictionary,
     "jsonl": read_concepts_jsonl,
     "table": read_header_table,
@@ -78,6 +80,7 @@ _ONTOLOGY_SIGNS = {
     "name-lists": r'\{\s*"[^"]+"\s*:\s*\[\s*\[',
     "jsonl": r'\{.*"(names|replaced_by)"\s*:',
     "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",
+    "ncbi-gene": r"#?tax_id\tGeneID\tSymbol\t",
     "biosyn": r"[^\t\n]+\|\|[^\n]+",
     "table": r"(#[^\n]*\n)*[^\n]+[\t,;]",
 }

@@ -18,7 +18,7 @@ from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.storage.atomic import replacing_text
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
-_TEXT_KEYS = {"text": str, "mentions": list, "links": list}
+_TEXT_KEYS = {"text": str, "mentions": list, "links": list, "annotates": list}
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str, "xrefs": list,
@@ -70,9 +70,9 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
 
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
     Optional keys are "fragments", and "text", which is compared with the text at the offsets.
-    Without "id" or "pmid" the number of the record is the id. "mentions" is optional, other keys
-    are ignored. Output of `bioel link` has "links" in place of "mentions"; a document that failed
-    there is skipped, with a warning [W260].
+    Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
+    "annotates", the labels that were looked for; other keys are ignored. Output of `bioel link` has
+    "links" in place of "mentions"; a document that failed there is skipped, with a warning [W260].
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (AnnotatedText): One per line.
@@ -90,7 +90,8 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
             _read_mention(f"{where}, mention {i}", mention, text, prefix)
             for i, mention in enumerate(found, start=1)
         )
-        yield AnnotatedText(_id_of(record, number), text, mentions)
+        annotates = _strings(where, record, "annotates")
+        yield AnnotatedText(_id_of(record, number), text, mentions, annotates)
 
 
 def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, str]]:
@@ -118,7 +119,8 @@ def _text_record(text: AnnotatedText) -> _Record:
     for mention in mentions:
         if not mention["fragments"]:
             del mention["fragments"]
-    return {"id": text.id, "text": text.text, "mentions": mentions}
+    record = {"id": text.id, "text": text.text, "mentions": mentions}
+    return record | ({"annotates": list(text.annotates)} if text.annotates else {})
 
 
 def _read_mention(where: str, mention: object, text: str, prefix: str) -> Mention:

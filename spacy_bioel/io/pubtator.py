@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -20,28 +20,37 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def read_pubtator(
-    path: str | os.PathLike[str], *, prefix: str = "", annotations: bool = True
+    path: str | os.PathLike[str],
+    *,
+    prefix: str = "",
+    annotations: bool = True,
+    skip: Callable[[BioelError], None] | None = None,
 ) -> Iterator[AnnotatedText]:
     """Stream the documents of a PubTator file; blank lines separate them.
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
-    ids, "-1" none. Nested and overlapping mentions are kept, relation rows are skipped. A last row
-    without a line end warns [W140], since it may be truncated.
+    ids, "-1" none, and neither has a row of five columns. Nested and overlapping mentions are kept,
+    relation rows are skipped. A last row without a line end warns [W140], since it may be
+    truncated.
 
     path (str | PathLike): PubTator file.
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH".
     annotations (bool): Whether to read the mentions; False also skips their checks.
+    skip (Callable | None): Called with the error of a document, which is then left out. None:
+        errors are raised.
     YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
     RAISES BioelError: [B105]-[B110], [B140], with file and line; errors of `open_text`.
     """
     for block in _blocks(path, warn=annotations):
-        text, rows = _read_text(path, block)
-        mentions = []
-        for row in rows if annotations else ():
-            mention = _read_mention(path, row, text.text, prefix)
-            if mention is not None:
-                mentions.append(mention)
-        yield replace(text, mentions=tuple(mentions))
+        try:
+            text, rows = _read_text(path, block)
+            found = [_read_mention(path, row, text.text, prefix) for row in rows if annotations]
+        except BioelError as error:
+            if skip is None:
+                raise
+            skip(error)
+            continue
+        yield replace(text, mentions=tuple(mention for mention in found if mention is not None))
 
 
 def _blocks(path: str | os.PathLike[str], *, warn: bool) -> Iterator[list[_Row]]:
@@ -95,16 +104,17 @@ def _read_mention(
     # A relation has its name in the column of the start: "6794356  CID  D008094  D014262".
     if len(columns) in (4, 5) and not any(c.isdigit() for c in columns[1]):
         return None
-    # The seventh column of BC5CDR has the parts of a composite mention.
-    if len(columns) not in (6, 7):
+    # The seventh column of BC5CDR has the parts of a composite mention; GNormPlus leaves the sixth
+    # out where a mention has no id.
+    if len(columns) not in (5, 6, 7):
         raise BioelError(Errors.B107.format(path=path, line=number, n=len(columns), row=line[:60]))
     try:
         start, end = int(columns[1]), int(columns[2])
     except ValueError:
         raise BioelError(Errors.B110.format(path=path, line=number, found=columns[1:3])) from None
-    if not columns[5].strip():
+    if len(columns) > 5 and not columns[5].strip():
         raise BioelError(Errors.B140.format(path=path, line=number, row=line[:60]))
     where = f"{path}, line {number}"
     check_offsets(text, start, end, where=where)
     check_surface(text[start:end], columns[3], start=start, end=end, where=where)
-    return Mention(start, end, columns[4].strip(), split_ids(columns[5], prefix))
+    return Mention(start, end, columns[4].strip(), split_ids("".join(columns[5:6]), prefix))

@@ -47,17 +47,20 @@ def _make(*, n_labels: int, **settings: Any) -> Any:
     return TagScorer(n_tags=2 * n_labels + 1, **settings)
 
 
-def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
-    """Cross-entropy of the tags, mean over tokens.
+def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
+    """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
+    that were not looked for are right together.
 
     logits (Logits): Logits of the tags. Shape (n_tokens, 2 * n_labels + 1).
+    known (NDArray[bool]): Shape (n_tokens, n_labels).
     """
     n_tokens, n_tags = logits.shape
-    target = np.arange(n_tokens), _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
+    tags = _gold_tags(gold, n_tokens, n_labels=n_tags // 2)
+    right = np.arange(n_tags) == tags[:, None]
+    right[:, 1:] |= (tags == 0)[:, None] & ~np.tile(known, 2)
     p = _softmax(logits)
-    loss = float(-np.log(np.maximum(p[target], 1e-8)).mean())
-    p[target] -= 1.0
-    return loss, p / n_tokens
+    likelihood = np.maximum((p * right).sum(axis=1, keepdims=True), 1e-8)
+    return float(-np.log(likelihood).mean()), (p - p * right / likelihood) / n_tokens
 
 
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:

@@ -44,14 +44,16 @@ class DetectorKind:
         max_width, n_features and the settings of the architecture, by keyword. The module maps
         token vectors, lengths and lexicon matches of spans and of words to logits, as
         `nn.spans.SpanScorer.forward` does.
-    loss (Callable): Computes the loss and its gradient from logits and gold spans.
+    loss (Callable): Computes the loss and its gradient from logits, gold spans, and the labels that
+        were looked for at each token, shape (n_tokens, n_labels): what is not there of any other
+        label is unknown.
     decode (Callable): Decodes logits, given the tokens of each document, shape (n_docs,), and a
         minimum probability, into spans in order of their start and their probabilities, shape
         (n_spans,).
     """
 
     make: Callable[..., Any]
-    loss: Callable[[Logits, TokenSpans], tuple[float, Logits]]
+    loss: Callable[[Logits, TokenSpans, NDArray[np.bool_]], tuple[float, Logits]]
     decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
 
 
@@ -103,12 +105,15 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
     model.set_dim("nO", n_labels)
 
 
-def mention_loss(model: MentionModel, logits: Any, gold: TokenSpans) -> tuple[float, Any]:
+def mention_loss(
+    model: MentionModel, logits: Any, gold: TokenSpans, known: NDArray[np.bool_]
+) -> tuple[float, Any]:
     """Compute the loss of a batch and its gradient with respect to the logits, on their device.
 
     gold (TokenSpans): Gold mentions of the batch.
+    known (NDArray[bool]): See `DetectorKind.loss`. Shape (n_tokens, n_labels).
     """
-    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold)
+    loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, known)
     return loss, model.ops.asarray(gradient)
 
 

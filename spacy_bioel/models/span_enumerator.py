@@ -42,16 +42,18 @@ def _make(*, hidden: int, **settings: Any) -> Any:
     return SpanScorer(hidden=hidden, **settings) if hidden else LinearSpanScorer(**settings)
 
 
-def _loss(logits: Logits, gold: TokenSpans) -> tuple[float, Logits]:
-    """Binary cross-entropy, summed over all spans and labels and divided by the gold mentions.
+def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
+    """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
+    by the gold mentions.
 
     logits (Logits): Logits of spans, -inf for spans that end outside their document. Shape
         (n_tokens, max_width, n_labels).
+    known (NDArray[bool]): Shape (n_tokens, n_labels).
     """
     start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
     target = np.zeros(logits.shape, dtype="float32")
     target[start, end - start - 1, label] = 1.0
-    possible = np.isfinite(logits)
+    possible = np.isfinite(logits) & known[:, None, :]
     p = _sigmoid(logits)
     scale = 1.0 / max(1.0, target.sum())
     gradient = np.where(possible, (p - target) * scale, 0.0).astype("float32")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.types import ANNOTATES, AnnotatedText
 
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
@@ -81,8 +82,14 @@ def add_gold(
             alignment.lost.append(f"{text.id}:{mention.start}-{mention.end} {surface!r}")
         else:
             spans.append(span)
-    doc.spans[key] = SpanGroup(doc, name=key, spans=spans)
+    attrs: dict[str, Any] = {ANNOTATES: list(text.annotates)} if text.annotates else {}
+    doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
     return alignment
+
+
+def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
+    """Labels that were looked for in a document, see `AnnotatedText`."""
+    return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
 
 
 def with_gold_mentions(doc: Doc, text: AnnotatedText, *, spans_key: str = SPANS_KEY) -> Doc:

@@ -27,7 +27,8 @@ def evaluate(
 ) -> list[Measurement]:
     """Score the predicted links of documents against their gold mentions.
 
-    gold (Sequence[AnnotatedText]): The gold documents.
+    gold (Sequence[AnnotatedText]): The gold documents. Where they say what they annotate, links
+        with another label are left out.
     predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
         and "gold_any" they must be predictions on the gold mentions.
     protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
@@ -89,7 +90,14 @@ def _canonicalised(
     # The candidates of all mentions repeat a few thousand ids.
     canonical = cache(canonical)
     golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
-    links = [[canonical_link(link, canonical) for link in doc_links] for doc_links in predicted]
+    links = [
+        [
+            canonical_link(link, canonical)
+            for link in doc_links
+            if not text.annotates or link.label in text.annotates
+        ]
+        for text, doc_links in zip(gold, predicted, strict=True)
+    ]
     return golds, links
 
 

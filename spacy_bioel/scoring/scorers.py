@@ -7,7 +7,7 @@ joined by "|"; "" and "NIL" both mean no id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from spacy.training import Example
 
 from spacy_bioel.scoring.counts import Counts, count_mentions, count_strict
 from spacy_bioel.scoring.given import count_gold_strict
-from spacy_bioel.types import Link, Mention
+from spacy_bioel.types import ANNOTATES, Link, Mention
 
 Scores = dict[str, float | None]
 Scorer = Callable[..., Scores]
@@ -105,15 +105,22 @@ def _pairs(
             Mention(span.start_char, span.end_char, span.label_, _ids(span, canonical))
             for span in _group(example.reference, gold_key)
         ]
+        annotates = _annotates(example.reference, gold_key)
         links = [
             Link(span.start_char, span.end_char, span.label_, _ids(span, canonical))
             for span in _group(example.predicted, spans_key)
+            if not annotates or span.label_ in annotates
         ]
         yield gold, links
 
 
 def _group(doc: Doc, key: str) -> Iterable[Span]:
     return doc.spans[key] if key in doc.spans else ()
+
+
+def _annotates(doc: Doc, key: str) -> Sequence[str]:
+    """Labels that were looked for; none given: all."""
+    return doc.spans[key].attrs.get(ANNOTATES, ()) if key in doc.spans else ()
 
 
 def _ids(span: Span, canonical: Callable[[str], str]) -> tuple[str, ...]:

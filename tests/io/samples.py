@@ -13,6 +13,7 @@ import spacy
 import zstandard
 from test_bioc import XML, collection
 from test_brat import ANNOTATIONS, TEXT
+from test_gene_info import GENES
 from test_mesh import DESCRIPTORS, SUPPLEMENT
 from test_ontology import OBO
 from test_rrf import CONSO, CUI, DEF, STY
@@ -170,6 +171,7 @@ SAMPLES: dict[str, Sample] = {
     "mesh supplement": Sample({"x.xml": SUPPLEMENT.encode()}, _ontology("mesh")),
     "umls": Sample({f"{k}.RRF": v.encode() for k, v in _UMLS.items()}, _ontology("umls")),
     "ctd": Sample({"x.csv": CTD.encode()}, _ontology("ctd")),
+    "genes": Sample({"x.gene_info": GENES.encode()}, _ontology("ncbi-gene")),
     "dictionary": Sample({"x.txt": b"100000|D1||Flu|grippe\nD2||cold\n"}, _ontology("biosyn")),
     "concepts": Sample({"x.jsonl": _CONCEPTS}, _ontology("jsonl")),
     "table": Sample(

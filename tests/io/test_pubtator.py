@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spacy_bioel.errors import BioelError
@@ -55,7 +57,7 @@ def test_white_space_may_differ(tmp_path):
         ("1\t40\t400\tlithium\tChemical\tD3\n", "B105.*line 3.*40-400"),
         ("1\t5\t5\t\tDisease\tD1\n", "B105.*line 3"),
         ("1\t-5\t5\tRenal\tDisease\tD1\n", "B105.*line 3"),
-        ("1\t0\t5\tRenal\tDisease\n", "B107.*line 3.*5 column"),
+        ("1\t0\t5\tRenal\n", "B107.*line 3.*4 column"),
         ("1\t0\t5\n", "B107.*line 3.*3 column"),
         ("1 0 5 Renal Disease D1\n", "B109.*line 3"),
         ("2\t0\t5\tRenal\tDisease\tD1\n", "B109.*line 3.*'1'.*'2'"),
@@ -105,3 +107,21 @@ def test_a_last_row_that_may_be_cut_is_warned_of(tmp_path, caplog):
     read(tmp_path, TEXT + row + "\n")
     read(tmp_path, TEXT.rstrip("\n"))
     assert caplog.messages == []
+
+
+def test_a_row_without_ids(tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("1|t|Renal\n1|a|failure\n1\t0\t5\tRenal\tDisease\n", encoding="utf8")
+    (text,) = read_pubtator(path)
+    assert text.mentions == (Mention(0, 5, "Disease"),)
+
+
+def test_documents_that_cannot_be_read_may_be_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "two.txt"
+    bad = "1|t|Renal\n1|a|failure\n1\t1\t6\tRenal\tDisease\tD1\n\n"
+    path.write_text(f"{bad}2|t|Renal\n2|a|\n", encoding="utf8")
+    said: list[str] = []
+    texts = read_pubtator(path, skip=lambda error: said.append(str(error)))
+    assert [text.id for text in texts] == ["2"]
+    (message,) = said
+    assert message.startswith("[B106]") and "line 3" in message

@@ -78,18 +78,31 @@ def test_a_mention_is_as_sure_as_its_least_sure_token(kind: DetectorKind) -> Non
 def test_the_least_loss_is_that_of_these_tags(kind: DetectorKind, gold: list, tags: str) -> None:
     spans = np.array(gold, dtype=np.int64).reshape(-1, 3)
     # The gradient points away from the gold tag of each token alone.
-    loss, gradient = kind.loss(np.zeros((5, 5), dtype="float32"), spans)
+    known = np.ones((5, 2), dtype=bool)
+    loss, gradient = kind.loss(np.zeros((5, 5), dtype="float32"), spans, known)
     assert [TAGS[i] for i in gradient.argmin(axis=1)] == tags.split()
     assert loss == pytest.approx(np.log(5))
-    assert kind.loss(logits_of(*tags.split(), sure=0.9), spans)[0] == pytest.approx(-np.log(0.9))
+    sure = logits_of(*tags.split(), sure=0.9)
+    assert kind.loss(sure, spans, known)[0] == pytest.approx(-np.log(0.9))
+
+
+def test_outside_may_be_any_label_that_was_not_looked_for(kind: DetectorKind) -> None:
+    known = np.array([[True, False]] * 3)
+    spans = np.array([[1, 2, 0]])
+    loss, gradient = kind.loss(np.zeros((3, 5), dtype="float32"), spans, known)
+    # Tokens 0 and 2 are O, B-Y or I-Y, of five tags; token 1 is B-X.
+    assert loss == pytest.approx((2 * np.log(5 / 3) + np.log(5)) / 3)
+    assert (np.sign(gradient[0]) == [-1, 1, -1, 1, -1]).all()
+    assert (np.sign(gradient[1]) == [1, -1, 1, 1, 1]).all()
 
 
 def test_the_gradient_is_that_of_finite_differences(kind: DetectorKind) -> None:
     logits = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
     gold = np.array([[1, 3, 1]])
-    _, gradient = kind.loss(logits, gold)
+    known = np.array([[True, True], [True, False], [True, False], [True, False]])
+    _, gradient = kind.loss(logits, gold, known)
     for place in np.ndindex(4, 5):
         nudge = np.zeros_like(logits)
         nudge[place] = 1e-2
-        up, down = (kind.loss(logits + sign * nudge, gold)[0] for sign in (1, -1))
+        up, down = (kind.loss(logits + sign * nudge, gold, known)[0] for sign in (1, -1))
         assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=1e-4)

@@ -113,6 +113,30 @@ def test_loss_and_its_gradient_by_finite_differences(texts: list[AnnotatedText])
     assert not gradient[~np.isfinite(logits)].any()
 
 
+def test_labels_that_were_not_looked_for_are_not_learned_from(texts: list[AnnotatedText]) -> None:
+    detector = initialized(*texts[:2]).get_pipe("bioel_mentions")
+    disease, chemical = map(detector.labels.index, ("Disease", "Chemical"))
+    partly = AnnotatedText("1", "a b", (Mention(2, 3, "Disease"),), annotates=("Disease",))
+    data = examples(blank(), [partly, AnnotatedText("2", "c")])
+    logits = np.zeros((3, 6, 2), dtype="float32")
+    logits[0, 2:] = logits[1, 1:] = logits[2, 1:] = -np.inf
+    loss, gradient = detector.get_loss(data, logits)
+    # Three spans of the first document with one label, one of the second with both.
+    assert loss == pytest.approx(5 * np.log(2), rel=1e-5)
+    assert gradient[1, 0, disease] == -0.5
+    assert (gradient[:2, :2, chemical] == 0).all()
+    assert (gradient[2, 0] == 0.5).all()
+
+
+def test_a_label_that_nobody_looked_for() -> None:
+    text = AnnotatedText("1", "a b", (Mention(2, 3, "Disease"),), annotates=("Disease",))
+    nlp = blank()
+    detector = nlp.add_pipe("bioel_mentions")
+    data = examples(nlp, [text])
+    with pytest.raises(BioelError, match=r"\[B331\] No document annotates Chemical, Gene, so"):
+        detector.initialize(lambda: data, nlp=nlp, labels=["Gene", "Disease", "Chemical"])
+
+
 def test_mentions_that_are_too_long_are_left_out(texts: list[AnnotatedText]) -> None:
     long = AnnotatedText("1", "a b c d e f g", (Mention(0, 13, "Disease"),))
     nlp = initialized(TEXT)

@@ -287,3 +287,16 @@ def test_a_damaged_file(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B240\].*multitask.json"):
         spacy.load(folder)
     logging.disable(logging.NOTSET)
+
+
+def test_documents_that_annotate_different_labels_are_refused(kb_folder: Path) -> None:
+    nlp = multitask_nlp(kb_folder)
+    data = examples(
+        nlp,
+        [
+            AnnotatedText("1", "flu", (Mention(0, 3, "Disease"),), annotates=("Disease",)),
+            AnnotatedText("2", "flu", (Mention(0, 3, "Disease"),)),
+        ],
+    )
+    with pytest.raises(BioelError, match=r"\[B332\] .*\(Disease; all\)"):
+        nlp.initialize(lambda: data)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -292,3 +294,13 @@ def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks() -> None:
     assert value(found, "accuracy@1_tie_optimistic").value == 50.0
     assert value(found, "accuracy@1_normalised").value == 50.0
     assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0
+
+
+def test_labels_that_were_not_looked_for_do_not_count() -> None:
+    texts = [replace(text, annotates=("D",)) for text in TEXTS]
+    texts[0] = replace(texts[0], mentions=texts[0].mentions[:1])
+    links = [LINKS[0], [*LINKS[1], Link(5, 9, "C", ("X",))]]
+    found = evaluate(texts, links, protocols=["end_to_end"], canonical=renamed)
+    # right: A; predicted with the label D: 3; gold with an id: 2.
+    assert value(found, "precision").value == pytest.approx(100 / 3)
+    assert value(found, "recall").value == pytest.approx(50.0)

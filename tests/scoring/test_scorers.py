@@ -99,3 +99,12 @@ def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None
         make_doc(nlp, "mine", [(0, 5, "D", "A")]), make_doc(nlp, "truth", [(0, 5, "D", "A")])
     )
     assert make(spans_key="mine", gold_key="truth")([example])["bioel_link_f"] == 1.0
+
+
+def test_labels_that_were_not_looked_for_do_not_count(nlp: Language) -> None:
+    predicted = [(0, 5, "D", "A|B"), (6, 11, "C", "C"), (12, 20, "C", "C")]
+    example = make_example(nlp, [(0, 5, "D", "A|B")], predicted)
+    assert make_mention_scorer_v1()([example])["bioel_mention_p"] == pytest.approx(1 / 3)
+    example.reference.spans["bioel_gold"].attrs["annotates"] = ["D"]
+    assert make_mention_scorer_v1()([example])["bioel_mention_p"] == 1.0
+    assert make_link_scorer_v1()([example])["bioel_link_f"] == 1.0

@@ -5,7 +5,12 @@ whose files are all found. A file has a name pattern, or the end of a path (`fil
 project.yml that is or contains it (`archive`, if not the file itself), the ids of the documents to
 keep (`ids`), the `columns` of a table, its `encoding` if that is not UTF-8. A choice without files
 stands for the concepts and names of the training mentions. `labels` renames mention labels; the
-mentions of a label renamed to null are dropped. `prefix` is for ids that name no vocabulary.
+mentions of a label renamed to null are dropped. `annotates` are the labels that were looked for, if
+these are not all that a mixture has. `prefix` is for ids that name no vocabulary, `prefixes` for
+those of single labels; null: these are no ids. A file may have `fifths`, the fifths of the
+documents to keep, by a hash of their ids, `left_out`, corpora whose documents are not kept, and
+`skip_bad`: documents of PubTator with a wrong row are left out, with a note.
+"a+b+c" is a mixture of corpora, each of which must say what it annotates.
 "{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
 `settings` are for `train.py`.
 """
@@ -15,24 +20,28 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import srsly
 import typer
+from documents import FIFTHS, mixed, pieces, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
+from spacy_bioel.corpus import declared
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus, read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.io.phrases import read_phrase_table
+from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import AnnotatedText, Concept
 
@@ -51,15 +60,40 @@ NO_FOLD = (
     "[T004] There is no fold {fold} of {corpus} below {folders}, only {found}. Choose one of "
     "these (--vars.fold NUMBER), or put {file} there."
 )
+NOT_DECLARED = (
+    "[T010] {corpus} does not say which labels it annotates, so that it cannot be mixed with "
+    "others. Add `annotates: [LABEL, ...]` to it in {path}."
+)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def is_mixture(corpus: str) -> bool:
+    return "+" in corpus
+
+
+def parts_of(corpus: str) -> list[str]:
+    """The corpora of a mixture, "a+b+c".
+
+    RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
+    """
+    parts = corpus.split("+")
+    for part in parts:
+        if "annotates" not in load_spec(part):
+            raise BioelError(NOT_DECLARED.format(corpus=part, path=CORPORA))
+    return parts
 
 
 def load_spec(corpus: str, *, fold: str = "*") -> Spec:
     """The entry of a corpus.
 
     fold (str): What "{fold}" stands for; "*" is the fold that was fetched, whichever that is.
+        Of a mixture: the label types of all parts, and the settings of the first.
     RAISES BioelError: [T001] when there is none.
     """
+    if is_mixture(corpus):
+        specs = [load_spec(part, fold=fold) for part in parts_of(corpus)]
+        types = {label: t for spec in reversed(specs) for label, t in spec["label_types"].items()}
+        return {"label_types": types, "settings": specs[0]["settings"]}
     specs = srsly.yaml_loads(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
     if corpus not in specs:
         known = ", ".join(specs)
@@ -74,6 +108,10 @@ def fetch(
     fold: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Place the splits of a corpus and the sources of its KB in assets/CORPUS."""
+    if is_mixture(corpus):
+        for part in parts_of(corpus):
+            fetch(part, data=data, fold=fold)
+        return
     spec, target = load_spec(corpus, fold=str(fold)), ASSETS / corpus
     if "fold" in spec and not 0 <= fold < FOLDS:
         raise BioelError(BAD_FOLD.format(fold=fold, corpus=corpus, last=FOLDS - 1))
@@ -92,7 +130,7 @@ def fetch(
     test_finder = Finder(folders, may_download=not folder)
     with replacing_folder(target) as staging:
         for split in SPLITS:
-            choices = [[choice, *_ids_file(choice)] for choice in spec["splits"][split]]
+            choices = [[choice, *_other_files(choice)] for choice in spec["splits"][split]]
             try:
                 files = (test_finder if split == "test" else finder).choose(choices)
             except BioelError as error:
@@ -135,37 +173,49 @@ def check_fold(corpus: str, spec: Spec, finder: Finder) -> None:
         )
 
 
-def _ids_file(choice: Spec) -> list[Spec]:
-    return [{"file": choice["ids"]}] if "ids" in choice else []
+def _other_files(choice: Spec) -> list[Spec]:
+    """Files that say which documents of another one are kept."""
+    ids = [{"file": choice["ids"], "says": "ids"}] if "ids" in choice else []
+    return ids + [file | {"says": "left_out"} for file in choice.get("left_out", [])]
 
 
 def place_split(files: list[tuple[Spec, Path]], folder: Path, split: str, *, spec: Spec) -> None:
     """Link to the file, or write what it says to JSON lines where ids or labels have a say.
 
-    files (list): The corpus, and the ids of its documents if it holds several splits.
+    files (list): The corpus, and those of `_other_files`.
     """
     file, path = files[0]
     labels = spec.get("labels", {})
-    if not labels and len(files) == 1:
+    if not labels and "fifths" not in file and len(files) == 1:
         link_or_copy(path, folder / f"{split}.{path.name.partition('.')[2]}")
         return
-    ids = None if len(files) == 1 else {line.strip() for _, line in numbered_lines(files[1][1])}
     if "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
     else:
         texts = read_corpus(path, prefix=spec["prefix"])
+    if file.get("skip_bad"):
+        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: show_note(str(e)))
+    ids = [
+        {line.strip() for _, line in numbered_lines(other)}
+        for about, other in files[1:]
+        if about["says"] == "ids"
+    ]
+    left_out = {
+        text.id
+        for about, other in files[1:]
+        if about["says"] == "left_out"
+        for text in read_corpus(other)
+    }
+    kept = selected(
+        texts,
+        ids=ids[0] if ids else None,
+        left_out=left_out,
+        fifths=file.get("fifths", range(FIFTHS)),
+    )
+    prefixes = spec.get("prefixes", {})
+    named = (relabelled(text, labels=labels, prefixes=prefixes) for text in kept)
     name = f"{split}.fold-{spec['fold']}.jsonl" if "fold" in spec else f"{split}.jsonl"
-    write_texts_jsonl(folder / name, _selected(texts, ids, labels))
-
-
-def _selected(
-    texts: Iterable[AnnotatedText], ids: Collection[str] | None, labels: dict[str, str | None]
-) -> Iterator[AnnotatedText]:
-    for text in texts:
-        if ids is None or text.id in ids:
-            renamed = ((m, labels.get(m.label, m.label)) for m in text.mentions)
-            mentions = (replace(m, label=label) for m, label in renamed if label is not None)
-            yield replace(text, mentions=tuple(mentions))
+    write_texts_jsonl(folder / name, named)
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -178,11 +228,38 @@ def link_or_copy(source: Path, target: Path) -> None:
 @app.command()
 def convert(corpus: str, split: str) -> None:
     """Convert a split: train for training, test for measuring, dev for both."""
-    source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
+    if is_mixture(corpus):
+        source, prefix = mix(corpus, split), ""
+    else:
+        source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
     if split != "test":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.spacy", prefix=prefix)
     if split != "train":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.jsonl", prefix=prefix)
+
+
+def mix(corpus: str, split: str) -> Path:
+    """Write assets/CORPUS/SPLIT.jsonl, the documents of all parts of a mixture.
+
+    RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate; those of
+        `parts_of`.
+    """
+    parts = []
+    for part in parts_of(corpus):
+        spec, source = load_spec(part), find_split(part, split)
+        texts = read_corpus(source, prefix=spec["prefix"])
+        parts.append((_declared(texts, spec["annotates"], source), spec["annotates"]))
+    path = ASSETS / corpus / f"{split}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = mixed(parts)
+    write_texts_jsonl(path, chain.from_iterable(map(pieces, texts)) if split == "train" else texts)
+    return path
+
+
+def _declared(
+    texts: Iterable[AnnotatedText], annotates: list[str], source: Path
+) -> Iterator[AnnotatedText]:
+    return (declared(text, annotates, path=source) for text in texts)
 
 
 def find_split(corpus: str, split: str) -> Path:
@@ -195,7 +272,13 @@ def find_split(corpus: str, split: str) -> Path:
 
 @app.command()
 def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
-    """Build kb/CORPUS from the sources in assets/CORPUS/kb."""
+    """Build kb/CORPUS from the sources in assets/CORPUS/kb, or from those of a mixture."""
+    if is_mixture(corpus):
+        for part in parts_of(corpus):
+            kb(part, umls=umls)
+        opened = [KnowledgeBase.open(Path("kb") / part) for part in parts_of(corpus)]
+        build_kb(chain.from_iterable(map(concepts_of_kb, opened)), Path("kb") / corpus)
+        return
     spec = load_spec(corpus)
     about = {key: spec["kb"].get(key, "") for key in ("source", "release", "licence")}
     types = None
@@ -212,6 +295,15 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
     report = build_kb(concepts, Path("kb") / corpus, types=types, **about)
     counts = f"{count_of(report.concepts, 'concept')}, {count_of(report.names, 'name')}"
     show_note(f"kb/{corpus}: {counts}.")
+
+
+def concepts_of_kb(base: KnowledgeBase) -> Iterator[Concept]:
+    """The concepts of a knowledge base, and its retired ids."""
+    for row, id in enumerate(base.ids):
+        names = tuple(base.names.take(base.names_of(row)))
+        yield Concept(id, names, base.types_of(row), definition=base.definition(row))
+    for old in base.retired:
+        yield Concept(old, (), replaced_by=base.canonical(old))
 
 
 def choose_sources(folder: Path, spec: Spec) -> list[tuple[Spec, Path]]:

@@ -13,7 +13,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.errors import Warnings
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bilou import decode_bilou, encode_bilou, longest_spans
@@ -30,7 +30,7 @@ from spacy_bioel.models.multitask_layers import (
 )
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.gold import GoldSpan, gold_spans
+from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.decision import mention_queries
 from spacy_bioel.pipeline.linker.queries import Mentions
@@ -59,17 +59,23 @@ def prepare(
     """Collect types, classes and the lexicon, before the network is made.
 
     Warns [W300] of gold mentions that tags cannot represent.
+    RAISES BioelError: [B332] when documents annotate different labels.
     """
     types: Counter[str] = Counter()
     of_classes: dict[str, Counter[str]] = {}
     n_overlapping = 0
+    annotated: set[tuple[str, ...]] = set()
     for example in examples:
+        annotated.add(annotated_labels(example.reference, key=gold_key))
         gold = list(gold_spans(example, key=gold_key))
         n_overlapping += int((~longest_spans(_places(gold))).sum())
         for span in gold:
             types[span.label] += 1
             if len(span.ids) == 1 and kb.find(span.ids[0]) >= 0:
                 of_classes.setdefault(kb.canonical(span.ids[0]), Counter())[span.label] += 1
+    if len(annotated) > 1:
+        found = "; ".join(sorted(", ".join(labels) or "all" for labels in annotated))
+        raise BioelError(Errors.B332.format(found=found))
     if n_overlapping:
         n = sum(types.values())
         warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)

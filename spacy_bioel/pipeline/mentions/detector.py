@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -16,7 +17,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, gold_spans
+from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
@@ -108,7 +109,8 @@ class MentionDetector(StoredPipe):
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
         kb (KnowledgeBase | str | None): Or its folder. Its names and types become features of
             spans. The detector keeps a compact copy and does not need it afterwards.
-        RAISES BioelError: [B051] when no example has a gold mention.
+        RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
+            annotates one of the labels.
         """
         from spacy_bioel.kb.columns.store import open_kb
         from spacy_bioel.kb.words.lexicon import Lexicon
@@ -117,6 +119,7 @@ class MentionDetector(StoredPipe):
         validate_get_examples(get_examples, "MentionDetector.initialize")
         for label in labels or self._gold_labels(get_examples()):
             self.add_label(label)
+        self._check_annotated(get_examples())
         if not self.labels:
             raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
         if kb is not None:
@@ -124,6 +127,17 @@ class MentionDetector(StoredPipe):
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)
         add_scorer(self.model, n_labels=len(self.labels))
+
+    def _check_annotated(self, examples: Iterable[Example]) -> None:
+        """RAISES BioelError: [B331] on a label that no document annotates."""
+        key, missing = self.cfg["gold_key"], set(self.labels)
+        for example in examples:
+            annotates = annotated_labels(example.reference, key=key)
+            missing -= set(annotates or self.labels)
+            if not missing:
+                return
+        if missing:
+            raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
 
     def _gold_labels(self, examples: Iterable[Example]) -> list[str]:
         key = self.cfg["gold_key"]
@@ -216,7 +230,17 @@ class MentionDetector(StoredPipe):
         """
         from spacy_bioel.models.detector import mention_loss
 
-        return mention_loss(self.model, scores, self._gold(examples))
+        examples = list(examples)
+        return mention_loss(self.model, scores, self._gold(examples), self._known(examples))
+
+    def _known(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
+        """Labels that were looked for at each token. Shape (n_tokens, n_labels)."""
+        rows = []
+        for example in examples:
+            annotates = annotated_labels(example.reference, key=self.cfg["gold_key"])
+            row = [not annotates or label in annotates for label in self.labels]
+            rows.append(np.tile(np.array(row, dtype=bool), (len(example.predicted), 1)))
+        return np.concatenate(rows)
 
     def _gold(self, examples: Iterable[Example]) -> TokenSpans:
         """Gold mentions on the tokens of all predicted documents, one after another."""

@@ -1,0 +1,82 @@
+"""Accuracy of a pipeline of six types on the development fifths of several corpora.
+
+python -m benchmarks.starter MODEL --system light measures on the development documents of the
+corpora below, which the project has fetched (`project run corpus . --vars.corpus biored`, ...).
+Labels that a corpus does not annotate are left out on both sides. `left_out` is a pipeline that
+was trained on all of the mixture but that corpus.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import spacy
+import typer
+from spacy.language import Language
+
+from benchmarks.record import add, figures, measurement
+from spacy_bioel.corpus import declared, read_texts
+from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.types import AnnotatedText
+
+CORPORA = (
+    "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
+    "ncbi_disease",
+)  # fmt: skip
+KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
+
+
+def main(
+    model: Path,
+    corpus: Annotated[list[str] | None, typer.Option(help="Of CORPORA; all by default.")] = None,
+    system: Annotated[str, typer.Option(help="light, minilm or left_out.")] = "light",
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    nlp = spacy.load(model)
+    protocols = ["mention", "end_to_end"] if find_linker(nlp) else ["mention"]
+    rows = []
+    for name in corpus or CORPORA:
+        texts = development_texts(name)
+        for row in measure(nlp, texts, protocols):
+            about = {"corpus": name, "split": "dev", "seed": seed}
+            rows.append(measurement("starter", system, **about, **row))
+            typer.echo(f"{name} {row['protocol']} {row['subset'] or 'all'} {row['value']}")
+    typer.echo(add("starter", rows, key=KEY))
+
+
+def development_texts(corpus: str) -> list[AnnotatedText]:
+    """Documents with what the corpus annotates."""
+    sys.path.insert(0, str(Path("training") / "scripts"))
+    from corpora import find_split, load_spec
+
+    spec, path = load_spec(corpus), find_split(corpus, "dev")
+    texts = read_texts(path, prefix=spec["prefix"])
+    return [declared(text, spec["annotates"], path=path) for text in texts]
+
+
+def measure(
+    nlp: Language, texts: Sequence[AnnotatedText], protocols: Sequence[str]
+) -> list[dict[str, object]]:
+    """F1 over all types and of each."""
+    linker = find_linker(nlp)
+    links = list(link_open(nlp, linker, texts))
+    found = evaluate(
+        texts,
+        links,
+        protocols=protocols,
+        canonical=linker.kb.canonical if linker is not None else str,
+    )
+    return [
+        {"protocol": row.protocol, "subset": row.label, **figures(row)}
+        for row in found
+        if row.metric == "f1"
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)
