@@ -302,6 +302,19 @@ def test_a_mixture_says_what_each_document_annotates(scripts: Any, types: Path) 
     assert spec["label_types"] == {"Disease": ["C", "F03"], "Chemical": ["D"], "Gene": ["Gene"]}
 
 
+def test_development_documents_of_one_corpus_are_not_trained_on_by_another(
+    scripts: Any, types: Path
+) -> None:
+    # By its id, this one is for development; BC5CDR has it for training.
+    with gzip.open(types / "gnormplus.PubTator.txt.gz", "at") as file:
+        file.write("1|t|Aspirin and fever\n1|a|Aspirin relieves flu.\n\n")
+    mixture = "bc5cdr+gnormplus"
+    scripts.fetch(mixture, data=str(types))
+    for split, expected in (("train", ["9"]), ("dev", ["2", "7", "1"])):
+        path = scripts.mix(mixture, split)
+        assert [text.id for text in read_texts_jsonl(path)] == expected
+
+
 def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:
     with pytest.raises(BioelError, match=r"\[T001\] There is no corpus 'nothing'"):
         scripts.fetch("bc5cdr+nothing", data=str(types))

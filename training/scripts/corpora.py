@@ -241,19 +241,28 @@ def convert(corpus: str, split: str) -> None:
 def mix(corpus: str, split: str) -> Path:
     """Write assets/CORPUS/SPLIT.jsonl, the documents of all parts of a mixture.
 
+    Training documents that one of the parts has for development are left out.
+
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate; those of
         `parts_of`.
     """
     parts = []
+    left_out = dev_ids(corpus) if split == "train" else set()
     for part in parts_of(corpus):
         spec, source = load_spec(part), find_split(part, split)
-        texts = read_corpus(source, prefix=spec["prefix"])
+        texts = selected(read_corpus(source, prefix=spec["prefix"]), left_out=left_out)
         parts.append((_declared(texts, spec["annotates"], source), spec["annotates"]))
     path = ASSETS / corpus / f"{split}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = mixed(parts)
     write_texts_jsonl(path, chain.from_iterable(map(pieces, texts)) if split == "train" else texts)
     return path
+
+
+def dev_ids(corpus: str) -> set[str]:
+    """Ids of the development documents of all parts of a mixture."""
+    sources = [find_split(part, "dev") for part in parts_of(corpus)]
+    return {text.id for source in sources for text in read_corpus(source)}
 
 
 def _declared(
