@@ -28,7 +28,7 @@ from benchmarks.readme_speed import (
     roofline_table,
     scispacy_table,
 )
-from benchmarks.readme_types import types_table
+from benchmarks.readme_types import genes_table, types_table
 from benchmarks.record import RESULTS, load
 
 ROOT = Path(__file__).parents[1]
@@ -242,6 +242,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "ABLATIONS": ("generative", ablations_table),
     "FINDING": ("finding", finding_table),
     "TYPES": ("starter", types_table),
+    "GENES": ("starter", genes_table),
     "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),

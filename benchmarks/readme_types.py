@@ -1,4 +1,4 @@
-"""The table of docs/types.md, from results/starter.json."""
+"""The tables of docs/types.md, from results/starter.json."""
 
 from __future__ import annotations
 
@@ -31,3 +31,25 @@ def types_table(rows: list[Row]) -> str:
     columns = ["corpus, dev", "n", "all that it annotates", *_TYPES[1:]]
     note = f"Mention F1, strict, one seed. {commands_note(rows, 'starter')}"
     return f"{table(columns, lines)}\n\n{note}"
+
+
+def genes_table(rows: list[Row]) -> str:
+    """Accuracy of linking given genes by their names."""
+    lines = []
+    for corpus, name in _CORPORA.items():
+        for subset in ("known documents", "known mentions"):
+            found = select(rows, corpus=corpus, system="names", subset=f"Gene, {subset}")
+            of = {(row["protocol"], row["metric"]): row for row in found}
+            if of:
+                shown = [
+                    f"{of[key]['value']:.1f}"
+                    for key in (
+                        ("gold", "accuracy@1"),
+                        ("gold_any", "accuracy@1"),
+                        ("gold", "recall@10"),
+                    )
+                ]
+                lines.append([name, subset, f"{of['gold', 'accuracy@1']['n']:,}", *shown])
+    columns = ["corpus, dev", "subset", "n", "all ids right", "any id right", "recall@10"]
+    commands = select(rows, system="names")
+    return f"{table(columns, lines)}\n\n{commands_note(commands, 'starter')}"

@@ -169,7 +169,11 @@ def test_the_pipe_finds_and_links(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("finding", "code"),
-    [({"typo": True}, "B311"), ({"typos": 1}, "B311"), ({"threshold": 2}, "B270")],
+    [
+        ({"typo": True}, r"B311\] Unknown setting finding = \{'typo': True\}: "),
+        ({"typos": 1, "learned": True}, r"B311\] Unknown setting finding = \{'typos': 1\}: "),
+        ({"threshold": 2}, "B270"),
+    ],
 )
 def test_settings_that_are_refused(folder: Path, finding: dict[str, object], code: str) -> None:
     config = {"kb": str(folder), "mentions": "kb", "finding": finding}

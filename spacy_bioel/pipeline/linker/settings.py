@@ -100,9 +100,13 @@ class LinkerSettings:
 def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
     """Switches and threshold. RAISES BioelError: [B311] on others, [B270] on a bad threshold."""
     finding = FINDING | dict(cfg.get("finding", {}))  # pipelines were saved without
-    switches = {name: value for name, value in finding.items() if name != "threshold"}
-    if set(finding) != set(FINDING) or not all(isinstance(v, bool) for v in switches.values()):
-        raise BioelError(Errors.B311.format(found=finding, expected=FINDING))
+    wrong = {
+        name: value
+        for name, value in finding.items()
+        if name not in FINDING or (name != "threshold" and not isinstance(value, bool))
+    }
+    if wrong:
+        raise BioelError(Errors.B311.format(found=wrong, expected=FINDING))
     check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{_PIPE}.finding")
     return tuple(finding.items())
 
