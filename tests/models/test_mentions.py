@@ -33,7 +33,8 @@ def test_scores_far_off_have_a_loss() -> None:
     loss = build_span_enumerator_v1(noop()).attrs["kind"].loss
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        value, gradient = loss(LOGITS, np.array([[0, 2, 0], [0, 3, 0]]))
+        known = np.ones((len(LOGITS), LOGITS.shape[2]), dtype=bool)
+        value, gradient = loss(LOGITS, np.array([[0, 2, 0], [0, 3, 0]]), known)
     # The second gold mention is too wide. -log(0.25) - log(1e-8) - log(0.8)
     assert value == pytest.approx(np.log(4) + np.log(1e8) + np.log(1.25), rel=1e-5)
     assert gradient[..., 0].tolist() == [pytest.approx([0.75, -1.0]), pytest.approx([0.2, 0.0])]
