@@ -56,7 +56,7 @@ def main(
 def development_texts(corpus: str) -> list[AnnotatedText]:
     """Documents with what the corpus annotates."""
     sys.path.insert(0, str(Path("training") / "scripts"))
-    from corpora import find_split, load_spec
+    from specs import find_split, load_spec
 
     spec, path = load_spec(corpus), find_split(corpus, "dev")
     texts = read_texts(path, prefix=spec["prefix"])

@@ -253,11 +253,12 @@ def types(bc5cdr: Path) -> Path:
     genes += "7\t0\t3\tAbc\tGene\t11,12(Tax:10090)\n7\t10\t21\txyz kinases\tFamilyName\n\n"
     bad = "8|t|Abc\n8|a|x\n8\t1\t4\tAbc\tGene\t11\n\n"
     with gzip.open(bc5cdr / "gnormplus.PubTator.txt.gz", "wt") as file:
-        file.write(genes + bad + genes.replace("7\t", "9\t").replace("7|", "9|"))
+        other = genes.replace("7\t", "9\t").replace("7|", "9|").replace("Abd", "Abe")
+        file.write(genes + bad + other)
     with gzip.open(bc5cdr / "Homo_sapiens.gene_info.gz", "wt") as file:
         file.write("#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\t")
         file.write("Full_name_from_nomenclature_authority\tOther_designations\n")
-        file.write("9606\t11\tABC\tAbc1\t-\ta b c\tprotein-coding\t-\t-\n")
+        file.write("9606\t11\tABC\tAbc1\tHGNC:1\ta b c\tprotein-coding\t-\t-\n")
     return bc5cdr
 
 
@@ -296,7 +297,9 @@ def test_a_mixture_says_what_each_document_annotates(scripts: Any, types: Path) 
     scripts.kb(mixture)
     kb = KnowledgeBase.open(f"kb/{mixture}")
     assert list(kb.ids) == ["MESH:C000001", "MESH:D001241", "MESH:D005334", "NCBIGene:11"]
-    assert kb.types_of(kb.find("NCBIGene:11")) == ("Gene", "protein-coding")
+    gene = kb.find("NCBIGene:11")
+    assert (kb.types_of(gene), kb.xrefs(gene)) == (("Gene", "protein-coding"), ("HGNC:1",))
+    assert kb.meta["source"] == "MeSH, diseases and chemicals, NCBI Gene, human"
     assert kb.canonical("MESH:C999999") == "MESH:D001241"
     spec = scripts.load_spec(mixture)
     assert spec["label_types"] == {"Disease": ["C", "F03"], "Chemical": ["D"], "Gene": ["Gene"]}
@@ -307,11 +310,11 @@ def test_development_documents_of_one_corpus_are_not_trained_on_by_another(
 ) -> None:
     # By its id, this one is for development; BC5CDR has it for training.
     with gzip.open(types / "gnormplus.PubTator.txt.gz", "at") as file:
-        file.write("1|t|Aspirin and fever\n1|a|Aspirin relieves flu.\n\n")
+        file.write("1|t|Aspirin and fever\n1|a|Aspirin  relieves flu.\n\n")
     mixture = "bc5cdr+gnormplus"
     scripts.fetch(mixture, data=str(types))
     for split, expected in (("train", ["9"]), ("dev", ["2", "7", "1"])):
-        path = scripts.mix(mixture, split)
+        path = scripts.find_split(mixture, split)
         assert [text.id for text in read_texts_jsonl(path)] == expected
 
 
@@ -322,19 +325,28 @@ def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:
         scripts.fetch("cometa+bc5cdr", data=str(types))
 
 
-def test_the_first_corpus_counts_where_two_annotate_a_label() -> None:
-    documents = import_module("documents")
-    both = AnnotatedText("1", "flu gene", (Mention(0, 3, "Disease"), Mention(4, 8, "Gene")))
-    other = AnnotatedText("1", "flu gene", (Mention(0, 8, "Disease"),))
-    mixed = documents.mixed([([other], ["Disease"]), ([both], ["Disease", "Gene"])])
-    assert [(text.mentions, text.annotates) for text in mixed] == [
-        (other.mentions, ("Disease",)),
-        (both.mentions[1:], ("Gene",)),
+def test_the_first_corpus_counts_where_two_annotate_a_label(scripts: Any) -> None:
+    mixed = import_module("mixtures").mixed
+    flu, gene = Mention(0, 3, "Disease"), Mention(4, 8, "Gene")
+    both = AnnotatedText("1", "flu gene", (flu, gene), ("Disease", "Gene"))
+    wide = AnnotatedText("9", "Flu  gene", (Mention(0, 9, "Disease"),), ("Disease",))
+    found = list(mixed([[wide], [both]]))
+    assert [(text.mentions, text.annotates) for text in found] == [
+        (wide.mentions, ("Disease",)),
+        ((gene,), ("Gene",)),
     ]
-    assert list(documents.mixed([([other], ["Disease"]), ([other], ["Disease"])]))[1:] == []
+    # Documents of one corpus stay, whatever their ids and texts are, and so do others of one id.
+    other = AnnotatedText("1", "another", (), ("Disease",))
+    assert list(mixed([[wide, wide], [other, both]]))[:3] == [wide, wide, other]
+    assert list(mixed([[wide], [other]], left_out={"flugene"})) == [other]
 
 
-def test_long_documents_are_trained_on_in_pieces() -> None:
+def test_ids_of_labels_without_a_vocabulary_stay_as_they_are(scripts: Any) -> None:
+    text = AnnotatedText("1", "flu", (Mention(0, 3, "Disease", ("X:1(a)",)),))
+    assert import_module("documents").relabelled(text, labels={}, prefixes={"Gene": "G"}) == text
+
+
+def test_long_documents_are_trained_on_in_pieces(scripts: Any) -> None:
     documents = import_module("documents")
     sentence = "Word " * 400 + "end. "
     text = AnnotatedText("1", sentence * 4 + "Flu.", (Mention(8020, 8023, "Disease"),))

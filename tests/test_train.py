@@ -155,7 +155,7 @@ def test_the_option_is_stronger_than_the_config(
     srsly.write_yaml(
         tmp_path / "corpora.yml", {"tiny": {"settings": {}, "label_types": {"A": ["C"]}}}
     )
-    monkeypatch.setattr("corpora.CORPORA", tmp_path / "corpora.yml")
+    monkeypatch.setattr("specs.CORPORA", tmp_path / "corpora.yml")
     base = CONFIGS / "transformer.cfg"
     (tmp_path / "mine.cfg").write_text(
         f'[extends]\npath = "{base}"\n[paths]\ntransformer = {in_config}\n'
@@ -204,7 +204,7 @@ def test_going_on_after_a_stop(
         convert(data / "six.PubTator.txt", Path(f"corpus/tiny/{split}.spacy"), prefix="MESH")
     build_kb(read_concepts_jsonl(data / "concepts.jsonl"), tmp_path / "kb" / "tiny")
     srsly.write_yaml("corpora.yml", {"tiny": {"settings": {}, "label_types": {}}})
-    monkeypatch.setattr("corpora.CORPORA", tmp_path / "corpora.yml")
+    monkeypatch.setattr("specs.CORPORA", tmp_path / "corpora.yml")
     base = CONFIGS / "rescnn.cfg"
     Path("short.cfg").write_text(TINY.format(base=base, steps=4))
     Path("long.cfg").write_text(TINY.format(base=base, steps=10))

@@ -21,18 +21,17 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-import srsly
 import typer
-from documents import FIFTHS, mixed, pieces, relabelled, selected
+from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
+from mixtures import join_kbs, write_mixture
+from specs import ASSETS, find_split, is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
-from spacy_bioel.corpus import declared
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus, read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
@@ -41,64 +40,18 @@ from spacy_bioel.io.phrases import read_phrase_table
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import AnnotatedText, Concept
 
-CORPORA = Path(__file__).parents[1] / "corpora.yml"
-ASSETS = Path("assets")
 SPLITS = ("train", "dev", "test")
 
 FOLDS = 10  # of every corpus that comes in folds
 BAD_FOLD = "[T005] There is no fold {fold} of {corpus}: choose one of 0 to {last} (--vars.fold)."
-UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
-NO_SPLIT = (
-    "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
-    "without it, it cannot be used."
-)
 NO_FOLD = (
     "[T004] There is no fold {fold} of {corpus} below {folders}, only {found}. Choose one of "
     "these (--vars.fold NUMBER), or put {file} there."
 )
-NOT_DECLARED = (
-    "[T010] {corpus} does not say which labels it annotates, so that it cannot be mixed with "
-    "others. Add `annotates: [LABEL, ...]` to it in {path}."
-)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-def is_mixture(corpus: str) -> bool:
-    return "+" in corpus
-
-
-def parts_of(corpus: str) -> list[str]:
-    """The corpora of a mixture, "a+b+c".
-
-    RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
-    """
-    parts = corpus.split("+")
-    for part in parts:
-        if "annotates" not in load_spec(part):
-            raise BioelError(NOT_DECLARED.format(corpus=part, path=CORPORA))
-    return parts
-
-
-def load_spec(corpus: str, *, fold: str = "*") -> Spec:
-    """The entry of a corpus.
-
-    fold (str): What "{fold}" stands for; "*" is the fold that was fetched, whichever that is.
-        Of a mixture: the label types of all parts, and the settings of the first.
-    RAISES BioelError: [T001] when there is none.
-    """
-    if is_mixture(corpus):
-        specs = [load_spec(part, fold=fold) for part in parts_of(corpus)]
-        types = {label: t for spec in reversed(specs) for label, t in spec["label_types"].items()}
-        return {"label_types": types, "settings": specs[0]["settings"]}
-    specs = srsly.yaml_loads(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
-    if corpus not in specs:
-        known = ", ".join(specs)
-        raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
-    return specs[corpus]
 
 
 @app.command()
@@ -111,6 +64,7 @@ def fetch(
     if is_mixture(corpus):
         for part in parts_of(corpus):
             fetch(part, data=data, fold=fold)
+        write_mixture(corpus)
         return
     spec, target = load_spec(corpus, fold=str(fold)), ASSETS / corpus
     if "fold" in spec and not 0 <= fold < FOLDS:
@@ -191,10 +145,10 @@ def place_split(files: list[tuple[Spec, Path]], folder: Path, split: str, *, spe
         return
     if "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
+    elif file.get("skip_bad"):
+        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: show_note(str(e)))
     else:
         texts = read_corpus(path, prefix=spec["prefix"])
-    if file.get("skip_bad"):
-        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: show_note(str(e)))
     ids = [
         {line.strip() for _, line in numbered_lines(other)}
         for about, other in files[1:]
@@ -228,55 +182,11 @@ def link_or_copy(source: Path, target: Path) -> None:
 @app.command()
 def convert(corpus: str, split: str) -> None:
     """Convert a split: train for training, test for measuring, dev for both."""
-    if is_mixture(corpus):
-        source, prefix = mix(corpus, split), ""
-    else:
-        source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
+    source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
     if split != "test":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.spacy", prefix=prefix)
     if split != "train":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.jsonl", prefix=prefix)
-
-
-def mix(corpus: str, split: str) -> Path:
-    """Write assets/CORPUS/SPLIT.jsonl, the documents of all parts of a mixture.
-
-    Training documents that one of the parts has for development are left out.
-
-    RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate; those of
-        `parts_of`.
-    """
-    parts = []
-    left_out = dev_ids(corpus) if split == "train" else set()
-    for part in parts_of(corpus):
-        spec, source = load_spec(part), find_split(part, split)
-        texts = selected(read_corpus(source, prefix=spec["prefix"]), left_out=left_out)
-        parts.append((_declared(texts, spec["annotates"], source), spec["annotates"]))
-    path = ASSETS / corpus / f"{split}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    texts = mixed(parts)
-    write_texts_jsonl(path, chain.from_iterable(map(pieces, texts)) if split == "train" else texts)
-    return path
-
-
-def dev_ids(corpus: str) -> set[str]:
-    """Ids of the development documents of all parts of a mixture."""
-    sources = [find_split(part, "dev") for part in parts_of(corpus)]
-    return {text.id for source in sources for text in read_corpus(source)}
-
-
-def _declared(
-    texts: Iterable[AnnotatedText], annotates: list[str], source: Path
-) -> Iterator[AnnotatedText]:
-    return (declared(text, annotates, path=source) for text in texts)
-
-
-def find_split(corpus: str, split: str) -> Path:
-    """RAISES BioelError: [T003] when it was not fetched."""
-    files = sorted((ASSETS / corpus).glob(f"{split}.*"))
-    if not files:
-        raise BioelError(NO_SPLIT.format(split=split, folder=ASSETS / corpus))
-    return files[0]
 
 
 @app.command()
@@ -285,8 +195,7 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
     if is_mixture(corpus):
         for part in parts_of(corpus):
             kb(part, umls=umls)
-        opened = [KnowledgeBase.open(Path("kb") / part) for part in parts_of(corpus)]
-        build_kb(chain.from_iterable(map(concepts_of_kb, opened)), Path("kb") / corpus)
+        join_kbs([Path("kb") / part for part in parts_of(corpus)], Path("kb") / corpus)
         return
     spec = load_spec(corpus)
     about = {key: spec["kb"].get(key, "") for key in ("source", "release", "licence")}
@@ -304,15 +213,6 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
     report = build_kb(concepts, Path("kb") / corpus, types=types, **about)
     counts = f"{count_of(report.concepts, 'concept')}, {count_of(report.names, 'name')}"
     show_note(f"kb/{corpus}: {counts}.")
-
-
-def concepts_of_kb(base: KnowledgeBase) -> Iterator[Concept]:
-    """The concepts of a knowledge base, and its retired ids."""
-    for row, id in enumerate(base.ids):
-        names = tuple(base.names.take(base.names_of(row)))
-        yield Concept(id, names, base.types_of(row), definition=base.definition(row))
-    for old in base.retired:
-        yield Concept(old, (), replaced_by=base.canonical(old))
 
 
 def choose_sources(folder: Path, spec: Spec) -> list[tuple[Spec, Path]]:

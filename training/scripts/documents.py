@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -52,29 +52,13 @@ def relabelled(
 
 
 def _ids_of(mention: Mention, label: str, prefixes: dict[str, str | None]) -> tuple[str, ...]:
-    prefix = prefixes.get(label, "")
+    if label not in prefixes:
+        return mention.ids
+    prefix = prefixes[label]
     if prefix is None:
         return ()
     # GNormPlus has the organism too: "18506(Tax:10090)".
     return tuple(curie(id.partition("(")[0], prefix) for id in mention.ids)
-
-
-def mixed(
-    corpora: Iterable[tuple[Iterable[AnnotatedText], Sequence[str]]],
-) -> Iterator[AnnotatedText]:
-    """The documents of several corpora, with what each annotates.
-
-    If several have a document and annotate the same label, the first of them counts.
-    """
-    found: dict[str, set[str]] = {}
-    for texts, annotates in corpora:
-        for text in texts:
-            known = found.setdefault(text.id, set())
-            own = tuple(label for label in annotates if label not in known)
-            known.update(own)
-            if own:
-                mentions = tuple(m for m in text.mentions if m.label in own)
-                yield replace(text, mentions=mentions, annotates=own)
 
 
 def pieces(text: AnnotatedText) -> Iterator[AnnotatedText]:

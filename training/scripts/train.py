@@ -21,9 +21,9 @@ import srsly
 import torch
 import typer
 from confection import Config
-from corpora import load_spec
 from spacy.cli.train import train
 from spacy.util import load_config
+from specs import load_spec
 from thinc import compat
 
 from spacy_bioel.cli.console import show_error

@@ -1,0 +1,92 @@
+"""Mixtures of corpora that annotate different labels: their documents, and their knowledge base."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from documents import pieces
+from specs import ASSETS, find_split, load_spec, parts_of
+
+from spacy_bioel.corpus import declared
+from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.types import AnnotatedText, Concept
+
+_BEGINNING = 200  # letters and digits by which a document is known in another corpus
+
+
+def write_mixture(corpus: str) -> None:
+    """Write assets/CORPUS, the training and development documents of all parts, which were fetched.
+
+    Training documents that one of the parts has for development are left out.
+
+    RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate.
+    """
+    parts = parts_of(corpus)
+    dev = list(mixed([_read(part, "dev") for part in parts]))
+    train = mixed([_read(part, "train") for part in parts], left_out=set(map(beginning, dev)))
+    with replacing_folder(ASSETS / corpus) as folder:
+        write_texts_jsonl(folder / "dev.jsonl", dev)
+        write_texts_jsonl(folder / "train.jsonl", chain.from_iterable(map(pieces, train)))
+
+
+def _read(part: str, split: str) -> Iterator[AnnotatedText]:
+    spec, path = load_spec(part), find_split(part, split)
+    texts = read_corpus(path, prefix=spec["prefix"])
+    return (declared(text, spec["annotates"], path=path) for text in texts)
+
+
+def beginning(text: AnnotatedText) -> str:
+    """By which a document is known. Ids are no help: many corpora number their documents."""
+    return re.sub(r"[\W_]", "", text.text).lower()[:_BEGINNING]
+
+
+def mixed(
+    corpora: Iterable[Iterable[AnnotatedText]], *, left_out: Collection[str] = ()
+) -> Iterator[AnnotatedText]:
+    """The documents of several corpora, each with what it annotates.
+
+    If several corpora have a document and annotate the same label, the first of them counts.
+
+    left_out (Collection[str]): Beginnings of documents.
+    """
+    found: dict[str, set[str]] = {}
+    for texts in corpora:
+        own: dict[str, set[str]] = {}
+        for text in texts:
+            key = beginning(text)
+            labels = tuple(label for label in text.annotates if label not in found.get(key, ()))
+            if labels and key not in left_out:
+                own.setdefault(key, set()).update(labels)
+                mentions = tuple(m for m in text.mentions if m.label in labels)
+                yield replace(text, mentions=mentions, annotates=labels)
+        for key, labels_of_key in own.items():
+            found.setdefault(key, set()).update(labels_of_key)
+
+
+def join_kbs(folders: Sequence[Path], out: Path) -> None:
+    """Build one knowledge base of the concepts of several."""
+    kbs = [KnowledgeBase.open(folder) for folder in folders]
+    sources = ", ".join(dict.fromkeys(kb.meta["source"] for kb in kbs))
+    build_kb(chain.from_iterable(map(_concepts, kbs)), out, source=sources)
+
+
+def _concepts(kb: KnowledgeBase) -> Iterator[Concept]:
+    for row, id in enumerate(kb.ids):
+        yield Concept(
+            id,
+            tuple(kb.names.take(kb.names_of(row))),
+            kb.types_of(row),
+            tuple(kb.ids_of(kb.parents_of(row))),
+            kb.definition(row),
+            xrefs=kb.xrefs(row),
+        )
+    for id in kb.retired:
+        yield Concept(id, (), replaced_by=kb.canonical(id))

@@ -1,0 +1,64 @@
+"""Entries of `training/corpora.yml`, and where their files are; `corpora.py` explains the keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import srsly
+from finder import Spec
+
+from spacy_bioel.errors import BioelError
+
+CORPORA = Path(__file__).parents[1] / "corpora.yml"
+ASSETS = Path("assets")
+UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
+NO_SPLIT = (
+    "[T003] There is no {split} split in {folder}. Run the step fetch; if the corpus comes "
+    "without it, it cannot be used."
+)
+NOT_DECLARED = (
+    "[T010] {corpus} does not say which labels it annotates, so that it cannot be mixed with "
+    "others. Add `annotates: [LABEL, ...]` to it in {path}."
+)
+
+
+def is_mixture(corpus: str) -> bool:
+    return "+" in corpus
+
+
+def parts_of(corpus: str) -> list[str]:
+    """The corpora of a mixture, "a+b+c".
+
+    RAISES BioelError: [T010] when one does not say what it annotates; those of `load_spec`.
+    """
+    parts = corpus.split("+")
+    for part in parts:
+        if "annotates" not in load_spec(part):
+            raise BioelError(NOT_DECLARED.format(corpus=part, path=CORPORA))
+    return parts
+
+
+def load_spec(corpus: str, *, fold: str = "*") -> Spec:
+    """The entry of a corpus.
+
+    fold (str): What "{fold}" stands for; "*" is the fold that was fetched, whichever that is.
+        Of a mixture: the label types of all parts, and the settings of the first.
+    RAISES BioelError: [T001] when there is none.
+    """
+    if is_mixture(corpus):
+        specs = [load_spec(part, fold=fold) for part in parts_of(corpus)]
+        types = {label: t for spec in reversed(specs) for label, t in spec["label_types"].items()}
+        return {"prefix": "", "label_types": types, "settings": specs[0]["settings"]}
+    specs = srsly.yaml_loads(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
+    if corpus not in specs:
+        known = ", ".join(specs)
+        raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
+    return specs[corpus]
+
+
+def find_split(corpus: str, split: str) -> Path:
+    """RAISES BioelError: [T003] when it was not fetched."""
+    files = sorted((ASSETS / corpus).glob(f"{split}.*"))
+    if not files:
+        raise BioelError(NO_SPLIT.format(split=split, folder=ASSETS / corpus))
+    return files[0]
