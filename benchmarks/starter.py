@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import spacy
 import typer
 from spacy.language import Language
 
 from benchmarks.record import add, figures, measurement
 from spacy_bioel.corpus import declared, read_texts
-from spacy_bioel.pipeline.loading import find_linker
+from spacy_bioel.pipeline.loading import find_linker, load_model
 from spacy_bioel.pipeline.measuring import link_open
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import AnnotatedText
@@ -32,13 +31,13 @@ KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 
 
 def main(
-    model: Path,
+    model: Annotated[str, typer.Argument(help='A pipeline, or "starter".')],
     mixture: Annotated[str, typer.Argument(help="Mixture of corpora that it was trained on.")],
     corpus: Annotated[list[str] | None, typer.Option(help="Of CORPORA; all by default.")] = None,
     system: Annotated[str, typer.Option(help="What to call it in the results.")] = "light",
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    nlp = spacy.load(model)
+    nlp = load_model(model)
     protocols = ["mention", "end_to_end"] if find_linker(nlp) else ["mention"]
     trained = {
         text.id.split(".")[0] for text in read_texts(Path("assets") / mixture / "train.jsonl")

@@ -582,6 +582,14 @@ class Errors(metaclass=_Coded):
         "{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can "
         'be tuned. In JSON lines a mention has a list of them, "ids".'
     )
+    B334 = (
+        "The package has no knowledge base {found}. Choose one of {known}, or name a folder that "
+        "`bioel kb build` has written."
+    )
+    B335 = (
+        "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: "
+        "{found}. Give several files one after the other, or `cat` them to -."
+    )
 
 
 class Warnings(metaclass=_Coded):

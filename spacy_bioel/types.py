@@ -8,6 +8,10 @@ from spacy_bioel.opened import opened
 
 # Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
+# Label of sequence variants.
+VARIANT = "Variant"
+# Vocabulary of organisms. A type with it says which organism a concept is of.
+ORGANISM = "NCBITaxon:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ def test_a_kill_at_any_point(tmp_path: Path) -> None:
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a package with two concepts. RETURNS (Path): Their file."""
     srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
-    monkeypatch.setattr(starter, "_CONCEPTS", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
     return tmp_path / "concepts.jsonl.gz"
 
@@ -289,7 +289,7 @@ def counted(*args, **options):
 
 names.write_vectors = counted
 if len(sys.argv) > 1:
-    starter._CONCEPTS = Path(sys.argv[1])
+    starter._CONCEPTS["mesh"] = Path(sys.argv[1])
 nlp = spacy.blank("en")
 nlp.add_pipe("bioel_linker")
 doc = nlp.make_doc("With aspirin now")

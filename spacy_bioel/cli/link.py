@@ -37,18 +37,14 @@ class Engine(StrEnum):
 
 
 def link(
-    model: Annotated[
-        str,
+    arguments: Annotated[
+        list[str],
         typer.Argument(
-            help="Pipeline, by folder or package name; or a knowledge base, whose names are then "
-            "found, and what is nearly one, without training."
-        ),
-    ],
-    input: Annotated[
-        str,
-        typer.Argument(
-            help="Text with one document per line, JSONL or Parquet with id and text, a corpus, or "
-            "- for stdin."
+            metavar="[MODEL] INPUT",
+            help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
+            "are then found, and what is nearly one, without training; default: the pipeline of "
+            "the package. INPUT: text with one document per line, JSONL or Parquet with id and "
+            "text, a corpus, or - for stdin.",
         ),
     ],
     output: Annotated[
@@ -92,13 +88,16 @@ def link(
         typer.Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
     ] = Engine.LOCAL,
 ) -> None:
-    """Find and link the mentions of texts.
+    """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
+    variants, unless another MODEL is given.
 
     The output has one JSON object per line: id, text, error, and links with start, end, text,
     label, id (null: NIL), ids, and candidates with id, score, name and evidence, and with xrefs on
-    request. A failed document has no links and an error with code and message, and the exit status
-    is 1; otherwise error is null. Annotations in the input are ignored.
+    request; variants may have hgvs. A failed document has no links and an error with code and
+    message, and the exit status is 1; otherwise error is null. Annotations in the input are
+    ignored.
     """
+    model, input = _model_and_input(arguments)
     if Path(output).suffix not in _OUTPUTS:
         raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
     if xrefs and Path(output).suffix == _PARQUET:
@@ -118,6 +117,18 @@ def link(
         with closing(link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)) as linked:
             totals = _write(linked, Path(output), html, xrefs=xrefs)
     _report(totals)
+
+
+def _model_and_input(arguments: list[str]) -> tuple[str, str]:
+    """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
+    from spacy_bioel.kb.columns.layout import has_columns
+    from spacy_bioel.pipeline.loading import STARTER
+
+    *models, source = arguments
+    is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
+    if len(models) > 1 or (is_model and not models):
+        raise BioelError(Errors.B335.format(found=" ".join(arguments)))
+    return (models[0] if models else STARTER), source
 
 
 def _refuse_with_spark(

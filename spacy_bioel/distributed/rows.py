@@ -17,7 +17,8 @@ from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_linker, spans_key
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.text.hgvs import to_hgvs
+from spacy_bioel.types import VARIANT, Candidate, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
@@ -118,6 +119,8 @@ def check_linker(nlp: Language) -> None:
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
     """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`.
 
+    A variant has a key "hgvs" too, if its text has such a form.
+
     xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
     """
     error = None if linked.error is None else asdict(linked.error)
@@ -126,15 +129,17 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
 
 def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
+    mention = text[link.start : link.end]
+    hgvs = to_hgvs(mention) if link.label == VARIANT else None
     return {
         "start": link.start,
         "end": link.end,
-        "text": text[link.start : link.end],
+        "text": mention,
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
-    }
+    } | ({"hgvs": hgvs} if hgvs else {})
 
 
 def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:

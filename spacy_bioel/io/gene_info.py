@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spacy_bioel.io.table import Column, read_table
-from spacy_bioel.types import Concept
+from spacy_bioel.types import ORGANISM, Concept
 
 _COLUMNS: dict[str, Column] = {
     "id": "GeneID",
@@ -15,7 +15,7 @@ _COLUMNS: dict[str, Column] = {
     "synonyms": (
         "Full_name_from_nomenclature_authority", "description", "Synonyms", "Other_designations",
     ),
-    "types": "type_of_gene",
+    "types": ("type_of_gene", "tax_id"),
     "xrefs": "dbXrefs",
 }  # fmt: skip
 _MISSING = "-"
@@ -24,7 +24,8 @@ _NO_SYMBOL = "NEWENTRY"
 
 
 def read_gene_info(path: str | os.PathLike[str], *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes of one organism or of several; types are "Gene" and the type of gene.
+    """Stream the genes of one organism or of several; types are "Gene", the type of gene, and the
+    organism, e.g. "NCBITaxon:9606".
 
     prefix (str): Vocabulary of the ids, which are numbers.
     YIELDS (Concept): One per gene that has a symbol.
@@ -34,4 +35,6 @@ def read_gene_info(path: str | os.PathLike[str], *, prefix: str = "NCBIGene") ->
         names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))
         if names:
             xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
-            yield replace(gene, names=names, types=("Gene", *gene.types), xrefs=xrefs)
+            *kinds, organism = gene.types
+            types = ("Gene", *kinds, f"{ORGANISM}{organism}")
+            yield replace(gene, names=names, types=types, xrefs=xrefs)

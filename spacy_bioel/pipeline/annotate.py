@@ -17,6 +17,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
+from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.types import Candidate, Link
 
 _LINKS = "links"
@@ -103,7 +104,7 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
 
 
 def register_extensions() -> None:
-    """Make `span._.cui`, `span._.cuis` and `span._.candidates`.
+    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, and `span._.hgvs` (see `to_hgvs`).
 
     One that another package has registered stays, with a warning [W270].
     """
@@ -148,4 +149,8 @@ def _groups_of(span: Span) -> list[SpanGroup]:
     return sorted(groups.values(), key=lambda group: not group.attrs.get(_OF_ENTS, False))
 
 
-_GETTERS = {"cui": _get_cui, "cuis": _get_cuis, "candidates": _get_candidates}
+def _get_hgvs(span: Span) -> str | None:
+    return to_hgvs(span.text)
+
+
+_GETTERS = {"cui": _get_cui, "cuis": _get_cuis, "candidates": _get_candidates, "hgvs": _get_hgvs}

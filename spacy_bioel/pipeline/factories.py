@@ -69,6 +69,7 @@ LINKER_EVIDENCE = {
     "prior": True,
     "context": True,
     "generated": True,
+    "organism": True,
 }
 LINKER_TRAINING = {
     "synonyms": 96,
@@ -136,7 +137,14 @@ def make_mention_detector(
 
 @Language.factory(
     "bioel_linker",
-    assigns=["doc.spans", "doc.ents", "span._.cui", "span._.cuis", "span._.candidates"],
+    assigns=[
+        "doc.spans",
+        "doc.ents",
+        "span._.cui",
+        "span._.cuis",
+        "span._.candidates",
+        "span._.hgvs",
+    ],  # fmt: skip
     default_config={
         "model": LINKER_MODEL,
         "kb": "",
@@ -221,7 +229,8 @@ def make_linker(
     evidence (dict): Which evidence to use: "exact" (names and spelling variants), "memory"
         (training mentions), "sparse" (search by spelling), "dense" (search by the encoder),
         "prior" (how often a concept was mentioned in training), "context" (what a model that may
-        do so reads in the document), "generated" (names that a generative model writes).
+        do so reads in the document), "generated" (names that a generative model writes), "organism"
+        (genes are of the organisms that the document names).
     abbreviations (bool): Write short forms out that the document defines.
     shorthand (bool): Write short forms out that clinical notes have and do not define ("HTN"), but
         for those that are names of the knowledge base or training mentions.
@@ -257,7 +266,7 @@ def make_linker(
     }
     checked = LinkerSettings.of(settings)
     TrainingSettings.of(settings)
-    proposing = checked.evidence - ({"context", "generated"} - proposes(model))
+    proposing = checked.evidence - ({"context", "generated", "organism"} - proposes(model))
     if mentions == "read" and not finds(model):
         raise BioelError(Errors.B301.format(model=model.name))
     if not proposing:

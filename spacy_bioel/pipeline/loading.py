@@ -15,11 +15,13 @@ from spacy_bioel.pipeline.gold import SPANS_KEY
 
 LINKER = "bioel_linker"
 DETECTOR = "bioel_mentions"
+STARTER = "starter"
 
 
 def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
+    model (str): "starter" is the pipeline of the package.
     more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
     RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
         bases beside it.
@@ -28,6 +30,10 @@ def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
         return dictionary_pipeline([model, *more] if more else model)
     if more:
         raise BioelError(Errors.B323.format(model=model))
+    if model == STARTER and not Path(model).exists():
+        from spacy_bioel.pipeline.starter import load_starter
+
+        return load_starter()
     try:
         return spacy.load(model)
     except BioelError:

@@ -30,10 +30,14 @@ def test_genes(tmp_path: Path) -> None:
     first = Concept(
         "NCBIGene:999",
         ("XYZ1", "xyz protein 1", "XA", "XB", "xyz", "protein x"),
-        types=("Gene", "protein-coding"),
+        types=("Gene", "protein-coding", "NCBITaxon:9606"),
         xrefs=("MIM:1", "HGNC:HGNC:5"),
     )
-    second = Concept("NCBIGene:1000", ("XYZP", "xyz pseudogene"), types=("Gene", "pseudo"))
+    second = Concept(
+        "NCBIGene:1000",
+        ("XYZP", "xyz pseudogene"),
+        types=("Gene", "pseudo", "NCBITaxon:9606"),
+    )
     assert list(read_gene_info(path)) == list(read_ontology(path)) == [first, second]
 
 

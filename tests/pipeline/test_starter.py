@@ -38,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     import srsly
 
     srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
-    monkeypatch.setattr(starter, "_CONCEPTS", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
     return tmp_path / "new" / "cache"
 

@@ -4,6 +4,8 @@ kbs: the knowledge bases whose names the encoder is pre-trained on, in kb/starte
 knowledge-base: the starter knowledge base, from kb/starter/descriptors.
 encoder: the encoder that training/scripts/pretrain.py made.
 memory: the mention statistics of training documents.
+pipeline: what `spacy_bioel.load()` makes its pipeline of.
+save: that pipeline, to be packaged.
 fusion: the default weights of the evidence, from development documents.
 """
 
@@ -22,15 +24,17 @@ import numpy as np
 import spacy
 import typer
 from finder import DOWNLOADS, Finder
+from safetensors.numpy import load_file, save_file
 from spacy.training import Example
 
+import spacy_bioel
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.storage.atomic import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.development import Development, gather_development, pool
 from spacy_bioel.tuning.fusion import fit_fusion
@@ -139,30 +143,59 @@ def encoder(folder: Path) -> None:
 
 @app.command()
 def memory(corpora: list[str]) -> None:
-    """Write assets/memory.json: mention statistics for the starter KB.
+    """Write assets/memory.json: mention statistics for the starter KB."""
+    counts = _counts(corpora, str(KBS / "descriptors"))
+    text = json.dumps(counts, ensure_ascii=False, indent=0)
+    (ASSETS / "memory.json").write_text(text + "\n", encoding="utf8")
 
-    A string that is a name there means that, whatever a corpus took it for: "statins" are no
-    simvastatin.
+
+@app.command()
+def pipeline(corpora: list[str], detector: Annotated[Path, typer.Option()]) -> None:
+    """Write assets/starter: mention statistics for all knowledge bases of the package, and the
+    detector of a tuned pipeline.
     """
-    kb = KnowledgeBase.open(KBS / "descriptors")
+    counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
+    folder = ASSETS / "starter"
+    with replacing_file(folder / "memory.json") as path:
+        path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
+    with replacing_folder(folder / "bioel_mentions") as staging:
+        shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
+        file = staging / "model.safetensors"
+        # A wheel is compressed: numbers of 16 bits are half as large in it.
+        weights = {name: array.astype("float16") for name, array in load_file(file).items()}
+        save_file({name: array.astype("float32") for name, array in weights.items()}, file)
+
+
+@app.command()
+def save(folder: Path) -> None:
+    """Write the pipeline of the package as spaCy has it, with its model card."""
+    with replacing_folder(folder) as staging:
+        spacy_bioel.load().to_disk(staging)
+        shutil.copyfile(ASSETS / "starter" / "README.md", staging / "README.md")
+
+
+def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]]:
+    """Strings of training mentions, with the concepts that they meant.
+
+    A string that is a name of MeSH means that, whatever a corpus took it for: "statins" are no
+    simvastatin. Others are what corpora take them for: "mice" are no genus.
+    """
+    linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"kb": kb})
     strings: dict[str, Counter[str]] = defaultdict(Counter)
     for corpus in corpora:
-        linker: Any = spacy.blank("en").add_pipe(
-            "bioel_linker", config={"kb": str(KBS / "descriptors")}
-        )
+        linker.statistics = MentionStatistics()
         train = read_docs(Path("corpus") / corpus / "train.spacy", linker.vocab)
         linker.count_mentions(Example(doc, doc) for doc in train)
         found = linker.statistics.counts
-        first, named, _ = kb.concepts_of_names(kb.lookup_names(list(found)))
+        first, named, _ = linker.kb.concepts_of_names(linker.kb.lookup_names(list(found)))
         for i, (string, ids) in enumerate(found.items()):
-            meanings = named[first[i] : first[i + 1]]
+            meanings = linker.kb.ids_of(named[first[i] : first[i + 1]])
             for concept_id, count in ids.items():
-                row = kb.find(concept_id)
-                if row >= 0 and (row in meanings or not len(meanings)):
+                rivals = [id for id in meanings if id.startswith("MESH:")]
+                is_other = concept_id.startswith("MESH:") and rivals and concept_id not in rivals
+                if linker.kb.find(concept_id) >= 0 and not is_other:
                     strings[string][concept_id] += count
-    counts = {string: dict(strings[string]) for string in sorted(strings)}
-    text = json.dumps(counts, ensure_ascii=False, indent=0)
-    (ASSETS / "memory.json").write_text(text + "\n", encoding="utf8")
+    return {string: dict(strings[string]) for string in sorted(strings) if strings[string]}
 
 
 @app.command()

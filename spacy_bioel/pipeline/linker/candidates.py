@@ -50,7 +50,8 @@ class DenseSearch:
     leave the names as they are.
 
     pool (NamePool | None): Names to search among; None: all of the knowledge base.
-    parts (Sequence[DenseSearch]): Those of the parts of a joined knowledge base.
+    parts (Sequence[DenseSearch | None]): Those of the parts of a joined knowledge base; None of one
+        that is not searched by vectors.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class DenseSearch:
         state: LinkerState,
         *,
         pool: NamePool | None = None,
-        parts: Sequence[DenseSearch] = (),
+        parts: Sequence[DenseSearch | None] = (),
     ) -> None:
         assert state.encoder is not None
         self._state = state
@@ -88,7 +89,8 @@ class DenseSearch:
                 if self._pool is not None:
                     self._names = self._pool.encoded(self.encoder.encode, make_index)
                 elif isinstance(self._state.kb, JoinedKnowledgeBase):
-                    self._names = JoinedNames(self._state.kb, [part.names for part in self._parts])
+                    names = [part.names if part else None for part in self._parts]
+                    self._names = JoinedNames(self._state.kb, names)
                 else:
                     self._names = encoded_names(self._state.kb, self.encoder, make_index)
             return self._names
@@ -157,7 +159,7 @@ class CandidateGenerator:
         if state.encoder is not None:
             dense = before._dense if before is not None else None
             is_same = dense is not None and dense.serves(state, pool)
-            parts = [part.dense for part in self.parts]
+            parts = [part._dense for part in self.parts]
             self._dense = dense if is_same else DenseSearch(state, pool=pool, parts=parts)
 
     def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:

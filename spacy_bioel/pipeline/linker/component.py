@@ -58,6 +58,13 @@ class Linker(LiveLinker):
         if candidates and is_reading:
             reading = read_mentions(self.model, generator, mentions, candidates)
             candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
+        if "organism" in settings.evidence:
+            from spacy_bioel.pipeline.linker.organisms import weigh_organisms
+
+            nil_threshold = settings.nil_threshold
+            candidates = weigh_organisms(
+                generator.kb, mentions, candidates, nil_threshold=nil_threshold
+            )
         found = iter(weighed(mentions, candidates))
         links = [
             [

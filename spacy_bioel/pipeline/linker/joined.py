@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, String
 from spacy_bioel.pipeline.linker.sampling import NamePool
+from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.types import Candidate
 
@@ -41,8 +42,12 @@ class JoinedGenerator(CandidateGenerator):
         kbs = self.kb.parts
         is_same = before is not None and before.kb is self.kb and before.parts
         earlier = before.parts if before is not None and is_same else [None] * len(kbs)
+        encoder = self.state.encoder
         return [
-            CandidateGenerator(replace(self.state, kb=kb), before=generator)
+            CandidateGenerator(
+                replace(self.state, kb=kb, encoder=encoder if is_dense(kb) else None),
+                before=generator,
+            )
             for kb, generator in zip(kbs, earlier, strict=True)
         ]
 

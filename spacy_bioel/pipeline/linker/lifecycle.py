@@ -151,10 +151,9 @@ class LiveLinker(StoredLinker):
         return open_kbs(self.cfg["kb"], self._open_folder)
 
     def _open_folder(self, path: str) -> KnowledgeBase:
-        from spacy_bioel.kb.columns.store import KnowledgeBase
-        from spacy_bioel.pipeline.linker.starter import starter_kb
+        from spacy_bioel.pipeline.linker.starter import open_setting
 
-        return KnowledgeBase.open(self._base / path) if path else starter_kb()
+        return open_setting(path, self._base)
 
     def _freeze(self) -> FrozenEncoder:
         from spacy_bioel.pipeline.linker.names import FrozenEncoder
@@ -183,20 +182,18 @@ class LiveLinker(StoredLinker):
             pipe's encoder, unless it is small.
         RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
         """
-        from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
-        from spacy_bioel.pipeline.linker.starter import is_starter
+        from spacy_bioel.kb.columns.store import open_kb
+        from spacy_bioel.pipeline.linker import starter
 
         if isinstance(kb, str | list | dict):
-            opened = open_kbs(kb, KnowledgeBase.open)
+            opened = open_kbs(kb, starter.open_setting)
         else:
             opened = open_kb(kb)
         with self._lock:
             self._kb, self._is_equipped = opened, False
             self._training = self._generator = None
             # The cache folder of this machine means nothing elsewhere.
-            self.cfg["kb"] = setting_of(
-                opened, lambda _, part: "" if is_starter(part) else str(part.path or "")
-            )
+            self.cfg["kb"] = setting_of(opened, lambda _, part: starter.place_of(part))
 
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None

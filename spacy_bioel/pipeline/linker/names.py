@@ -113,26 +113,33 @@ class EncodedNames:
 class JoinedNames:
     """Names of a joined knowledge base, each with the vector that its part has.
 
-    of_parts (Sequence): All names of each part.
+    of_parts (Sequence): All names of each part; None of one whose names have no vectors.
     """
 
     def __init__(
-        self, kb: JoinedKnowledgeBase, of_parts: Sequence[EncodedNames | JoinedNames]
+        self, kb: JoinedKnowledgeBase, of_parts: Sequence[EncodedNames | JoinedNames | None]
     ) -> None:
         self._names = kb.names
         self._of_parts = of_parts
-        self._search = JoinedSearch(of_parts, kb.name_rows, nothing=-np.inf)
+        pairs = zip(of_parts, kb.name_rows, strict=True)
+        found = [(names, rows) for names, rows in pairs if names is not None]
+        self._search = JoinedSearch([n for n, _ in found], [r for _, r in found], nothing=-np.inf)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
         """Like `EncodedNames.search`, with joined name rows."""
         return self._search.search(queries, k)
 
     def take(self, rows: IntArray) -> NDArray[np.float32]:
-        """Vectors of joined name rows. Shape (len(rows), dim)."""
-        of_parts = list(self._names.local(rows))
-        vectors = np.concatenate([self._of_parts[number].take(own) for number, _, own in of_parts])
-        places = np.concatenate([at for _, at, _ in of_parts])
-        return vectors[np.argsort(places)]
+        """Vectors of joined name rows; zeros of those without. Shape (len(rows), dim)."""
+        vectors: NDArray[np.float32] | None = None
+        for number, at, own in self._names.local(rows):
+            if (names := self._of_parts[number]) is not None:
+                found = names.take(own)
+                if vectors is None:
+                    vectors = np.zeros((len(rows), found.shape[1]), dtype=np.float32)
+                vectors[at] = found
+        assert vectors is not None  # some part has an encoder, or there is no dense search
+        return vectors
 
 
 def needs_no_folder(kb: KnowledgeBase) -> bool:

@@ -10,7 +10,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import check_kb
 from spacy_bioel.pipeline.settings import check_number, is_number
 
-SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated")
+SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
 MENTIONS = ("auto", "spans", "ents", *BY_KB, "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.

@@ -1,8 +1,9 @@
-"""The bundled starter: an encoder of biomedical names, and a knowledge base of the MeSH descriptors
-of diseases and chemicals. Unset components of a linker default to it, offline.
+"""The bundled starter: an encoder of biomedical names, and knowledge bases: the MeSH descriptors of
+diseases and chemicals, human genes, organisms and cell lines. Unset components of a linker default
+to the encoder and the first of them, offline.
 
-The knowledge base is built and encoded at first use, in the user's cache folder: once, however many
-threads and processes come first.
+A knowledge base is built at first use, in the user's cache folder, and that of MeSH encoded: once,
+however many threads and processes come first.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ from spacy_bioel.types import Concept
 
 ASSETS = Path(__file__).parents[2] / "assets"
 ENCODER = ASSETS / "encoder"
-_CONCEPTS = ASSETS / "mesh.jsonl.gz"
-_ABOUT = ASSETS / "mesh.json"
+# As in the setting `kb`, where "" stands for the first too.
+PREFIX = "starter:"
+_MESH = "mesh"
+# Files of the concepts; another beside each says what they are.
+_CONCEPTS = {name: ASSETS / f"{name}.jsonl.gz" for name in (_MESH, "genes", "species", "cells")}
 # Another folder for the cache than the system's usual one.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -54,14 +58,33 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacy-bioel"
 
 
-def starter_kb() -> KnowledgeBase:
-    """The knowledge base of the package, which is built if this is the first time.
+def open_setting(path: str, base: Path = Path()) -> KnowledgeBase:
+    """Open what a value of the setting `kb` stands for: one of the package, or a folder.
 
-    RAISES BioelError: [B063] when the cache folder cannot be written; those of `build_kb`.
+    base (Path): What the folder is relative to.
+    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`.
     """
-    folder = _folder()
+    if not path or path.startswith(PREFIX):
+        return starter_kb(path)
+    return KnowledgeBase.open(base / path)
+
+
+def starter_kb(setting: str = "") -> KnowledgeBase:
+    """A knowledge base of the package, which is built if this is the first time.
+
+    setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (human),
+        "starter:species", "starter:cells" (cell lines).
+    RAISES BioelError: [B334] on another, [B063] when the cache folder cannot be written; those of
+        `build_kb`.
+    """
+    name = setting.removeprefix(PREFIX) or _MESH
+    if name not in _CONCEPTS:
+        known = ", ".join(f"{PREFIX}{known}" for known in _CONCEPTS)
+        raise BioelError(Errors.B334.format(found=setting, known=known))
+    folder, file = _folder(name), _CONCEPTS[name]
+    about = srsly.read_json(ASSETS / f"{name}.json")
     try:
-        build_once(_concepts, folder, about=srsly.read_json(_ABOUT))
+        build_once(lambda: _read(file), folder, about=about)
     except OSError as error:
         raise BioelError(
             Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
@@ -70,20 +93,40 @@ def starter_kb() -> KnowledgeBase:
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
-    """Encode the knowledge base, if vectors of this encoder are absent."""
-    if not is_encoded(kb, fingerprint=encoder.fingerprint):
+    """Encode the knowledge base of MeSH, if vectors of this encoder are absent."""
+    if is_dense(kb) and not is_encoded(kb, fingerprint=encoder.fingerprint):
         encoder.write(kb)
 
 
+def place_of(kb: KnowledgeBase) -> str:
+    """The setting `kb` that opens a knowledge base: "" for that of MeSH, and for one in memory."""
+    name = _name_of(kb)
+    if name is None:
+        return str(kb.path or "")
+    return "" if name == _MESH else f"{PREFIX}{name}"
+
+
 def is_starter(kb: KnowledgeBase) -> bool:
-    """Whether this is the package's own knowledge base, without building it."""
-    return kb.path == _folder()
+    """Whether this is a knowledge base of the package, without building it."""
+    return _name_of(kb) is not None
 
 
-def _folder() -> Path:
-    name = f"mesh-{_digest(_CONCEPTS)}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
+def _name_of(kb: KnowledgeBase) -> str | None:
+    places = {_folder(name): name for name in _CONCEPTS}
+    return places.get(kb.path) if kb.path is not None else None
+
+
+def is_dense(kb: KnowledgeBase) -> bool:
+    """Whether names are also searched for by their vectors. Those of genes and organisms have few
+    spellings, and are many: their vectors would be most of the first use, and of the memory.
+    """
+    return _name_of(kb) in (None, _MESH)
+
+
+def _folder(name: str) -> Path:
+    full = f"{name}-{_digest(_CONCEPTS[name])}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
     # As `KnowledgeBase.open` has it, so that paths can be compared.
-    return (cache_folder() / name).resolve()
+    return (cache_folder() / full).resolve()
 
 
 @cache
@@ -91,8 +134,8 @@ def _digest(path: Path) -> str:
     return blake2b(path.read_bytes(), digest_size=6).hexdigest()
 
 
-def _concepts() -> Iterator[Concept]:
-    for record in srsly.read_gzip_jsonl(_CONCEPTS):
+def _read(path: Path) -> Iterator[Concept]:
+    for record in srsly.read_gzip_jsonl(path):
         yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
 
 

