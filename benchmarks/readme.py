@@ -28,7 +28,13 @@ from benchmarks.readme_speed import (
     roofline_table,
     scispacy_table,
 )
-from benchmarks.readme_types import genes_table, types_table
+from benchmarks.readme_types import (
+    genes_table,
+    left_out_table,
+    minilm_table,
+    starter_speed_table,
+    types_table,
+)
 from benchmarks.record import RESULTS, load
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +44,9 @@ PAGES = (
     "docs/linkers.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/starter.md",
     "docs/types.md",
+    "spacy_bioel/assets/starter/README.md",
 )
 _MAIN_JOB = {
     ("mention", "f1"): "mentions, strict F1",
@@ -243,6 +251,9 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "FINDING": ("finding", finding_table),
     "TYPES": ("starter", types_table),
     "GENES": ("starter", genes_table),
+    "LEFT OUT": ("starter", left_out_table),
+    "MINILM": ("starter", minilm_table),
+    "STARTER SPEED": ("starter_speed", starter_speed_table),
     "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),

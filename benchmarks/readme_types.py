@@ -1,8 +1,8 @@
-"""The tables of docs/types.md, from results/starter.json."""
+"""The tables of docs/starter.md, docs/types.md and the model card, from results/starter.json."""
 
 from __future__ import annotations
 
-from benchmarks.markdown import MISSING, Row, commands_note, select, table
+from benchmarks.markdown import MISSING, Row, commands_note, seeds_of, select, table
 
 _CORPORA = {
     "biored": "BioRED",
@@ -19,18 +19,63 @@ _TYPES = ("", "Disease", "Chemical", "Gene", "Species", "CellLine", "Variant")
 
 
 def types_table(rows: list[Row]) -> str:
-    """Mention F1 on the development part of each corpus, over all that it annotates and by type."""
+    """F1 on the development part of each corpus, over all that it annotates and by type."""
+    return _of_system(rows, "light")
+
+
+def minilm_table(rows: list[Row]) -> str:
+    return _of_system(rows, "minilm")
+
+
+def _of_system(rows: list[Row], system: str) -> str:
     lines = []
     for corpus, name in _CORPORA.items():
-        of_corpus = select(rows, corpus=corpus, protocol="mention", system="light")
-        if not of_corpus:
+        found = select(rows, corpus=corpus, system=system)
+        value = {(r["protocol"], r["subset"]): r["value"] for r in found}
+        if not value:
             continue
-        by_type = {row["subset"]: row for row in of_corpus}
-        cells = [f"{by_type[t]['value']:.1f}" if t in by_type else MISSING for t in _TYPES]
-        lines.append([name, f"{by_type['']['n']:,}", *cells])
+        (n,) = {r["n"] for r in found if r["protocol"] == "mention" and not r["subset"]}
+        lines.append([name, f"{n:,}", *(_pair(value, subset) for subset in _TYPES)])
     columns = ["corpus, dev", "n", "all that it annotates", *_TYPES[1:]]
-    note = f"Mention F1, strict, one seed. {commands_note(rows, 'starter')}"
-    return f"{table(columns, lines)}\n\n{note}"
+    measured = select(rows, system=system)
+    note = f"Mentions / end to end, strict F1, seed {seeds_of(measured)}. "
+    return f"{table(columns, lines)}\n\n{note}{commands_note(measured, 'starter')}"
+
+
+def _pair(value: dict[tuple[str, str], float], subset: str) -> str:
+    """Mentions and links; variants are in no knowledge base."""
+    found = [value.get((protocol, subset)) for protocol in ("mention", "end_to_end")]
+    return " / ".join(f"{v:.1f}" for v in found if v is not None) or MISSING
+
+
+def left_out_table(rows: list[Row]) -> str:
+    """Mention F1 on a corpus that the detector was trained on, and on one that it was not."""
+    lines = []
+    for corpus, name in _CORPORA.items():
+        value = {
+            (row["system"], row["subset"]): row["value"]
+            for row in select(rows, corpus=corpus, protocol="mention")
+        }
+        for subset in _TYPES[1:]:
+            both = [value.get((system, subset)) for system in ("light", "left_out")]
+            if None not in both:
+                lines.append([name, subset, *(f"{v:.1f}" for v in both if v is not None)])
+    columns = ["corpus, dev", "type", "among the training corpora", "left out"]
+    measured = select(rows, system="left_out")
+    return f"{table(columns, lines)}\n\nMention F1, strict. {commands_note(measured, 'starter')}"
+
+
+def starter_speed_table(rows: list[Row]) -> str:
+    """Seconds to the first link, abstracts a second, and memory."""
+    lines = []
+    for system in dict.fromkeys(row["system"] for row in rows):
+        of = {row["metric"]: row["value"] for row in select(rows, system=system)}
+        speed = f"{of['seconds']:.1f} s" if "seconds" in of else f"{of['per_second']:.0f} a second"
+        lines.append([system, speed, f"{of['megabytes']:,}"])
+    first = rows[0]
+    note = f"`{first['command']}`, n {first['n']} abstracts; {first['machine']}"
+    note += f"; {first['note']}." if first["note"] else "."
+    return f"{table(['pipeline of the package', 'time', 'MB'], lines)}\n\n{note}"
 
 
 def genes_table(rows: list[Row]) -> str:

@@ -20,6 +20,7 @@ from spacy_bioel.pipeline.annotate import get_links
 
 ROOT = Path(__file__).parents[1]
 STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "package", "demo"]
+READY = ["starter-types", "starter-tune", "starter-detector", "starter-wheel", "species"]
 STARTER = ["starter-names", "pretrain", "starter-assets"]
 WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
 
@@ -205,9 +206,18 @@ def test_workflow_has_all_steps_and_no_test_documents(project: dict) -> None:
         "all": STEPS,
         "corpus": ["fetch", "convert", "kb"],
         "starter": STARTER,
+        "starter_pipeline": ["starter-wheel"],
+        "starter_detector": [
+            "starter-types",
+            "fetch",
+            "convert",
+            "train",
+            "starter-tune",
+            "starter-detector",
+        ],
     }
     names = [command["name"] for command in project["commands"]]
-    assert names == [*STEPS, *STARTER, "pretrain_seq2seq", "kb_large", "test"]
+    assert names == [*STEPS, *STARTER, *READY, "pretrain_seq2seq", "kb_large", "test"]
 
 
 def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
@@ -217,7 +227,7 @@ def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
         assert command["outputs"], command["name"]
         own = (
             "/${vars.corpus}"
-            if command["name"] not in [*STARTER, "pretrain_seq2seq", "kb_large"]
+            if command["name"] not in [*STARTER, *READY, "pretrain_seq2seq", "kb_large"]
             else "/"
         )
         assert all(own in output for output in command["outputs"])

@@ -43,7 +43,9 @@ PAGES = [
     "docs/generative.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/starter.md",
     "docs/types.md",
+    "spacy_bioel/assets/starter/README.md",
     SOURCES,
 ]
 RESCNN = load_config(CONFIGS / "rescnn.cfg")

@@ -1,4 +1,6 @@
-"""Every Python block of the README runs and prints what the block after it says."""
+"""Every Python block of the README and of the page of the starter runs, and prints what the block
+after it says.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,17 @@ from spacy_bioel.kb.build.build import build_kb
 ROOT = Path(__file__).parents[1]
 PACKAGE = "en_core_link"
 TRAINED = ROOT / "models" / "embedded" / "final"
-BLOCKS = re.findall(
-    r"```python\n(.*?)```\n```text\n(.*?)```", (ROOT / "README.md").read_text("utf8"), re.DOTALL
-)
+TEXTS = {page: (ROOT / page).read_text("utf8") for page in ("README.md", "docs/starter.md")}
+BLOCKS = [
+    block
+    for text in TEXTS.values()
+    for block in re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.DOTALL)
+]
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 3
-    assert (ROOT / "README.md").read_text("utf8").count("```python") == 3
+    assert len(BLOCKS) == 5
+    assert [text.count("```python") for text in TEXTS.values()] == [4, 1]
 
 
 @pytest.mark.parametrize(("code", "printed"), BLOCKS)

@@ -33,6 +33,7 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.storage.atomic import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import normalize_name
@@ -171,7 +172,7 @@ def save(folder: Path) -> None:
     """Write the pipeline of the package as spaCy has it, with its model card."""
     with replacing_folder(folder) as staging:
         spacy_bioel.load().to_disk(staging)
-        shutil.copyfile(ASSETS / "starter" / "README.md", staging / "README.md")
+        shutil.copyfile(INSTALLED / "starter" / "README.md", staging / "README.md")
 
 
 def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Which organism the genes of a document are of.
+"""Organisms that the genes of a document are of.
 
 A symbol is a gene in each organism that has it. The organisms that a document names, how often, and
 the one that stands before the mention ("human BRCA1") say which, as in SR4GN (Wei et al. 2012,

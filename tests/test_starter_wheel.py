@@ -1,0 +1,72 @@
+"""The wheel en_bioel_sm: made by the project without a network, it links as the package does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from wheels import links_of_wheel
+
+import spacy_bioel
+from spacy_bioel.pipeline.annotate import get_links
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+TEXT = "The BRAF V600E mutation is common in melanoma. Mice were treated with vemurafenib."
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "project.yml", folder)
+    shutil.copytree(ROOT / "training", folder / "training")
+    run = [sys.executable, "-m", "spacy", "project", "run", "starter_pipeline", "."]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "packages/starter/en_bioel_sm-0.1.0-py3-none-any.whl"
+
+
+def test_it_links_as_the_package_does(wheel: Path, tmp_path: Path) -> None:
+    found = links_of_wheel(wheel, [TEXT], tmp_path / "site")
+    links = get_links(spacy_bioel.load()(TEXT))
+    assert [link.ids for link in links] == [
+        ("NCBIGene:673",),
+        (),
+        ("MESH:D008545",),
+        ("NCBITaxon:10090",),
+        ("MESH:D000077484",),
+    ]
+    assert found["1"] == found["2"] == [str(links)]
+
+
+def test_its_model_card_and_requirement(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = archive.read("en_bioel_sm-0.1.0.dist-info/METADATA").decode()
+    assert "Requires-Dist: spacy-bioel<0.2.0,>=0.1.0" in metadata
+    assert "# en_bioel_sm" in metadata and "## On other texts" in metadata
+    assert not [name for name in names if "/kb" in name]
+
+
+def test_the_wheel_of_the_package_is_small(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "spacy_bioel", source / "spacy_bioel")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = ["-m", "build", "--wheel", "--no-isolation", "--quiet", "--outdir", str(tmp_path)]
+    subprocess.run([sys.executable, *build, str(source)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.stat().st_size < 25_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {
+        "spacy_bioel/assets/genes.jsonl.gz",
+        "spacy_bioel/assets/starter/config.cfg",
+        "spacy_bioel/assets/starter/bioel_mentions/model.safetensors",
+    } <= names
