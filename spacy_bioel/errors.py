@@ -590,6 +590,10 @@ class Errors(metaclass=_Coded):
         "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: "
         "{found}. Give several files one after the other, or `cat` them to -."
     )
+    B336 = (
+        'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": '
+        '["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
+    )
 
 
 class Warnings(metaclass=_Coded):

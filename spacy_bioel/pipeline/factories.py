@@ -91,6 +91,8 @@ LINKER_TRAINING = {
         "threshold": 0.5,
         "consistency": 0.0,
         "allow_overlap": True,
+        "always": {},
+        "never": [],
         "set_ents": False,
         "spans_key": SPANS_KEY,
         "gold_key": GOLD_KEY,
@@ -105,6 +107,8 @@ def make_mention_detector(
     threshold: float,
     consistency: float,
     allow_overlap: bool,
+    always: dict[str, list[str]],
+    never: list[str],
     set_ents: bool,
     spans_key: str,
     gold_key: str,
@@ -118,6 +122,9 @@ def make_mention_detector(
         surest occurrence of the same words in the document; tune it on dev.
     allow_overlap (bool): Keep overlapping and nested mentions; else the likeliest choice without
         overlaps, see `pipeline.mentions.decoding`.
+    always (dict): Label -> words that are always mentions, {"Species": ["patient", "patients"]};
+        case does not count, and no other mention overlaps them.
+    never (list): Words that are never mentions.
     set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
     spans_key, gold_key (str): Span groups of predictions and of gold mentions.
     """
@@ -128,6 +135,8 @@ def make_mention_detector(
         threshold=threshold,
         consistency=consistency,
         allow_overlap=allow_overlap,
+        always=always,
+        never=never,
         set_ents=set_ents,
         spans_key=spans_key,
         gold_key=gold_key,

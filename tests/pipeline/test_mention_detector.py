@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,3 +184,28 @@ def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
 def test_settings_out_of_range(name: str) -> None:
     with pytest.raises(BioelError, match=rf"\[B270\] {name} = 2.*from 0 to 1.*bioel_mentions"):
         blank().add_pipe("bioel_mentions", config=DETECTOR | {name: 2})
+
+
+def test_words_that_always_are_mentions_and_words_that_never_are() -> None:
+    from spacy_bioel.pipeline.mentions.lists import apply_lists
+
+    doc = blank()("Patients with renal failure in 2015, outpatients too")
+    spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
+    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"]}
+    assert apply_lists(doc, spans, always=always, never=["2015"]) == [
+        (0, 1, "Species", 1.0),
+        (2, 3, "Species", 1.0),
+    ]
+    assert apply_lists(doc, spans, always={}, never=["RENAL failure"]) == [spans[0], spans[2]]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"always": ["patients"]}, {"always": {"Species": "patients"}}, {"never": [""]}]
+)
+def test_lists_that_are_none(settings: dict[str, Any]) -> None:
+    from spacy_bioel.pipeline.mentions.detector import MentionDetector
+
+    nlp = blank()
+    model = nlp.add_pipe("bioel_mentions").model  # type: ignore[attr-defined]
+    with pytest.raises(BioelError, match=r"\[B336\].*always"):
+        MentionDetector(nlp.vocab, model, **settings)

@@ -85,6 +85,12 @@ def test_scores_are_probabilities(both: Language) -> None:
     assert len(scores) == 2 and 0.4 < sum(scores) <= 1
 
 
+def test_people_count_where_they_are_no_mentions(human: Language) -> None:
+    assert linked(human, "Mice and mice with ABC1") == ["NCBIGene:1"]  # not found: the case
+    assert linked(human, "mice and mice with ABC1") == ["NIL"]
+    assert linked(human, "mice and mice with ABC1 , women and Women and a man") == ["NCBIGene:1"]
+
+
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     nlp = made(tmp_path, GENES, evidence={"dense": False, "organism": False})
     assert linked(nlp, "In mice and mouse cells ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]

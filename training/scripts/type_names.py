@@ -1,8 +1,8 @@
 """Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
 
 genes: human genes that are transcribed, from NCBI Gene.
-species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or an
-    article in Wikipedia.
+species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
+    an article in Wikipedia.
 cells: names of cell lines in training documents, with their ids of Cellosaurus.
 """
 

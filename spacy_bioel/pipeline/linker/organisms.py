@@ -2,11 +2,13 @@
 
 A symbol is a gene in each organism that has it. The organisms that a document names, how often, and
 the one that stands before the mention ("human BRCA1") say which, as in SR4GN (Wei et al. 2012,
-https://doi.org/10.1371/journal.pone.0038460). In a document that names none, nothing is known.
+https://doi.org/10.1371/journal.pone.0038460). "Patients" are human, whether they are found as an
+organism or not. In a document that names none, nothing is known.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +27,9 @@ Candidates = tuple[Candidate, ...]
 # documents do not always say.
 _OFTEN, _BEFORE, _HUMAN = 1.7, 2.5, 0.8
 _HUMAN_ID = f"{ORGANISM}9606"
+_PEOPLE = re.compile(
+    r"\b(?:patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)\b", re.IGNORECASE
+)
 _NEAR = 2  # characters between an organism and the gene that it stands before
 
 
@@ -47,18 +52,19 @@ def weigh_organisms(
     organism_of = _organisms(kb, {c.id for of_mention in candidates for c in of_mention})
     rest = iter(candidates)
     weighed: list[Candidates] = []
-    for spans in mentions.spans:
+    for doc, spans in zip(mentions.docs, mentions.spans, strict=True):
         of_doc = list(islice(rest, len(spans)))
         named = [
             (span, found[0].id)
             for span, found in zip(spans, of_doc, strict=True)
             if found and found[0].id.startswith(ORGANISM) and found[0].score >= nil_threshold
         ]
-        if not named:
+        before = {span.end_char: id for span, id in named}
+        people = [m for m in _PEOPLE.finditer(doc.text) if m.end() not in before]
+        counts = Counter([id for _, id in named] + [_HUMAN_ID] * len(people))
+        if not counts:
             weighed += of_doc
             continue
-        counts = Counter(id for _, id in named)
-        before = {span.end_char: id for span, id in named}
         for span, found in zip(spans, of_doc, strict=True):
             likely = _likely(counts, _stands_before(span, before))
             weighed.append(_weigh(found, organism_of, likely))

@@ -20,6 +20,7 @@ from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.mentions.lists import apply_lists, check_lists
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -45,6 +46,8 @@ class MentionDetector(StoredPipe):
         threshold: float = 0.5,
         consistency: float = 0.0,
         allow_overlap: bool = True,
+        always: Mapping[str, Sequence[str]] | None = None,
+        never: Sequence[str] = (),
         set_ents: bool = False,
         spans_key: str = SPANS_KEY,
         gold_key: str = GOLD_KEY,
@@ -62,6 +65,8 @@ class MentionDetector(StoredPipe):
             "threshold": threshold,
             "consistency": consistency,
             "allow_overlap": allow_overlap,
+            "always": always or {},
+            "never": list(never) if isinstance(never, tuple) else never,
             "set_ents": set_ents,
             "spans_key": spans_key,
             "gold_key": gold_key,
@@ -71,6 +76,7 @@ class MentionDetector(StoredPipe):
     def _check_settings(self) -> None:
         for name in ("threshold", "consistency"):
             check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
+        check_lists(self.cfg["always"], self.cfg["never"])
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -158,9 +164,12 @@ class MentionDetector(StoredPipe):
         self._require_trained()
         require_token_vectors(self.model, docs)
         chosen = []
+        always, never = self.cfg["always"], self.cfg["never"]
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
             spans = [span for span in spans if span[3] >= self.threshold]
+            if always or never:
+                spans = apply_lists(doc, spans, always=always, never=never)
             if not self.cfg["allow_overlap"]:
                 spans = drop_overlaps(spans, threshold=self.threshold)
             chosen.append(spans)
