@@ -5,11 +5,12 @@ variants are found, and all but the variants are linked.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from spacy.language import Language
 from spacy.util import load_config, load_model_from_config
 
-from spacy_bioel.pipeline.linker.starter import ASSETS
+from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.loading import DETECTOR, LINKER
 
@@ -25,6 +26,8 @@ def load_starter() -> Language:
     config = load_config(_FOLDER / "config.cfg")
     nlp = load_model_from_config(config, meta=meta, auto_fill=True)
     nlp.get_pipe(DETECTOR).from_disk(_FOLDER / DETECTOR)  # type: ignore[attr-defined]
+    linker: Any = nlp.get_pipe(LINKER)
+    read_starter_encoder(linker.model)
     counts = json.loads((_FOLDER / "memory.json").read_text(encoding="utf8"))
-    nlp.get_pipe(LINKER).statistics = MentionStatistics(counts)  # type: ignore[attr-defined]
+    linker.statistics = MentionStatistics(counts)
     return nlp

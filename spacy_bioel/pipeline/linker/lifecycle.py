@@ -135,14 +135,12 @@ class LiveLinker(StoredLinker):
         from spacy_bioel.pipeline.linker.checks import check_types
 
         kb = self._configured_kb() if self._kb is None else self._kb
-        evidence = LinkerSettings.of(self.cfg).evidence
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb)
             if starter.is_starter(kb) and not self.statistics.counts:
                 self.statistics = starter.starter_statistics()
-        for part in parts_of(kb) if self.has_encoder and "dense" in evidence else ():
-            if starter.is_starter(part):
-                starter.ensure_vectors(part, self._freeze())
+        for part in parts_of(kb):
+            self._ensure_vectors(part)
         check_types(kb, self.cfg["label_types"])
         self._kb, self._is_equipped = kb, True
 
@@ -153,7 +151,17 @@ class LiveLinker(StoredLinker):
     def _open_folder(self, path: str) -> KnowledgeBase:
         from spacy_bioel.pipeline.linker.starter import open_setting
 
-        return open_setting(path, self._base)
+        kb = open_setting(path, self._base)
+        self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
+        return kb
+
+    def _ensure_vectors(self, kb: KnowledgeBase) -> None:
+        """Encode a knowledge base of the package at its first use."""
+        from spacy_bioel.pipeline.linker import starter
+
+        is_dense = self.has_encoder and "dense" in LinkerSettings.of(self.cfg).evidence
+        if is_dense and starter.is_starter(kb):
+            starter.ensure_vectors(kb, self._freeze())
 
     def _freeze(self) -> FrozenEncoder:
         from spacy_bioel.pipeline.linker.names import FrozenEncoder
