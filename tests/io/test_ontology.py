@@ -212,3 +212,19 @@ def test_malformed_cellxgene(tmp_path, content):
     path.write_text(content)
     with pytest.raises(BioelError, match="B120.*cl.json"):
         list(read_cellxgene_json(path))
+
+
+def test_cellosaurus_as_obo(tmp_path):
+    path = tmp_path / "cellosaurus.obo"
+    path.write_text(
+        "format-version: 1.2\ndefault-namespace: cellosaurus\n"
+        'subsetdef: Female "Female"\nxref-dbname: ATCC\n\n'
+        '[Term]\nid: CVCL_0030\nname: HeLa\nsubset: Female\nsynonym: "HELA" RELATED []\n'
+        "xref: NCBI_TaxID:9606 ! Homo sapiens (Human)\nxref: ATCC:CCL-2\n\n"
+        "[Term]\nid: CVCL_1276\nname: HeLa 229\nrelationship: derived_from CVCL_0030 ! HeLa\n\n"
+        "[Typedef]\nid: derived_from\nname: derived from\n"
+    )
+    first, second = read_ontology(path)
+    assert (first.id, first.names) == ("CVCL_0030", ("HeLa", "HELA"))
+    assert sorted(first.xrefs) == ["ATCC:CCL-2", "NCBI_TaxID:9606"]
+    assert (second.id, second.names) == ("CVCL_1276", ("HeLa 229",))
