@@ -28,16 +28,18 @@ def minilm_table(rows: list[Row]) -> str:
 
 
 def _of_system(rows: list[Row], system: str) -> str:
+    measured = select(rows, system=system)
+    if not measured:
+        return "Not measured yet."
     lines = []
     for corpus, name in _CORPORA.items():
-        found = select(rows, corpus=corpus, system=system)
+        found = select(measured, corpus=corpus, metric="f1")
         value = {(r["protocol"], r["subset"]): r["value"] for r in found}
         if not value:
             continue
         (n,) = {r["n"] for r in found if r["protocol"] == "mention" and not r["subset"]}
         lines.append([name, f"{n:,}", *(_pair(value, subset) for subset in _TYPES)])
     columns = ["corpus, dev", "n", "all that it annotates", *_TYPES[1:]]
-    measured = select(rows, system=system)
     note = f"Mentions / end to end, strict F1, seed {seeds_of(measured)}. "
     return f"{table(columns, lines)}\n\n{note}{commands_note(measured, 'starter')}"
 

@@ -12,23 +12,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from spacy.language import Language
 
 from benchmarks.record import add, figures, measurement
 from spacy_bioel.corpus import declared, read_texts
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.loading import find_linker, load_model
-from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.types import VARIANT, AnnotatedText
 
 CORPORA = (
     "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
     "ncbi_disease",
 )  # fmt: skip
 LINKED = {"Disease", "Chemical", "Gene", "Species"}
+METRICS = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 
 
@@ -50,7 +52,8 @@ def main(
         for row in measure(nlp, texts, protocols):
             about = {"corpus": name, "split": "dev", "seed": seed}
             rows.append(measurement("starter", system, **about, **row))
-            typer.echo(f"{name} {row['protocol']} {row['subset'] or 'all'} {row['value']}")
+            shown = f"{row['protocol']} {row['subset'] or 'all'} {row['metric']} {row['value']}"
+            typer.echo(f"{name} {shown}")
     typer.echo(add("starter", rows, key=KEY))
 
 
@@ -82,11 +85,61 @@ def measure(
             for row in evaluate(few, links, protocols=protocols, canonical=canonical)
             if not row.label
         ]
-    return [
+    measured = [
         {"protocol": row.protocol, "subset": subset, **figures(row)}
         for subset, row in found
         if row.metric == "f1"
     ]
+    return measured + (measure_given(nlp, linker, texts) if linker is not None else [])
+
+
+def measure_given(
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText]
+) -> list[dict[str, object]]:
+    """Accuracy of linking gold mentions, all ids right: of each type that is linked, those whose
+    ids the knowledge base has, and the documents in which it has all of them.
+    """
+    rows: list[dict[str, object]] = []
+    for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
+        for subset, chosen in subsets(texts, label, linker.kb).items():
+            found = evaluate(
+                chosen,
+                list(link_given(nlp, linker, chosen)),
+                protocols=["gold"],
+                canonical=linker.kb.canonical,
+                per_label=False,
+            )
+            rows += [
+                {"protocol": "gold", "subset": f"{label}, {subset}"}
+                | figures(row)
+                | {"metric": METRICS[row.metric]}
+                for row in found
+                if row.metric in METRICS and row.n
+            ]
+    return rows
+
+
+def subsets(
+    texts: Sequence[AnnotatedText], label: str, kb: KnowledgeBase
+) -> dict[str, list[AnnotatedText]]:
+    """Documents with mentions of one label that have an id."""
+
+    def known(ids: tuple[str, ...]) -> bool:
+        return bool((kb.find_all(list(ids)) >= 0).any())
+
+    labelled = [
+        replace(text, mentions=tuple(m for m in text.mentions if m.label == label and m.ids))
+        for text in texts
+    ]
+    return {
+        "known documents": [
+            t for t in labelled if t.mentions and all(known(m.ids) for m in t.mentions)
+        ],
+        "known mentions": [
+            replace(text, mentions=tuple(m for m in text.mentions if known(m.ids)))
+            for text in labelled
+        ],
+    }
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ one of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +17,10 @@ import spacy
 import typer
 
 from benchmarks.record import add, figures, measurement
-from benchmarks.starter import KEY, development_texts
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from benchmarks.starter import KEY, METRICS, development_texts, subsets
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.types import AnnotatedText
 
-_METRICS = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
 _CANDIDATES = 10
 
 
@@ -50,35 +46,12 @@ def main(
             )
             about = {"corpus": name, "split": "dev", "seed": 0, "subset": f"{label}, {subset}"}
             for row in found:
-                if row.metric in _METRICS and row.n:
-                    measured = figures(row) | {"metric": _METRICS[row.metric]}
+                if row.metric in METRICS and row.n:
+                    measured = figures(row) | {"metric": METRICS[row.metric]}
                     about["protocol"] = row.protocol
                     rows.append(measurement("starter", "names", **about, **measured))
                     typer.echo(f"{name} {subset} {row.protocol} {measured}")
     typer.echo(add("starter", rows, key=KEY))
-
-
-def subsets(
-    texts: list[AnnotatedText], label: str, kb: KnowledgeBase
-) -> dict[str, list[AnnotatedText]]:
-    """Documents with mentions of one label that have an id."""
-
-    def known(ids: tuple[str, ...]) -> bool:
-        return bool((kb.find_all(list(ids)) >= 0).any())
-
-    labelled = [
-        replace(text, mentions=tuple(m for m in text.mentions if m.label == label and m.ids))
-        for text in texts
-    ]
-    return {
-        "known documents": [
-            t for t in labelled if t.mentions and all(known(m.ids) for m in t.mentions)
-        ],
-        "known mentions": [
-            replace(text, mentions=tuple(m for m in text.mentions if known(m.ids)))
-            for text in labelled
-        ],
-    }
 
 
 if __name__ == "__main__":

@@ -9,18 +9,21 @@ from weakref import WeakKeyDictionary
 from spacy.tokens import Doc
 
 from spacy_bioel.text.abbreviations import find_abbreviations
+from spacy_bioel.text.binomials import find_short_binomials
 
 # Shared by both pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 
 def long_forms(doc: Doc) -> dict[str, str]:
-    """Short forms that the document defines; scispacy's detector is believed if it ran."""
+    """Short forms that the document defines, and short names of species that it writes out
+    ("F. johnsoniae"); scispacy's detector is believed if it ran.
+    """
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         return dict(_read(short) for short in doc._.abbreviations)
     if doc not in _FOUND:
-        abbreviations = find_abbreviations(doc.text)
-        _FOUND[doc] = {short: found.long for short, found in abbreviations.items()}
+        defined = find_abbreviations(doc.text).items()
+        _FOUND[doc] = find_short_binomials(doc.text) | {s: found.long for s, found in defined}
     return _FOUND[doc]
 
 
