@@ -51,7 +51,9 @@ def _pair(value: dict[tuple[str, str], float], subset: str) -> str:
 
 
 def left_out_table(rows: list[Row]) -> str:
-    """Mention F1 on a corpus that the detector was trained on, and on one that it was not."""
+    """Mention F1 on a corpus that the detector was trained on, and on one that it was not: on the
+    same documents, which neither was trained on.
+    """
     lines = []
     for corpus, name in _CORPORA.items():
         value = {
@@ -59,7 +61,7 @@ def left_out_table(rows: list[Row]) -> str:
             for row in select(rows, corpus=corpus, protocol="mention")
         }
         for subset in _TYPES[1:]:
-            both = [value.get((system, subset)) for system in ("light", "left_out")]
+            both = [value.get((system, subset)) for system in ("light_beside", "left_out")]
             if None not in both:
                 lines.append([name, subset, *(f"{v:.1f}" for v in both if v is not None)])
     columns = ["corpus, dev", "type", "among the training corpora", "left out"]

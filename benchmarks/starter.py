@@ -25,6 +25,7 @@ from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import VARIANT, AnnotatedText
 
+SCRIPTS = Path("training") / "scripts"
 CORPORA = (
     "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
     "ncbi_disease",
@@ -38,17 +39,26 @@ def main(
     model: Annotated[str, typer.Argument(help='A pipeline, or "starter".')],
     mixture: Annotated[str, typer.Argument(help="Mixture of corpora that it was trained on.")],
     corpus: Annotated[list[str] | None, typer.Option(help="Of CORPORA; all by default.")] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(help="Mixture of another pipeline that is measured on the same documents."),
+    ] = None,
     system: Annotated[str, typer.Option(help="What to call it in the results.")] = "light",
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     nlp = load_model(model)
     protocols = ["mention", "end_to_end"] if find_linker(nlp) else ["mention"]
+    sys.path.insert(0, str(SCRIPTS))
+    from mixtures import beginning
+
     trained = {
-        text.id.split(".")[0] for text in read_texts(Path("assets") / mixture / "train.jsonl")
+        beginning(text)
+        for folder in (mixture, *(beside or ()))
+        for text in read_texts(Path("assets") / folder / "train.jsonl")
     }
     rows = []
     for name in corpus or CORPORA:
-        texts = [text for text in development_texts(name) if text.id not in trained]
+        texts = [text for text in development_texts(name) if beginning(text) not in trained]
         for row in measure(nlp, texts, protocols):
             about = {"corpus": name, "split": "dev", "seed": seed}
             rows.append(measurement("starter", system, **about, **row))
@@ -59,7 +69,7 @@ def main(
 
 def development_texts(corpus: str) -> list[AnnotatedText]:
     """Documents with what the corpus annotates."""
-    sys.path.insert(0, str(Path("training") / "scripts"))
+    sys.path.insert(0, str(SCRIPTS))
     from specs import find_split, load_spec
 
     spec, path = load_spec(corpus), find_split(corpus, "dev")
