@@ -298,7 +298,8 @@ def test_a_mixture_says_what_each_document_annotates(scripts: Any, types: Path) 
     kb = KnowledgeBase.open(f"kb/{mixture}")
     assert list(kb.ids) == ["MESH:C000001", "MESH:D001241", "MESH:D005334", "NCBIGene:11"]
     gene = kb.find("NCBIGene:11")
-    assert (kb.types_of(gene), kb.xrefs(gene)) == (("Gene", "protein-coding"), ("HGNC:1",))
+    types_of_gene = ("Gene", "protein-coding", "NCBITaxon:9606")
+    assert (kb.types_of(gene), kb.xrefs(gene)) == (types_of_gene, ("HGNC:1",))
     assert kb.meta["source"] == "MeSH, diseases and chemicals, NCBI Gene, human"
     assert kb.canonical("MESH:C999999") == "MESH:D001241"
     spec = scripts.load_spec(mixture)
@@ -323,6 +324,19 @@ def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:
         scripts.fetch("bc5cdr+nothing", data=str(types))
     with pytest.raises(BioelError, match=r"\[T010\] cometa does not say which labels"):
         scripts.fetch("cometa+bc5cdr", data=str(types))
+
+
+def test_labels_that_are_no_list(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = import_module("specs")
+    (tmp_path / "corpora.yml").write_text("mine:\n  annotates: Gene\n")
+    monkeypatch.setattr(specs, "CORPORA", tmp_path / "corpora.yml")
+    assert specs.load_spec("mine") == {
+        "prefix": "", "label_types": {}, "settings": {}, "annotates": "Gene",
+    }  # fmt: skip
+    with pytest.raises(BioelError, match=r"\[T010\] mine does not say"):
+        specs.parts_of("mine+mine")
 
 
 def test_the_first_corpus_counts_where_two_annotate_a_label(scripts: Any) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
 import srsly
+import typer
 from spacy.util import load_config
 from wheels import links_of_wheel
 
+from spacy_bioel.cli.app import app
 from spacy_bioel.pipeline.annotate import get_links
 
 ROOT = Path(__file__).parents[1]
@@ -235,6 +239,19 @@ def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
             of_corpus = dep.startswith("corpus/")  # made with --vars.corpus
             assert dep in written or "${" in dep or of_corpus or (ROOT / dep).exists(), dep
         written |= set(command["outputs"])
+
+
+def test_commands_have_the_options_that_are_used(project: dict) -> None:
+    lines = [line for command in project["commands"] for line in command["script"]]
+    calls = [line for line in lines if "-m spacy_bioel" in line]
+    assert len(calls) == 8
+    for line in calls:
+        command: Any = typer.main.get_command(app)
+        rest = shlex.split(line)[3:]
+        while hasattr(command, "commands") and not rest[0].startswith("-"):
+            command = command.commands[rest.pop(0)]
+        known = {option for param in command.params for option in param.opts}
+        assert {word for word in rest if word.startswith("--")} <= known, line
 
 
 def test_every_archive_has_an_address(project: dict) -> None:

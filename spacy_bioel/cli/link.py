@@ -126,7 +126,8 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
 
     *models, source = arguments
     is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
-    if len(models) > 1 or (is_model and not models):
+    is_text = bool(models) and Path(models[0]).is_file()
+    if len(models) > 1 or is_text or (not models and (is_model or source == STARTER)):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else STARTER), source
 

@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span
 from tiny import blank
 
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import Concept
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
@@ -74,6 +75,14 @@ def test_the_organism_that_stands_before_counts_most(human: Language) -> None:
 def test_genes_of_several_organisms_compete(both: Language) -> None:
     assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
     assert linked(both, "In patients ABC1 is low") == ["NCBIGene:1"]
+
+
+def test_training_mentions_of_one_organism_do_not_decide(both: Language) -> None:
+    linker: Any = both.get_pipe("bioel_linker")
+    linker.statistics = MentionStatistics({"abc1": {"NCBIGene:1": 50}})
+    assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
+    assert linked(both, "the mouse ABC1") == ["NCBIGene:11"]
+    assert linked(both, "ABC1 is low") == ["NCBIGene:1"]
 
 
 def test_scores_are_probabilities(both: Language) -> None:

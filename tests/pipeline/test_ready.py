@@ -14,9 +14,11 @@ from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.types import Concept
 
 # One of each type.
 TEXT = (
@@ -98,7 +100,7 @@ def test_a_text_of_66_000_tokens(nlp: Language) -> None:
 
 def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
     linker: Any = nlp.get_pipe("bioel_linker")
-    dense = [starter.is_dense(part) for part in linker.kb.parts]
+    dense = [starter.is_dense(part, linker.state.encoder) for part in linker.kb.parts]
     assert dense == [True, False, False, False]
     assert [starter.place_of(part) for part in linker.kb.parts] == [
         "",
@@ -145,3 +147,38 @@ def test_set_kb_takes_the_names_too(tmp_path: Path) -> None:
     assert isinstance(linker.kb, KnowledgeBase)
     assert linker.cfg["kb"] == "starter:cells"
     assert linker.kb.find("CVCL_0030") >= 0
+
+
+def test_genes_alone_need_no_vectors() -> None:
+    nlp = spacy_bioel.load()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["label_types"] = {}
+    linker.set_kb("starter:genes")
+    assert ("BRAF", "Gene", "NCBIGene:673") in found(nlp(TEXT))
+
+
+def test_a_large_knowledge_base_in_the_place_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spacy_bioel.pipeline.linker import names
+
+    build_kb([Concept("MINE:1", ("BRAF", "raf")), Concept("MINE:2", ("x",))], tmp_path / "kb")
+    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 2)
+    nlp = spacy_bioel.load()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.set_kb(linker.cfg["kb"] | {"Gene": str(tmp_path / "kb")})
+    with pytest.warns(UserWarning, match=r"\[W064\] .*kb has 3 names"):
+        doc = nlp(TEXT)
+    assert ("BRAF", "Gene", "MINE:1") in found(doc)
+    assert ("melanoma", "Disease", "MESH:D008545") in found(doc)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("never", "cat"), ("never", {"Gene": ["cat"]}), ("always", ["T cells"])],
+)
+def test_word_lists_that_are_assigned_are_checked(name: str, value: object) -> None:
+    nlp = spacy_bioel.load()
+    nlp.get_pipe("bioel_mentions").cfg[name] = value  # type: ignore[attr-defined]
+    with pytest.raises(BioelError, match=r"\[B336\]"):
+        nlp("cat")

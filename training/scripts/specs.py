@@ -33,7 +33,8 @@ def parts_of(corpus: str) -> list[str]:
     """
     parts = corpus.split("+")
     for part in parts:
-        if "annotates" not in load_spec(part):
+        labels = load_spec(part).get("annotates")
+        if not (labels and isinstance(labels, list)):
             raise BioelError(NOT_DECLARED.format(corpus=part, path=CORPORA))
     return parts
 
@@ -53,7 +54,7 @@ def load_spec(corpus: str, *, fold: str = "*") -> Spec:
     if corpus not in specs:
         known = ", ".join(specs)
         raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
-    return specs[corpus]
+    return {"prefix": "", "label_types": {}, "settings": {}} | specs[corpus]
 
 
 def find_split(corpus: str, split: str) -> Path:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, String
 from spacy_bioel.pipeline.linker.sampling import NamePool
 from spacy_bioel.pipeline.linker.starter import is_dense
@@ -42,14 +43,16 @@ class JoinedGenerator(CandidateGenerator):
         kbs = self.kb.parts
         is_same = before is not None and before.kb is self.kb and before.parts
         earlier = before.parts if before is not None and is_same else [None] * len(kbs)
-        encoder = self.state.encoder
         return [
-            CandidateGenerator(
-                replace(self.state, kb=kb, encoder=encoder if is_dense(kb) else None),
-                before=generator,
-            )
+            CandidateGenerator(self._state_of(kb), before=generator)
             for kb, generator in zip(kbs, earlier, strict=True)
         ]
+
+    def _state_of(self, kb: KnowledgeBase) -> LinkerState:
+        encoder = self.state.encoder
+        if encoder is not None and self.state.is_dense and not is_dense(kb, encoder):
+            encoder = None
+        return replace(self.state, kb=kb, encoder=encoder)
 
     @cached_property
     def _of_labels(self) -> dict[str, NDArray[np.bool_]]:

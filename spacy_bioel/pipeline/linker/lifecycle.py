@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,7 @@ class LiveLinker(StoredLinker):
         self._base = Path.cwd() if settings.get("kb") else Path()
         self._kb: KnowledgeBase | None = None
         self._is_equipped = False
+        self._dense: tuple[tuple[KnowledgeBase, FrozenEncoder], bool] | None = None
         self._frozen: tuple[Model[Any, Any], FrozenEncoder] | None = None
         self._generator: CandidateGenerator | None = None
         self._training: NameTraining | None = None
@@ -121,8 +123,10 @@ class LiveLinker(StoredLinker):
 
         with self._lock:
             state = self.state
+            pool = self._training.pool_of(state) if self._training else None
+            if pool is None and not self._is_dense(state):
+                state = replace(state, encoder=None)
             if self._generator is None or self._generator.state != state:
-                pool = self._training.pool_of(state) if self._training else None
                 self._generator = make_generator(state, before=self._generator, pool=pool)
             return self._generator
 
@@ -154,6 +158,18 @@ class LiveLinker(StoredLinker):
         kb = open_setting(path, self._base)
         self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
         return kb
+
+    def _is_dense(self, state: LinkerState) -> bool:
+        """Whether vectors of names can be asked for; of several knowledge bases each decides."""
+        from spacy_bioel.kb.columns.joined import parts_of
+        from spacy_bioel.pipeline.linker.starter import is_dense
+
+        if state.encoder is None or not state.is_dense or len(parts_of(state.kb)) > 1:
+            return True
+        known = (state.kb, state.encoder)
+        if self._dense is None or self._dense[0] != known:
+            self._dense = known, is_dense(*known)
+        return self._dense[1]
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a knowledge base of the package at its first use."""

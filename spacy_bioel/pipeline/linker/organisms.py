@@ -30,6 +30,7 @@ _HUMAN_ID = f"{ORGANISM}9606"
 _PEOPLE = re.compile(
     r"\b(?:patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)\b", re.IGNORECASE
 )
+_LEAST = 1e-9  # so that nothing is divided by 0
 _NEAR = 2  # characters between an organism and the gene that it stands before
 
 
@@ -97,18 +98,23 @@ def _likely(counts: Counter[str], before: str | None) -> dict[str, float]:
 def _weigh(
     candidates: Candidates, organism_of: Mapping[str, str], likely: Mapping[str, float]
 ) -> Candidates:
-    """Candidates of several organisms compete; together they have what the likeliest allows."""
-    own = [c for c in candidates if c.id in organism_of]
-    if not own:
-        return candidates
-    chances = [likely.get(organism_of[c.id], 0.0) for c in own]
-    before, after = (
-        sum(c.score for c in own),
-        sum(c.score * p for c, p in zip(own, chances, strict=True)),
-    )
-    factor = max(chances) * before / after if after else 0.0
-    moved = [
-        replace(c, score=round(c.score * p * factor, 4)) for c, p in zip(own, chances, strict=True)
-    ]
-    others = [c for c in candidates if c.id not in organism_of]
-    return tuple(sorted([*others, *moved], key=lambda c: -c.score))
+    """Candidates of several organisms compete: a name that several have is that of the likeliest,
+    however often one of them was mentioned in training.
+    """
+    groups: dict[str, list[Candidate]] = {}
+    for c in candidates:
+        groups.setdefault(organism_of.get(c.id, ""), []).append(c)
+    moved = groups.pop("", [])
+    named = {organism for organism, own in groups.items() if any(map(_is_named, own))}
+    total = sum(c.score for organism in named for c in groups[organism])
+    for organism, own in groups.items():
+        factor = likely.get(organism, 0.0)
+        if organism in named:
+            factor *= total / max(sum(c.score for c in own), _LEAST)
+        moved += [replace(c, score=round(c.score * factor, 4)) for c in own]
+    return tuple(sorted(moved, key=lambda c: -c.score))
+
+
+def _is_named(candidate: Candidate) -> bool:
+    """Whether the mention is a name of the concept, and not only like one."""
+    return bool({"exact", "memory"} & set(candidate.evidence.split("+")))

@@ -24,7 +24,12 @@ from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import is_encoded
-from spacy_bioel.models.encoder_storage import drop_encoder, encoder_settings, read_encoder
+from spacy_bioel.models.encoder_storage import (
+    drop_encoder,
+    encoder_parts,
+    encoder_settings,
+    read_encoder,
+)
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
@@ -94,7 +99,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
     """Encode the knowledge base of MeSH, if vectors of this encoder are absent."""
-    if is_dense(kb) and not is_encoded(kb, fingerprint=encoder.fingerprint):
+    if _name_of(kb) == _MESH and not is_encoded(kb, fingerprint=encoder.fingerprint):
         encoder.write(kb)
 
 
@@ -116,11 +121,26 @@ def _name_of(kb: KnowledgeBase) -> str | None:
     return places.get(kb.path) if kb.path is not None else None
 
 
-def is_dense(kb: KnowledgeBase) -> bool:
-    """Whether names are also searched for by their vectors. Those of genes and organisms have few
-    spellings, and are many: their vectors would be most of the first use, and of the memory.
+def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder) -> bool:
+    """Whether names are also searched for by their vectors.
+
+    Those of genes and organisms of the package have few spellings, and are many: their vectors
+    would be most of the first use, and of the memory. Other large knowledge bases without vectors
+    are linked without the package's encoder, with a warning [W064]; one's own encoder wants them.
     """
-    return _name_of(kb) in (None, _MESH)
+    if name := _name_of(kb):
+        return name == _MESH
+    if needs_no_folder(kb) or is_encoded(kb, fingerprint=encoder.fingerprint):
+        return True
+    if not _is_packaged(encoder):
+        return True
+    warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
+    return False
+
+
+def _is_packaged(encoder: FrozenEncoder) -> bool:
+    parts = encoder_parts(encoder.model)
+    return all((ENCODER / name).read_bytes() == part() for name, part in parts.items())
 
 
 def _folder(name: str) -> Path:

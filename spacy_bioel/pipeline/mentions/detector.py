@@ -158,13 +158,15 @@ class MentionDetector(StoredPipe):
     def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
         """Mentions of each document as (start token, end token, label, probability).
 
-        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
+        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads;
+            [B336] on word lists that are none.
         """
         docs = list(docs)
         self._require_trained()
         require_token_vectors(self.model, docs)
         chosen = []
         always, never = self.cfg["always"], self.cfg["never"]
+        check_lists(always, never)  # they may have been assigned
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
             spans = [span for span in spans if span[3] >= self.threshold]
