@@ -91,6 +91,7 @@ LINKER_TRAINING = {
         "threshold": 0.5,
         "consistency": 0.0,
         "allow_overlap": True,
+        "abbreviations": True,
         "always": {},
         "never": [],
         "set_ents": False,
@@ -107,6 +108,7 @@ def make_mention_detector(
     threshold: float,
     consistency: float,
     allow_overlap: bool,
+    abbreviations: bool,
     always: dict[str, list[str]],
     never: list[str],
     set_ents: bool,
@@ -122,6 +124,7 @@ def make_mention_detector(
         surest occurrence of the same words in the document; tune it on dev.
     allow_overlap (bool): Keep overlapping and nested mentions; else the likeliest choice without
         overlaps, see `pipeline.mentions.decoding`.
+    abbreviations (bool): Short forms that the document defines for a mention are mentions too.
     always (dict): Label -> words that are always mentions, {"Species": ["patient", "patients"]};
         case does not count, and no other mention overlaps them.
     never (list): Words that are never mentions.
@@ -135,6 +138,7 @@ def make_mention_detector(
         threshold=threshold,
         consistency=consistency,
         allow_overlap=allow_overlap,
+        abbreviations=abbreviations,
         always=always,
         never=never,
         set_ents=set_ents,

@@ -209,3 +209,22 @@ def test_lists_that_are_none(settings: dict[str, Any]) -> None:
     model = nlp.add_pipe("bioel_mentions").model  # type: ignore[attr-defined]
     with pytest.raises(BioelError, match=r"\[B336\].*always"):
         MentionDetector(nlp.vocab, model, **settings)
+
+
+def test_short_forms_of_mentions_are_mentions() -> None:
+    from spacy_bioel.pipeline.mentions.defined import add_short_forms
+
+    doc = blank()("Acute kidney injury (AKI) and AKI, AKI care, tumor necrosis factor (TNF).")
+    injury, taken, longer = (0, 3, "Disease", 0.9), (7, 8, "Gene", 0.6), (9, 11, "Other", 0.5)
+    assert [doc[start:end].text for start, end, *_ in (injury, taken, longer)] == [
+        "Acute kidney injury",
+        "AKI",
+        "AKI care",
+    ]
+    assert add_short_forms(doc, [injury, taken, longer]) == [
+        injury,
+        (4, 5, "Disease", 0.9),
+        (7, 8, "Disease", 0.9),
+        longer,
+    ]
+    assert add_short_forms(doc, []) == []

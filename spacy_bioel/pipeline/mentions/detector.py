@@ -20,6 +20,7 @@ from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.mentions.defined import add_short_forms
 from spacy_bioel.pipeline.mentions.lists import apply_lists, check_lists
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
@@ -46,6 +47,7 @@ class MentionDetector(StoredPipe):
         threshold: float = 0.5,
         consistency: float = 0.0,
         allow_overlap: bool = True,
+        abbreviations: bool = True,
         always: Mapping[str, Sequence[str]] | None = None,
         never: Sequence[str] = (),
         set_ents: bool = False,
@@ -65,6 +67,7 @@ class MentionDetector(StoredPipe):
             "threshold": threshold,
             "consistency": consistency,
             "allow_overlap": allow_overlap,
+            "abbreviations": abbreviations,
             "always": always or {},
             "never": list(never) if isinstance(never, tuple) else never,
             "set_ents": set_ents,
@@ -174,7 +177,7 @@ class MentionDetector(StoredPipe):
                 spans = apply_lists(doc, spans, always=always, never=never)
             if not self.cfg["allow_overlap"]:
                 spans = drop_overlaps(spans, threshold=self.threshold)
-            chosen.append(spans)
+            chosen.append(add_short_forms(doc, spans) if self.cfg["abbreviations"] else spans)
         return chosen
 
     def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
