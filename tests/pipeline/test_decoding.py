@@ -9,7 +9,12 @@ from math import log
 import pytest
 from tiny import blank
 
-from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.mentions.decoding import (
+    ScoredSpan,
+    agree,
+    drop_overlaps,
+    has_whole_brackets,
+)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +99,18 @@ def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
     agreed = agree(doc, spans, weight=weight)
     assert [p for *_, p in agreed] == pytest.approx(expected)
     assert [span[:3] for span in agreed] == [span[:3] for span in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("IL-2", True),
+        ("IgE (anti-D)", True),
+        ("[3H](+)-A", True),
+        ("IGF-I) receptor", False),
+        ("disease (COPD", False),
+        (")(", False),
+    ],
+)
+def test_brackets(text: str, expected: bool) -> None:
+    assert has_whole_brackets(text) is expected

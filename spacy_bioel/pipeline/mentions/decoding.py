@@ -38,6 +38,20 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
     ]
 
 
+def has_whole_brackets(text: str) -> bool:
+    """Whether each bracket of a mention has its other half in it: no mention is "IGF-I) receptor"."""
+    return all(_is_whole(text, *pair) for pair in ("()", "[]"))
+
+
+def _is_whole(text: str, opening: str, closing: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == opening) - (character == closing)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
 def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
     """The choice of mentions that do not overlap whose weights have the greatest sum.
 

@@ -19,7 +19,12 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
-from spacy_bioel.pipeline.mentions.decoding import ScoredSpan, agree, drop_overlaps
+from spacy_bioel.pipeline.mentions.decoding import (
+    ScoredSpan,
+    agree,
+    drop_overlaps,
+    has_whole_brackets,
+)
 from spacy_bioel.pipeline.mentions.defined import add_short_forms
 from spacy_bioel.pipeline.mentions.lists import apply_lists, check_lists
 from spacy_bioel.pipeline.settings import check_number
@@ -172,7 +177,11 @@ class MentionDetector(StoredPipe):
         check_lists(always, never)  # they may have been assigned
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
-            spans = [span for span in spans if span[3] >= self.threshold]
+            spans = [
+                span
+                for span in spans
+                if span[3] >= self.threshold and has_whole_brackets(doc[span[0] : span[1]].text)
+            ]
             if always or never:
                 spans = apply_lists(doc, spans, always=always, never=never)
             if not self.cfg["allow_overlap"]:
