@@ -39,7 +39,7 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
 
 
 def has_whole_brackets(text: str) -> bool:
-    """Whether each bracket of a mention has its other half in it: no mention is "IGF-I) receptor"."""
+    """Whether each bracket has its other half in the text, unlike that of "IGF-I) receptor"."""
     return all(_is_whole(text, *pair) for pair in ("()", "[]"))
 
 
