@@ -35,6 +35,6 @@ def read_gene_info(path: str | os.PathLike[str], *, prefix: str = "NCBIGene") ->
         names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))
         if names:
             xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
-            *kinds, organism = gene.types
-            types = ("Gene", *kinds, f"{ORGANISM}{organism}")
+            # Two columns: the kind of gene, and the number of the organism.
+            types = ("Gene", *(f"{ORGANISM}{t}" if t.isdigit() else t for t in gene.types))
             yield replace(gene, names=names, types=types, xrefs=xrefs)

@@ -91,7 +91,7 @@ LINKER_TRAINING = {
         "threshold": 0.5,
         "consistency": 0.0,
         "allow_overlap": True,
-        "abbreviations": True,
+        "abbreviations": False,
         "always": {},
         "never": [],
         "set_ents": False,

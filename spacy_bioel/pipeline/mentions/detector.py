@@ -52,7 +52,7 @@ class MentionDetector(StoredPipe):
         threshold: float = 0.5,
         consistency: float = 0.0,
         allow_overlap: bool = True,
-        abbreviations: bool = True,
+        abbreviations: bool = False,
         always: Mapping[str, Sequence[str]] | None = None,
         never: Sequence[str] = (),
         set_ents: bool = False,
@@ -177,11 +177,7 @@ class MentionDetector(StoredPipe):
         check_lists(always, never)  # they may have been assigned
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
-            spans = [
-                span
-                for span in spans
-                if span[3] >= self.threshold and has_whole_brackets(doc[span[0] : span[1]].text)
-            ]
+            spans = [span for span in spans if span[3] >= self.threshold]
             if always or never:
                 spans = apply_lists(doc, spans, always=always, never=never)
             if not self.cfg["allow_overlap"]:
@@ -204,7 +200,8 @@ class MentionDetector(StoredPipe):
         labels = [self.labels[label] for label in spans[:, 2]]
         found = zip(owners, places, labels, probabilities.tolist(), strict=True)
         for owner, (start, end), label, p in found:
-            mentions[owner].append((start, end, label, p))
+            if has_whole_brackets(docs[owner][start:end].text):
+                mentions[owner].append((start, end, label, p))
         return mentions
 
     def _require_trained(self) -> None:
