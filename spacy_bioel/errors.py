@@ -594,6 +594,11 @@ class Errors(metaclass=_Coded):
         'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": '
         '["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     )
+    B337 = (
+        "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
+        "{example}. To find one by its names: bioel kb search KB WORDS, or "
+        "spacy_bioel.kb.search.search_names(kb, words)."
+    )
 
 
 class Warnings(metaclass=_Coded):

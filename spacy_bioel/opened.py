@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from spacy_bioel.errors import BioelError, Errors
@@ -19,8 +19,8 @@ class Opened(Protocol):
 
     fingerprint: str
 
-    def find(self, id: str) -> int: ...
-    def xrefs(self, concept: int) -> tuple[str, ...]: ...
+    def __contains__(self, id: object) -> bool: ...
+    def __getitem__(self, id: str) -> Any: ...
 
 
 class Opener(Protocol):
