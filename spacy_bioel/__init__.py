@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spacy.language import Language
 
+    from spacy_bioel.pipeline.explain import Report
+
 __version__ = "0.1.0"
 
 
@@ -22,3 +24,10 @@ def load() -> Language:
     from spacy_bioel.pipeline.starter import load_starter
 
     return load_starter()
+
+
+def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
+    """Explain what a pipeline finds in a text and why; see `pipeline.explain.explain`."""
+    from spacy_bioel.pipeline import explain as explaining
+
+    return explaining.explain(nlp, text, mention)

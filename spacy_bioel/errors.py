@@ -599,6 +599,12 @@ class Errors(metaclass=_Coded):
         "{example}. To find one by its names: bioel kb search KB WORDS, or "
         "spacy_bioel.kb.search.search_names(kb, words)."
     )
+    B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
+    B339 = (
+        "{mention!r} begins or ends inside a token of the text, and a mention is made of whole "
+        "tokens. Give {around!r}."
+    )
+    B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
 
 
 class Warnings(metaclass=_Coded):

@@ -18,6 +18,7 @@ from spacy_bioel import __version__
 from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
+from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
@@ -51,6 +52,7 @@ kb_app = typer.Typer(
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
+app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
 app.command()(probe)
