@@ -21,6 +21,7 @@ class Opened(Protocol):
 
     def find(self, id: str) -> int: ...
     def xrefs(self, concept: int) -> tuple[str, ...]: ...
+    def preferred_name(self, concept: int) -> str: ...
 
 
 class Opener(Protocol):
@@ -59,6 +60,16 @@ def opened(fingerprint: str) -> Opened:
             if opener.kb.fingerprint and (found := _find(fingerprint)) is not None:
                 return found
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
+
+
+def preferred_name(fingerprint: str, id: str) -> str:
+    """Preferred name of a concept, read where it is open; "" where it is not, or is unknown."""
+    try:
+        kb = opened(fingerprint)
+    except BioelError:
+        return ""
+    row = kb.find(id)
+    return kb.preferred_name(row) if row >= 0 else ""
 
 
 def _find(fingerprint: str) -> Opened | None:
