@@ -673,8 +673,8 @@ class Warnings(metaclass=_Coded):
         "newline."
     )
     W301 = (
-        "{path}: {n:,} files .txt have no file .ann beside them, and are left out: {first}. Make "
-        "empty ones for texts without mentions."
+        "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make "
+        "empty .ann files for texts without mentions."
     )
     W302 = (
         "No document of {source} has a mention, so that there was nothing to link. Leave "
