@@ -75,7 +75,7 @@ def _lines(text: str, links: tuple[Link, ...]) -> Iterator[str]:
         offsets = ";".join(f"{start} {end}" for start, end in fragments)
         words = " ".join(_on_one_line(text[start:end]) for start, end in fragments)
         yield f"T{number}\t{label} {offsets}\t{words}\n"
-        names = {c.id: preferred_name(c.kb, c.id) for c in linked_candidates(link)}
+        names = {c.id: preferred_name(c.kb, c.id) or c.name for c in linked_candidates(link)}
         for id in link.ids:
             name = _on_one_line(names.get(id, ""))
             yield f"N{next(normalizations)}\tReference T{number} {_reference(id)}\t{name}\n"
