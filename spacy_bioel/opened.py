@@ -7,6 +7,7 @@ and reads there what it does not carry.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
@@ -65,9 +66,14 @@ def opened(fingerprint: str) -> Opened:
 def preferred_name(fingerprint: str, id: str) -> str:
     """Preferred name of a concept, read where it is open; "" where it is not, or is unknown."""
     try:
-        kb = opened(fingerprint)
+        return _read_preferred_name(fingerprint, id)
     except BioelError:
         return ""
+
+
+@lru_cache(maxsize=1 << 16)  # the same few concepts are asked for again and again
+def _read_preferred_name(fingerprint: str, id: str) -> str:
+    kb = opened(fingerprint)
     row = kb.find(id)
     return kb.preferred_name(row) if row >= 0 else ""
 
