@@ -565,7 +565,7 @@ class Errors(metaclass=_Coded):
         "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
         "pipeline."
     )
-    B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
+    B324 = "{path}: {option} is for JSON lines and JSON only. Write to OUT.jsonl, or leave it out."
     B330 = (
         "{path}, document {id}: a mention is labelled {found}, but the corpus is said to annotate "
         "{annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
@@ -605,6 +605,27 @@ class Errors(metaclass=_Coded):
         "tokens. Give {around!r}."
     )
     B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
+    B340 = (
+        "{where}: {key} is there a second time, expected a key of its own for each mention. Number "
+        "the lines of the file anew."
+    )
+    B341 = (
+        "{path} exists, expected a new or empty folder for the documents, NAME.txt and NAME.ann "
+        "each. Remove it, or choose another name."
+    )
+    B342 = (
+        "PubTator cannot hold the document id {id!r}: a bar, a tab or a line end would break its "
+        "rows. Change the id, or write another format, such as OUT.jsonl."
+    )
+    B343 = (
+        "{format} cannot hold the concept id {id!r}: {found!r} separates ids there. Build the "
+        "knowledge base with other ids, or write another format, such as OUT.jsonl."
+    )
+    B344 = (
+        "--mentions given links the mentions of a corpus, and {source} is {found}. Give PubTator, "
+        "BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
+    )
+    B345 = 'set_ents = {found!r} is not one of these: true, false, "links". Correct the setting.'
 
 
 class Warnings(metaclass=_Coded):
@@ -661,4 +682,12 @@ class Warnings(metaclass=_Coded):
         "{path}: the last line is a mention without a line end. If the file is truncated inside "
         "its concept id, that id is wrong: compare the file with its source, or end it with a "
         "newline."
+    )
+    W301 = (
+        "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make "
+        "empty .ann files for texts without mentions."
+    )
+    W302 = (
+        "No document of {source} has a mention, so that there was nothing to link. Leave "
+        "--mentions given out to find them."
     )

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
+from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
@@ -108,6 +109,20 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
+    _mark_as_entities(doc, spans_key)
+
+
+def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
+    """Make entities of links in place of those that are there, the longest of links that overlap.
+
+    Links without a label are none: spaCy has no such entities.
+    """
+    spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
+    doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
+    _mark_as_entities(doc, spans_key)
+
+
+def _mark_as_entities(doc: Doc, spans_key: str) -> None:
     for key, group in doc.spans.items():
         if _LINKS in group.attrs:
             group.attrs[_OF_ENTS] = key == spans_key

@@ -12,7 +12,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.annotate import set_ent_links, set_links
+from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
 from spacy_bioel.pipeline.linker.lifecycle import LiveLinker
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
@@ -103,7 +103,7 @@ class Linker(LiveLinker):
         return mention_queries(spans, LinkerSettings.of(self.cfg))
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
-        """Write links as the span group `spans_key`, and to the entities that were linked."""
+        """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
         for doc, links in zip(docs, scores, strict=True):
             from_ents = self.cfg["mentions"] == "ents" or (
@@ -112,6 +112,8 @@ class Linker(LiveLinker):
             set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil)
             if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
+            elif self.cfg["set_ents"] == "links":
+                set_links_as_ents(doc, spans_key=key)
 
     # Training.
 
