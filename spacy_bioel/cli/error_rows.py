@@ -17,23 +17,23 @@ NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 # Columns of the file of errors, with their meaning for users.
 COLUMNS = {
     "document": "id of the document",
-    "kind": "the kind of the error, see below",
-    "marks": "further marks, see below",
-    "start": "offsets of the gold mention, in characters; empty for a spurious prediction",
-    "end": "",
+    "kind": "the kind of the error",
+    "marks": "its marks",
+    "start": "where the gold mention begins, in characters; empty for a spurious prediction",
+    "end": "where it ends",
     "string": "the gold mention as it stands in the text",
     "label": "its label",
     "gold_ids": "its ids, the current ones of retired ids; empty for NIL",
     "gold_names": "their preferred names; empty for an id that the knowledge base does not know",
-    "predicted_start": "offsets of the prediction; empty for a missed mention",
-    "predicted_end": "",
+    "predicted_start": "where the prediction begins; empty for a missed mention",
+    "predicted_end": "where it ends",
     "predicted_string": "the prediction as it stands in the text",
     "predicted_label": "its label",
     "predicted_ids": "its ids; empty for NIL",
     "predicted_names": "their preferred names",
     "rank": "rank of the first gold id among the candidates, from 1; empty if it is none of them",
     "candidates": "id, matched name, score and evidence of each, the best first",
-    "context": "the text around the mention, which is between [[ and ]]",
+    "context": "the text around the gold mention, or around a spurious prediction, which is between [[ and ]]",
 }
 _FORMATS = (".tsv", ".csv", ".jsonl")
 _AROUND = 80  # characters of context on each side
