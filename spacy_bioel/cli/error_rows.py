@@ -33,7 +33,8 @@ COLUMNS = {
     "predicted_names": "their preferred names",
     "rank": "rank of the first gold id among the candidates, from 1; empty if it is none of them",
     "candidates": "id, matched name, score and evidence of each, the best first",
-    "context": "the text around the gold mention, or around a spurious prediction, which is between [[ and ]]",
+    "context": "the text around the gold mention, which is between [[ and ]]; around the "
+    "prediction, if that is spurious",
 }
 _FORMATS = (".tsv", ".csv", ".jsonl")
 _AROUND = 80  # characters of context on each side
