@@ -627,6 +627,27 @@ class Errors(metaclass=_Coded):
     )
     B345 = 'set_ents = {found!r} is not one of these: true, false, "links". Correct the setting.'
 
+    B360 = (
+        "{path} is no file of errors. Give a name that ends in .tsv, .csv or .jsonl; a page is "
+        "written by --html."
+    )
+    B361 = (
+        "--prefix gives {first!r} and {second!r} for the same ids. Give one prefix for all labels "
+        "(--prefix MESH), and one for each label that has another (--prefix Gene=NCBIGene)."
+    )
+    B362 = (
+        "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. "
+        "--label SpecificDisease=Disease; GOLD= leaves the mentions of GOLD out."
+    )
+    B363 = (
+        "{path}: no gold mention is labelled {label!r}, which an option names. The corpus has the "
+        "labels {known}."
+    )
+    B364 = (
+        "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
+        "{known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W280 = (
@@ -690,4 +711,8 @@ class Warnings(metaclass=_Coded):
     W302 = (
         "No document of {source} has a mention, so that there was nothing to link. Leave "
         "--mentions given out to find them."
+    )
+    W310 = (
+        "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "
+        "'spacy-bioel[plot]'"
     )

@@ -185,6 +185,11 @@ class Lookups:
         """Definition of the concept, "" if it has none."""
         return self.definitions[concept]
 
+    @property
+    def has_xrefs(self) -> bool:
+        """Whether cross-references are kept; a folder of an earlier version has none."""
+        return self._xrefs is not None
+
     def xrefs(self, concept: int) -> tuple[str, ...]:
         """Cross-references of the concept to other vocabularies, as its source writes them."""
         line = self._xrefs[concept] if self._xrefs is not None else ""
