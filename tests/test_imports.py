@@ -34,9 +34,10 @@ ROOMS: dict[str, list[str]] = {
     "view": [*GROUND],
     "distributed": [*GROUND, "storage", "text", "pipeline", "processor"],
     # "" is the package itself, for its version.
+    "service": ["", *GROUND, "kb", "pipeline", "distributed"],
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        *["distributed", "tuning", "lab", "storage"],
+        *["distributed", "tuning", "lab", "storage", "service"],
     ],
     "__init__": ["pipeline"],
     "__main__": ["cli"],
@@ -73,7 +74,17 @@ PACKAGES: dict[str, list[str]] = {
     "distributed": ["spacy"],
     "distributed/parquet.py": ["pyarrow"],
     "distributed/spark.py": ["pyspark", "pyarrow", "pandas"],
+    "service/verbs.py": ["spacy"],
+    "service/schemas.py": ["pydantic"],
+    "service/problems.py": ["fastapi", "starlette"],
+    "service/limits.py": ["starlette"],
+    "service/metrics.py": ["starlette", "prometheus_client"],
+    "service/app.py": ["fastapi", "prometheus_client"],
+    "service/run.py": ["uvicorn"],
+    "service/agents.py": ["mcp", "pydantic"],
     "cli": ["numpy", "spacy", "typer", "rich"],
+    # To say that the extra is missing, before the service listens.
+    "cli/serve.py": ["fastapi", "prometheus_client"],
     "cli/plots.py": ["matplotlib"],
     "__init__": ["spacy"],
 }
