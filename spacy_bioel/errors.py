@@ -3,7 +3,7 @@
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
 linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
-B24x saved models, B25x-B26x CLI and file formats, B27x the linker.
+B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B38x-B39x services.
 """
 
 from __future__ import annotations
@@ -646,6 +646,44 @@ class Errors(metaclass=_Coded):
     B364 = (
         "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
         "{known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
+    )
+
+    B380 = "There is no {path} here. The paths of this service are in /openapi.json."
+    B381 = "{path} does not take {method}, expected {allowed}. Change the method."
+    B382 = (
+        "The body is larger than {most:,} bytes. Send fewer or shorter texts a request; the limits "
+        "are in /info, and `bioel serve --max-body` sets this one."
+    )
+    B383 = "{found:,} texts, expected at most {most:,}. Send them in several requests."
+    B384 = "Invalid request: {problem}. Correct it; /openapi.json has the form of requests."
+    B385 = "The body is not JSON: {found}. Send JSON in UTF-8."
+    B386 = (
+        "The text has {found:,} characters, expected at most {most:,}. Split it, for example at "
+        "its sections."
+    )
+    B387 = "The pipeline is still being loaded. Ask again; /readyz tells when it is ready."
+    B388 = (
+        "The pipeline has no linker to serve, its pipes are: {pipes}. Name a pipeline with a pipe "
+        "of the factory bioel_linker, or a knowledge base, or leave MODEL out for that of the "
+        "package."
+    )
+    B389 = "Too many requests at once. Ask again after the seconds of Retry-After."
+    B390 = "The body did not come within {seconds:g} seconds. Send it again."
+    B391 = (
+        "No answer within {seconds:g} seconds, since the texts are many or others came before "
+        "them. Send fewer texts a request, or ask again after the seconds of Retry-After."
+    )
+    B392 = (
+        "{error} in the service, which is an error of its own. Its log has the details: please "
+        "report them with the request."
+    )
+    B393 = (
+        "Cannot listen on {host}, port {port}: {reason}. Choose another with --host and --port; "
+        "port 0 takes a free one."
+    )
+    B394 = (
+        "The body has the content type {found}, expected application/json. Set the header "
+        "Content-Type (with curl: --json)."
     )
 
 

@@ -28,7 +28,9 @@ from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.kb_show import search, show
 from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
+from spacy_bioel.cli.mcp import mcp
 from spacy_bioel.cli.probe import probe
+from spacy_bioel.cli.serve import serve
 from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError, Errors
 
@@ -56,6 +58,8 @@ app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
 app.command()(probe)
+app.command()(serve)
+app.command()(mcp)
 kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(search)
