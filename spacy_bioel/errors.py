@@ -624,6 +624,21 @@ class Warnings(metaclass=_Coded):
         "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
         "of that label is linked to these types."
     )
+    W320 = (
+        "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it "
+        "({finders}) write to {written}, so that it has nothing to link. Set `mentions` or "
+        "`spans_key` of {linker!r} to where the mentions are."
+    )
+    W321 = (
+        "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it "
+        "({finders}) do not give: they give {known}. Correct the labels, otherwise these entries "
+        "have no effect."
+    )
+    W322 = (
+        "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not "
+        "learned: it finds {known}. Correct the labels, or ignore this if these mentions are to come "
+        "from the words alone."
+    )
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = (
         "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use "

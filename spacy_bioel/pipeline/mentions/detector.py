@@ -26,7 +26,7 @@ from spacy_bioel.pipeline.mentions.decoding import (
     has_whole_brackets,
 )
 from spacy_bioel.pipeline.mentions.defined import add_short_forms
-from spacy_bioel.pipeline.mentions.lists import apply_lists, check_lists
+from spacy_bioel.pipeline.mentions.lists import apply_lists, check_labels, check_lists
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -79,6 +79,7 @@ class MentionDetector(StoredPipe):
             "spans_key": spans_key,
             "gold_key": gold_key,
         }
+        self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self._check_settings()
 
     def _check_settings(self) -> None:
@@ -175,6 +176,9 @@ class MentionDetector(StoredPipe):
         chosen = []
         always, never = self.cfg["always"], self.cfg["never"]
         check_lists(always, never)  # they may have been assigned
+        if set(always) - self._known_lists:
+            check_labels(always, self.labels)
+            self._known_lists = set(always)
         for doc, spans in zip(docs, self._score(docs), strict=True):
             spans = agree(doc, spans, weight=self.cfg["consistency"])
             spans = [span for span in spans if span[3] >= self.threshold]
