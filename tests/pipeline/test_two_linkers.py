@@ -122,7 +122,7 @@ def test_settings_that_do_not_fit_the_pipes_before(
 
 
 def test_settings_that_may_fit(kb_folder: Path) -> None:
-    """Where a function finds mentions, nobody knows its labels; and of groups, one is enough."""
+    """Labels of a function are known to nobody; and of places for mentions, one is enough."""
 
     @Language.component("finds_something")
     def finds_something(doc: Doc) -> Doc:
