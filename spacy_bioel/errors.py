@@ -595,6 +595,29 @@ class Errors(metaclass=_Coded):
         '["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     )
 
+    B400 = (
+        "All {n} records of {sources} are bad, so that there is nothing to build; nothing was "
+        "written but the report, {report}. The first: {first}"
+    )
+    B401 = "{path}, line {line}: not OBO ({error}). Correct the line."
+    B402 = "Expected a change of names, found none. Give --add, --remove or --rename, each with a name."
+    B403 = (
+        "{id!r} in the knowledge base in {path} has no name {name!r}, it has: {names}. Names are "
+        "compared whatever their case and punctuation; nothing was changed."
+    )
+    B404 = (
+        "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "
+        "one. Give another with --add, or retire the concept: bioel kb retire; nothing was changed."
+    )
+    B406 = (
+        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
+        "one; nothing was changed."
+    )
+    B405 = (
+        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
+        "name. Correct it; nothing was changed."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W280 = (

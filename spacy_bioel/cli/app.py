@@ -21,6 +21,7 @@ from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
+from spacy_bioel.cli.kb_edit import edit
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
@@ -57,6 +58,7 @@ kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(encode)
 kb_app.command()(add)
+kb_app.command()(edit)
 kb_app.command()(retire)
 kb_app.command()(compact)
 kb_app.command()(upgrade)
