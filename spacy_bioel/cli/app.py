@@ -96,7 +96,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno not in NO_ROOM | _REFUSED:
             raise
         path = error.filename or "The output"
-        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
+        reason = os.strerror(error.errno or 0)
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            reason = "a file is where a folder is needed"
+        _end(Errors.B252.format(path=path, reason=reason))
 
 
 def _end(message: str) -> NoReturn:

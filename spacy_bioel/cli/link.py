@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spacy_bioel.cli.console import count_of, naming, show_note, track, writing
+from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, track, writing
 from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
 
@@ -168,6 +168,7 @@ def _writing_rows(output: Path) -> Iterator[Callable[[Row], None]]:
     if output.suffix == _PARQUET:
         from spacy_bioel.distributed.parquet import writing_rows
 
+        make_folder(output.parent)
         with naming(output), writing_rows(output) as write:
             yield write
         return

@@ -53,13 +53,18 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # each parser has its own errors; the one in Rust panics
+            if start not in (b"{", b"<"):
+                _good_frames(path)  # names the line, if it is that of a frame
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)
 
 
 def _good_frames(path: str | os.PathLike[str]) -> str:
-    """The header of an .obo file and the frames, as [Term], that can be parsed by themselves."""
+    """The header of an .obo file and the frames, as [Term], that can be parsed by themselves.
+
+    RAISES BioelError: [B119] on any other frame, unless bad records are skipped.
+    """
     frames: list[list[tuple[int, str]]] = [[]]
     for number, line in numbered_lines(path):
         if line.startswith("["):
@@ -74,9 +79,8 @@ def _good_frames(path: str | os.PathLike[str]) -> str:
         except SyntaxError as error:
             number = frame[min((error.lineno or 1), len(frame)) - 1][0]
             with one_record(path, number):
-                raise BioelError(
-                    Errors.B401.format(path=path, line=number, error=error.msg)
-                ) from None
+                message = f"line {number}: {error.msg}"
+                raise BioelError(Errors.B119.format(path=path, error=message)) from None
     return "".join(good)
 
 

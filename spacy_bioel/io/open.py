@@ -68,8 +68,11 @@ def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
     path (str | PathLike): File, compressed or not.
     YIELDS (io.BufferedReader): Decompressed bytes, not empty.
-    RAISES BioelError: [B101] no such file, [B102] empty file, [B104] damaged archive.
+    RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
+        archive.
     """
+    if Path(path).is_dir():
+        raise BioelError(Errors.B407.format(path=path))
     if not Path(path).is_file():
         raise BioelError(Errors.B101.format(path=path))
     with open(path, "rb") as raw:

@@ -264,6 +264,6 @@ def test_only_bad_records_are_refused_and_reported(
     source.write_text('{"id": 1, "names": []}\n{"id": 2, "names": []}\n')
     assert run("kb", "build", tmp_path / "kb", source, "--skip-bad", report) == 2
     said = capsys.readouterr().err
-    assert "[B400] All 2 records of" in said and "The first: [B132]" in said
+    assert "is good, 2 are bad, so" in said and "The first: [B132]" in said
     assert not (tmp_path / "kb").exists()
     assert len(report.read_text().splitlines()) == 3
