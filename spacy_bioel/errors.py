@@ -540,7 +540,7 @@ class Errors(metaclass=_Coded):
     )
     B310 = (
         "{id!r} is no concept of the sources, current or retired: expected the id of a concept "
-        "whose branch is kept (--under) or left out (--exclude). Did you mean: {near}?"
+        "whose branch is kept (--under) or left out (--exclude). {hint}"
     )
     B311 = (
         "Unknown setting finding = {found}: expected true or false for each switch, and a number "
@@ -562,8 +562,8 @@ class Errors(metaclass=_Coded):
     )
     B323 = (
         "{model} is a pipeline, which has its own knowledge base; --kb adds to a knowledge base "
-        "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
-        "pipeline."
+        "alone. Give a knowledge base as MODEL, a folder or starter:mesh, starter:genes, "
+        "starter:species or starter:cells, or set `kb` in the config of the pipeline."
     )
     B324 = "{path}: {option} is for JSON lines and JSON only. Write to OUT.jsonl, or leave it out."
     B330 = (
@@ -686,6 +686,50 @@ class Errors(metaclass=_Coded):
         "Content-Type (with curl: --json)."
     )
 
+    B400 = (
+        "No record of {sources} is good, {n} are bad, so that there is nothing to build. Each is in "
+        "{report}. The first: {first}"
+    )
+    B402 = "Expected a change of names, found none. Give --add, --remove or --rename, each with a name."
+    B403 = (
+        "{id!r} in the knowledge base in {path} has no name {name!r}, it has: {names}. Names are "
+        "compared whatever their case and punctuation; nothing was changed."
+    )
+    B404 = (
+        "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "
+        "one. Give another with --add, or retire the concept: bioel kb retire; nothing was changed."
+    )
+    B407 = (
+        "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of "
+        "a UMLS release is a source, and needs its MRCONSO.RRF."
+    )
+    B408 = (
+        "{path} is a saved pipeline, expected a knowledge base. That of a pipeline is in a folder "
+        "inside, such as {path}/bioel_linker/kb, unless it was saved without (include_kb = false)."
+    )
+    B409 = (
+        "{path} is a knowledge base of the package, which this command does not open: expected a "
+        "folder. `bioel kb info`, `bioel link` and the setting `kb` take that name; to change its "
+        "contents, build one of your own: bioel kb build OUT SOURCE"
+    )
+    B410 = (
+        "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx "
+        "(several). Error of spaCy: {error}"
+    )
+    B411 = (
+        "The pipeline has neither bioel_mentions nor bioel_linker, so that it links nothing, it has: "
+        "{pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the "
+        "package."
+    )
+    B406 = (
+        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
+        "one; nothing was changed."
+    )
+    B405 = (
+        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
+        "name. Correct it; nothing was changed."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W280 = (
@@ -714,6 +758,21 @@ class Warnings(metaclass=_Coded):
         "label_types of {label!r} has semantic types that the knowledge base in {path} does not "
         "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
         "of that label is linked to these types."
+    )
+    W320 = (
+        "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it "
+        "({finders}) write to {written}, so that it has nothing to link. Set `mentions` or "
+        "`spans_key` of {linker!r} to where the mentions are."
+    )
+    W321 = (
+        "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it "
+        "({finders}) do not give: they give {known}. Correct the labels, otherwise these entries "
+        "have no effect."
+    )
+    W322 = (
+        "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not "
+        "learned: it finds {known}. Correct the labels, or ignore this if these mentions are to come "
+        "from the words alone."
     )
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = (

@@ -22,6 +22,7 @@ from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
+from spacy_bioel.cli.kb_edit import edit
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
@@ -66,6 +67,7 @@ kb_app.command()(search)
 kb_app.command()(show)
 kb_app.command()(encode)
 kb_app.command()(add)
+kb_app.command()(edit)
 kb_app.command()(retire)
 kb_app.command()(compact)
 kb_app.command()(upgrade)
@@ -103,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno not in NO_ROOM | _REFUSED:
             raise
         path = error.filename or "The output"
-        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
+        reason = os.strerror(error.errno or 0)
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            reason = "a file is where a folder is needed"
+        _end(Errors.B252.format(path=path, reason=reason))
 
 
 def _end(message: str) -> NoReturn:

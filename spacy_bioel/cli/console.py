@@ -97,9 +97,16 @@ def writing(path: Path) -> Iterator[TextIO]:
         with naming(Path("stdout")), _flushed(sys.stdout) as file:
             yield file
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
         yield file
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for output, and say so: its name may be a slip."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        show_note(f"Made the folder {folder}.")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import count_of, naming, show_note, track, writing
+from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, track, writing
 from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.cli.texts import read_documents, read_mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -245,6 +245,7 @@ def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
         with writing(path) as file, format.writing(file) as write:
             yield write
     else:
+        make_folder(path.parent)
         with naming(path), format(path) as write:
             yield write
 

@@ -1,0 +1,102 @@
+"""Mistakes of users get the messages that the table says, docs/reference/mistakes.md too."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import spacy
+from mistake_files import write_files
+from spacy.training import Example
+
+from benchmarks.mistakes import MISTAKES, PAGE, Mistake, page, read_mistakes
+from spacy_bioel.cli import main
+from spacy_bioel.distributed.rows import link_texts
+from spacy_bioel.errors import BioelError
+
+ROOT = Path(__file__).parents[1]
+TABLE = [one for of_section in read_mistakes().values() for one in of_section]
+PATTERNS = [{"label": "Disease", "pattern": "Fever"}]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("mistakes")
+    write_files(home)
+    shutil.copy(ROOT / "project.yml", home)
+    return home
+
+
+@pytest.fixture
+def _there(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder with the files is the current one, and no mistake has left anything there."""
+    monkeypatch.chdir(home)
+    monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
+    yield
+    assert not (home / "out").exists() and not (home / "tuned").exists()
+
+
+@pytest.mark.usefixtures("_there")
+@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.what[:60])
+def test_the_message_of_a_mistake(
+    one: Mistake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = (
+        in_python(one.what) if one.is_python else on_the_command_line(one.what, capsys, monkeypatch)
+    )
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", said).split())  # the frame round a usage error
+    expected = ".*".join(map(re.escape, one.says.split("...")))
+    assert re.search(f"(^|error: |Error ){expected}", said), said
+
+
+def on_the_command_line(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    program, *argv = shlex.split(command)
+    with pytest.raises(SystemExit) as ended:
+        if program == "bioel":
+            main(argv)
+        monkeypatch.setattr(sys, "argv", argv)
+        import_module("corpora").main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def in_python(code: str) -> str:
+    names = {
+        "nlp": spacy.blank("en"),
+        "spacy": spacy,
+        "shutil": shutil,
+        "Example": Example,
+        "link_texts": link_texts,
+        "patterns": PATTERNS,
+    }
+    printed: list[str] = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            exec(
+                code,
+                names | {"print": lambda error: printed.append(f"[{error.code}] {error.message}")},
+            )
+        except BioelError as error:
+            return str(error)
+    return printed[0] if printed else str(warned[0].message)
+
+
+def test_the_table_is_long_and_names_each_mistake_once() -> None:
+    assert len(TABLE) > 100
+    assert len({one.what for one in TABLE}) == len(TABLE)
+    assert sum(one.says.startswith("[") for one in TABLE) > 90  # the others are of typer
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf8") == page()
+    assert MISTAKES.name == "mistakes.yml"
