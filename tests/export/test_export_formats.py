@@ -86,6 +86,23 @@ def test_pubtator(documents: list[LinkedText]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("A title. An abstract. Its end.", "A title."),
+        ("A. Title\nAn abstract.", "A. Title"),
+        ("E. coli? yes", "E. coli? yes"),
+        ("St. John's wort! 3 times. Then", "St. John's wort!"),
+        ("", ""),
+    ],
+)
+def test_the_title_is_the_first_line_or_sentence(text: str, title: str) -> None:
+    links = (Link(0, 15, "X"),) if text.startswith("St.") else ()
+    found = written(".pubtator", [LinkedText("1", text, links)]).splitlines()
+    assert found[0] == f"1|t|{title}"
+    assert f"{title} {found[1].removeprefix('1|a|')}".strip() == text.replace("\n", " ")
+
+
 @pytest.mark.parametrize("suffix", [".pubtator", ".bioc.xml", ".bioc.json", ".jsonl"])
 def test_links_are_read_back(
     documents: list[LinkedText], tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
