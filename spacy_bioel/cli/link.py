@@ -102,18 +102,23 @@ def link(
     """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
     variants, unless another MODEL is given.
 
-    JSON lines have one object per line: id, text, error, and links with start, end, text, label,
-    id (null: NIL), ids, and candidates with id, score, name and evidence, and with xrefs on
-    request; variants may have hgvs. OUT.json is an array of these objects. A failed document has
-    no links and an error with code and message, and the exit status is 1; otherwise error is null.
-    Annotations in the input are ignored, unless --mentions is given: then their offsets and labels
-    are read. Labels choose the knowledge base, and ids are ignored.
+    The end of the output's name is its format:
 
-    Of the other formats, Parquet has all but hgvs; HTML shows links and candidates; CSV and TSV
-    have a row a link, BioC an annotation, both with the linked candidate alone; PubTator and BRAT
-    have labels and ids. NIL is an empty cell in tables, "-" in PubTator, no identifier in BioC, and
-    no line N in BRAT. These formats leave out documents that failed, which stderr names. See
-    docs/guides/export.md.
+    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
+      start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
+      evidence, and with xrefs on request; variants may have hgvs.
+    * .json: these objects as one array.
+    * .parquet: a row per document, without hgvs and xrefs.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL.
+    * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
+    * .pubtator: labels and ids, "-" for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
+    * .html: a page of the texts and candidates.
+
+    A failed document has no links and an error with code and message, and the exit status is 1.
+    Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
+    unless --mentions is given: then their places and labels are read, and never their ids. Labels
+    choose the knowledge base.
     """
     model, input = _model_and_input(arguments)
     outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
