@@ -1,5 +1,5 @@
-"""Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py:
-python -m benchmarks.protocols.
+"""Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py, and the definitions
+in docs/guides/errors.md from spacy_bioel/scoring/kinds.py: python -m benchmarks.protocols.
 """
 
 from __future__ import annotations
@@ -8,9 +8,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.markdown import table
+from benchmarks.readme import write_block
+from spacy_bioel.cli.error_rows import COLUMNS
+from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Protocol, Rules
 
-PAGE = Path(__file__).parents[1] / "docs" / "protocols.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGE, ERRORS = _DOCS / "protocols.md", _DOCS / "guides" / "errors.md"
 _INTRODUCTION = """\
 # Protocols
 
@@ -50,6 +54,16 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def errors_page() -> str:
+    """All of docs/guides/errors.md, with the definitions as they are now."""
+    parts = [PAIRING]
+    tables = {"kind": KINDS, "mark, beside the kind": MARKS, "column of the file": COLUMNS}
+    for name, meanings in tables.items():
+        rows = [[f"`{key}`", meaning] for key, meaning in meanings.items()]
+        parts.append(table([name, ""], rows))
+    return write_block(ERRORS.read_text(encoding="utf8"), "ERRORS", "\n\n".join(parts))
+
+
 def _rules_table(protocols: dict[str, Protocol]) -> str:
     names = [field.name for field in fields(Rules)]
     lines = []
@@ -69,3 +83,4 @@ def _metrics_table(protocols: dict[str, Protocol]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf8")
+    ERRORS.write_text(errors_page(), encoding="utf8")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from spacy_bioel.export.frame import links_frame as links_frame
     from spacy_bioel.export.render import displacy_data as displacy_data
     from spacy_bioel.export.render import render as render
+    from spacy_bioel.pipeline.explain import explain as explain
 
 __version__ = "0.1.0"
 
@@ -29,7 +30,12 @@ def load() -> Language:
 
 
 # Functions that are imported when they are asked for, and their modules.
-_LATER = {"links_frame": "frame", "render": "render", "displacy_data": "render"}
+_LATER = {
+    "explain": "pipeline.explain",
+    "links_frame": "export.frame",
+    "render": "export.render",
+    "displacy_data": "export.render",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -37,7 +43,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.export.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
 def __dir__() -> list[str]:

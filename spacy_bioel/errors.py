@@ -594,6 +594,17 @@ class Errors(metaclass=_Coded):
         'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": '
         '["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     )
+    B337 = (
+        "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
+        "{example}. To find one by its names: bioel kb search KB WORDS, or "
+        "spacy_bioel.kb.search.search_names(kb, words)."
+    )
+    B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
+    B339 = (
+        "{mention!r} begins or ends inside a token of the text, and a mention is made of whole "
+        "tokens. Give {around!r}."
+    )
+    B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
     B340 = (
         "{where}: {key} is there a second time, expected a key of its own for each mention. Number "
         "the lines of the file anew."
@@ -615,6 +626,27 @@ class Errors(metaclass=_Coded):
         "BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
     )
     B345 = 'set_ents = {found!r} is not one of these: true, false, "links". Correct the setting.'
+
+    B360 = (
+        "{path} is no file of errors. Give a name that ends in .tsv, .csv or .jsonl; a page is "
+        "written by --html."
+    )
+    B361 = (
+        "--prefix gives {first!r} and {second!r} for the same ids. Give one prefix for all labels "
+        "(--prefix MESH), and one for each label that has another (--prefix Gene=NCBIGene)."
+    )
+    B362 = (
+        "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. "
+        "--label SpecificDisease=Disease; GOLD= leaves the mentions of GOLD out."
+    )
+    B363 = (
+        "{path}: no gold mention is labelled {label!r}, which an option names. The corpus has the "
+        "labels {known}."
+    )
+    B364 = (
+        "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
+        "{known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
+    )
 
 
 class Warnings(metaclass=_Coded):
@@ -679,4 +711,8 @@ class Warnings(metaclass=_Coded):
     W302 = (
         "No document of {source} has a mention, so that there was nothing to link. Leave "
         "--mentions given out to find them."
+    )
+    W310 = (
+        "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "
+        "'spacy-bioel[plot]'"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from spacy_bioel.errors import BioelError, Errors
@@ -20,8 +20,9 @@ class Opened(Protocol):
 
     fingerprint: str
 
+    def __contains__(self, id: object) -> bool: ...
+    def __getitem__(self, id: str) -> Any: ...
     def find(self, id: str) -> int: ...
-    def xrefs(self, concept: int) -> tuple[str, ...]: ...
     def preferred_name(self, concept: int) -> str: ...
 
 

@@ -12,7 +12,8 @@ documents to keep, by a hash of their ids, `left_out`, corpora whose documents a
 `skip_bad`: documents of PubTator with a wrong row are left out, with a note.
 "a+b+c" is a mixture of corpora, each of which must say what it annotates.
 "{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
-`settings` are for `train.py`.
+`settings` are for `train.py`, `about` is for `card.py`: `title`, `licence`, `domain`, `authors`,
+and `demo`, of a corpus whose pipeline is for no real work.
 """
 
 from __future__ import annotations

@@ -167,6 +167,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
             (found for kb, row in self._found(concept) if (found := kb.definition(row))), ""
         )
 
+    @property
+    def has_xrefs(self) -> bool:
+        return any(part.has_xrefs for part in self.parts)
+
     def xrefs(self, concept: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(x for kb, row in self._found(concept) for x in kb.xrefs(row)))
 
