@@ -245,13 +245,17 @@ def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
     from spacy_bioel.export.formats import format_of
     from spacy_bioel.export.text_format import TextFormat
 
+    def write_named(one: LinkedText) -> None:
+        with naming(path):  # errors of one output are not those of another
+            write(one)
+
     format = format_of(suffix, xrefs=xrefs)
     if isinstance(format, TextFormat):
         with writing(path) as file, format.writing(file) as write:
-            yield write
+            yield write_named
     else:
         with naming(path), format(path) as write:
-            yield write
+            yield write_named
 
 
 def _report(totals: Totals) -> None:
