@@ -120,8 +120,8 @@ def link(
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
     choose the knowledge base.
     """
-    model, input = _model_and_input(arguments)
     outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
+    model, input = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
@@ -161,7 +161,7 @@ def _outputs(names: list[str], html: Path | None, *, xrefs: bool) -> dict[str, s
 
     RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
     """
-    from spacy_bioel.export.formats import has_xrefs, suffix_of
+    from spacy_bioel.export.suffixes import has_xrefs, suffix_of
 
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
@@ -221,7 +221,7 @@ def _refuse_with_spark(given: dict[str, bool]) -> None:
 def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
-    from spacy_bioel.export.formats import has_failures
+    from spacy_bioel.export.suffixes import has_failures
 
     totals = Totals()
     names_failures = not any(map(has_failures, outputs.values()))
