@@ -224,6 +224,21 @@ def test_labels_and_prefixes_of_the_corpus(run: Run, model: Path, tmp_path: Path
     assert found["accuracy@1", ""] == (100.0, 2)
 
 
+def test_ids_that_are_bare_by_nature_get_no_prefix(run: Run, model: Path, tmp_path: Path) -> None:
+    """A CUI of UMLS has none, also where --prefix is for the other ids."""
+    mentions = [
+        {"start": 0, "end": 6, "label": "Drug", "ids": ["UMLS:C0027358"]},
+        {"start": 11, "end": 20, "label": "Drug", "ids": ["D003000"]},
+    ]
+    path, out = tmp_path / "gold.jsonl", tmp_path / "errors.jsonl"
+    text = {"id": "1", "text": "Narcan and clonidine.", "mentions": mentions}
+    path.write_text(json.dumps(text), encoding="utf8")
+    options = ("--prefix", "MESH", "--protocol", "gold", "--errors", out)
+    assert run("evaluate", model, path, *options) == 0
+    (error,) = map(json.loads, out.read_text("utf8").splitlines())
+    assert (error["gold_ids"], error["marks"]) == (["C0027358"], ["missing"])
+
+
 def test_what_a_corpus_annotates(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
     """Names of the knowledge base have its types as labels: D and C."""
     out = tmp_path / "errors.tsv"
