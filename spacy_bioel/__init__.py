@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spacy.language import Language
+
+    from spacy_bioel.export.frame import links_frame as links_frame
+    from spacy_bioel.export.render import displacy_data as displacy_data
+    from spacy_bioel.export.render import render as render
+    from spacy_bioel.pipeline.explain import explain as explain
 
 __version__ = "0.1.0"
 
@@ -22,3 +27,24 @@ def load() -> Language:
     from spacy_bioel.pipeline.starter import load_starter
 
     return load_starter()
+
+
+# Functions that are imported when they are asked for, and their modules.
+_LATER = {
+    "explain": "pipeline.explain",
+    "links_frame": "export.frame",
+    "render": "export.render",
+    "displacy_data": "export.render",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

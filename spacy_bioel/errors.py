@@ -565,7 +565,7 @@ class Errors(metaclass=_Coded):
         "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
         "pipeline."
     )
-    B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
+    B324 = "{path}: {option} is for JSON lines and JSON only. Write to OUT.jsonl, or leave it out."
     B330 = (
         "{path}, document {id}: a mention is labelled {found}, but the corpus is said to annotate "
         "{annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
@@ -594,6 +594,38 @@ class Errors(metaclass=_Coded):
         'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": '
         '["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     )
+    B337 = (
+        "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
+        "{example}. To find one by its names: bioel kb search KB WORDS, or "
+        "spacy_bioel.kb.search.search_names(kb, words)."
+    )
+    B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
+    B339 = (
+        "{mention!r} begins or ends inside a token of the text, and a mention is made of whole "
+        "tokens. Give {around!r}."
+    )
+    B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
+    B340 = (
+        "{where}: {key} is there a second time, expected a key of its own for each mention. Number "
+        "the lines of the file anew."
+    )
+    B341 = (
+        "{path} exists, expected a new or empty folder for the documents, NAME.txt and NAME.ann "
+        "each. Remove it, or choose another name."
+    )
+    B342 = (
+        "PubTator cannot hold the document id {id!r}: a bar, a tab or a line end would break its "
+        "rows. Change the id, or write another format, such as OUT.jsonl."
+    )
+    B343 = (
+        "{format} cannot hold the concept id {id!r}: {found!r} separates ids there. Build the "
+        "knowledge base with other ids, or write another format, such as OUT.jsonl."
+    )
+    B344 = (
+        "--mentions given links the mentions of a corpus, and {source} is {found}. Give PubTator, "
+        "BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
+    )
+    B345 = 'set_ents = {found!r} is not one of these: true, false, "links". Correct the setting.'
 
     B360 = (
         "{path} is no file of errors. Give a name that ends in .tsv, .csv or .jsonl; a page is "
@@ -671,6 +703,14 @@ class Warnings(metaclass=_Coded):
         "{path}: the last line is a mention without a line end. If the file is truncated inside "
         "its concept id, that id is wrong: compare the file with its source, or end it with a "
         "newline."
+    )
+    W301 = (
+        "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make "
+        "empty .ann files for texts without mentions."
+    )
+    W302 = (
+        "No document of {source} has a mention, so that there was nothing to link. Leave "
+        "--mentions given out to find them."
     )
     W310 = (
         "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "

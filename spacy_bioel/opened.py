@@ -7,8 +7,9 @@ and reads there what it does not carry.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from spacy_bioel.errors import BioelError, Errors
@@ -19,8 +20,10 @@ class Opened(Protocol):
 
     fingerprint: str
 
+    def __contains__(self, id: object) -> bool: ...
+    def __getitem__(self, id: str) -> Any: ...
     def find(self, id: str) -> int: ...
-    def xrefs(self, concept: int) -> tuple[str, ...]: ...
+    def preferred_name(self, concept: int) -> str: ...
 
 
 class Opener(Protocol):
@@ -59,6 +62,21 @@ def opened(fingerprint: str) -> Opened:
             if opener.kb.fingerprint and (found := _find(fingerprint)) is not None:
                 return found
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
+
+
+def preferred_name(fingerprint: str, id: str) -> str:
+    """Preferred name of a concept, read where it is open; "" where it is not, or is unknown."""
+    try:
+        return _read_preferred_name(fingerprint, id)
+    except BioelError:
+        return ""
+
+
+@lru_cache(maxsize=1 << 16)  # the same few concepts are asked for again and again
+def _read_preferred_name(fingerprint: str, id: str) -> str:
+    kb = opened(fingerprint)
+    row = kb.find(id)
+    return kb.preferred_name(row) if row >= 0 else ""
 
 
 def _find(fingerprint: str) -> Opened | None:

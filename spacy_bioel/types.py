@@ -86,14 +86,22 @@ class Candidate:
     kb: str = field(default="", repr=False, compare=False)
 
     @property
+    def concept(self) -> Concept:
+        """The concept, with all its names, its definition and so on, read when asked for.
+
+        RAISES BioelError: [B320] when the knowledge base is not open in this process, [B337] when
+            it has no such concept.
+        """
+        return opened(self.kb)[self.id]
+
+    @property
     def xrefs(self) -> tuple[str, ...]:
         """Cross-references of the concept, as its source writes them, read when asked for.
 
         RAISES BioelError: [B320] when the knowledge base is not open in this process.
         """
         source = opened(self.kb)
-        row = source.find(self.id)
-        return source.xrefs(row) if row >= 0 else ()
+        return source[self.id].xrefs if self.id in source else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,15 @@ ROOMS: dict[str, list[str]] = {
     # Nothing but one command may import it, see LABORATORY.
     "lab": [*GROUND, "text", "kb", "models", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
-    "view": [*GROUND],
+    "view": [*GROUND, "opened", "text"],
     "distributed": [*GROUND, "storage", "text", "pipeline", "processor"],
+    "export": [*GROUND, "opened", "storage", "text", "pipeline", "distributed", "view"],
     # "" is the package itself, for its version.
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        *["distributed", "tuning", "lab", "storage"],
+        *["distributed", "export", "tuning", "lab", "storage"],
     ],
-    "__init__": ["pipeline"],
+    "__init__": ["pipeline", "export"],
     "__main__": ["cli"],
 }
 
@@ -73,6 +74,10 @@ PACKAGES: dict[str, list[str]] = {
     "distributed": ["spacy"],
     "distributed/parquet.py": ["pyarrow"],
     "distributed/spark.py": ["pyspark", "pyarrow", "pandas"],
+    "export": ["spacy"],
+    "export/bioc.py": ["bioc"],
+    "export/frame.py": ["pandas"],
+    "export/render.py": ["IPython"],
     "cli": ["numpy", "spacy", "typer", "rich"],
     "cli/plots.py": ["matplotlib"],
     "__init__": ["spacy"],

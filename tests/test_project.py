@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from projects import copy_project, run_workflow
 from spacy.util import load_config
 from wheels import links_of_wheel
 
@@ -32,9 +31,7 @@ WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project in which the workflow has run."""
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copy(ROOT / "project.yml", folder)
-    shutil.copytree(ROOT / "training", folder / "training")
+    folder = copy_project(tmp_path_factory.mktemp("project"))
     done = run_all(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -45,17 +42,7 @@ def run_all(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
 
     settings: Further ones, as on the command line.
     """
-    # With one thread, for several of them wait for each other on a machine that is busy.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    environment.pop("SPACY_CONFIG_OVERRIDES", None)
-    run = ["-m", "spacy", "project", "run", "all", ".", "--vars.configs", "training/configs/test"]
-    return subprocess.run(
-        [sys.executable, *run, *settings],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return run_workflow(folder, "all", "--vars.configs", "training/configs/test", *settings)
 
 
 def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:

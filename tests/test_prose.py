@@ -45,6 +45,7 @@ PAGES = [
     "docs/ontology.md",
     "docs/starter.md",
     "docs/types.md",
+    "docs/guides/export.md",
     "spacy_bioel/assets/starter/README.md",
     SOURCES,
 ]

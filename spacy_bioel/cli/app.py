@@ -18,12 +18,14 @@ from spacy_bioel import __version__
 from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
+from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
+from spacy_bioel.cli.kb_show import search, show
 from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.probe import probe
@@ -45,16 +47,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 kb_app = typer.Typer(
-    help="Build, inspect, encode and change knowledge bases.", no_args_is_help=True
+    help="Build, inspect, search, encode and change knowledge bases.", no_args_is_help=True
 )
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
+app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
 app.command()(probe)
 kb_app.command()(build)
 kb_app.command()(info)
+kb_app.command()(search)
+kb_app.command()(show)
 kb_app.command()(encode)
 kb_app.command()(add)
 kb_app.command()(retire)

@@ -51,8 +51,10 @@ def count_of(n: int, noun: str) -> str:
 
 def show_table(table: Table) -> None:
     """Print a table on stdout."""
-    # For files and pipes rich assumes 80 columns, which would cut cells.
-    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES).print(table)
+    # For files and pipes rich assumes 80 columns, which would cut cells. Names may have brackets,
+    # which are no markup.
+    width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
+    Console(width=width, markup=False, highlight=False).print(table)
 
 
 def track(items: Iterable[Item], description: str, *, total: int | None = None) -> Iterator[Item]:

@@ -191,7 +191,7 @@ def test_words_that_always_are_mentions_and_words_that_never_are() -> None:
 
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
-    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"]}
+    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
     assert apply_lists(doc, spans, always=always, never=["2015"]) == [
         (0, 1, "Species", 1.0),
         (2, 3, "Species", 1.0),

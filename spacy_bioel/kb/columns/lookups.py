@@ -12,12 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import IntArray, SortedKeys
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.ragged import Ragged
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Concept
 
 _N_SHOWN = 5  # missing ids named in a Coverage
 
@@ -117,6 +119,32 @@ class Lookups:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __contains__(self, id: object) -> bool:
+        """Whether an id is known: that of a concept, or one that was retired."""
+        return isinstance(id, str) and self.find(id) >= 0
+
+    def __getitem__(self, id: str) -> Concept:
+        """Concept with this id, or the one that replaced it.
+
+        RAISES BioelError: [B337] for an unknown id.
+        """
+        row = self.find(id)
+        if row < 0:
+            example = self.ids[0] if len(self) else "MESH:D003920"
+            raise BioelError(Errors.B337.format(id=id, kb=self.title, example=example))
+        return self.concept(row)
+
+    def concept(self, row: int) -> Concept:
+        """Concept of a row. Names that differ in case or punctuation alone have one spelling."""
+        return Concept(
+            id=self.ids[row],
+            names=tuple(self.names.take(self.names_of(row))),
+            types=self.types_of(row),
+            parents=tuple(self.ids_of(self.parents_of(row))),
+            definition=self.definition(row),
+            xrefs=self.xrefs(row),
+        )
+
     def ids_of(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
         """Ids of many concepts. rows: shape (n,)."""
         return self.ids.take(rows)
@@ -170,6 +198,25 @@ class Lookups:
     def parents_of(self, concept: int) -> IntArray:
         """Rows of the parents of the concept. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
+
+    def children_of(self, concept: int) -> IntArray:
+        """Rows of the concepts that have this one as a parent. Shape (n_children,)."""
+        owner, parent = self._by_parent
+        start, end = np.searchsorted(parent, [concept, concept + 1])
+        return owner[start:end]
+
+    @cached_property
+    def _by_parent(self) -> tuple[IntArray, IntArray]:
+        """Concept and parent of each entry of `parents`, sorted by parent."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.parent_offsets))
+        order = np.argsort(self.parents, kind="stable")
+        return owner[order], self.parents[order]
+
+    def retired_ids_of(self, concept: int) -> tuple[str, ...]:
+        """Ids that this concept replaced, in the order of the columns."""
+        if not len(self.retired):
+            return ()
+        return tuple(self.retired.take(np.flatnonzero(self.retired_targets == concept)))
 
     def types_of(self, concept: int) -> tuple[str, ...]:
         """Semantic types of the concept, in the order of the source."""

@@ -20,6 +20,8 @@ FINDING: dict[str, bool | float] = {
     "learned": True,
     "threshold": 0.5,
 }
+# Which entities get the ids of links: those that were linked, none, or all links become entities.
+SET_ENTS = (True, False, "links")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
@@ -54,11 +56,13 @@ class LinkerSettings:
 
         RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
             and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
-            unknown setting, [B321] on a knowledge base that is none.
+            unknown setting, [B321] on a knowledge base that is none, [B345] on another `set_ents`.
         """
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         check_kb(cfg["kb"])
+        if cfg.get("set_ents", True) not in SET_ENTS:
+            raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):

@@ -39,6 +39,7 @@ def apply_lists(
     found = [
         (span.start, span.end, label, 1.0)
         for label, words in always.items()
+        if words
         for match in _pattern(tuple(words)).finditer(doc.text)
         if (span := doc.char_span(*match.span())) is not None
     ]

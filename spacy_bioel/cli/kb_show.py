@@ -1,0 +1,148 @@
+"""`bioel kb show` and `bioel kb search`: look up concepts of a knowledge base."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from spacy_bioel.cli.console import JsonOption, show_note, show_table, write_json
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
+KbArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KB",
+        help="Folder that `bioel kb build` wrote, or a knowledge base of the package: "
+        "starter:mesh, starter:genes, starter:species or starter:cells.",
+    ),
+]
+_N_CHILDREN = 20  # in the table; JSON has all
+
+
+def show(
+    kb: KbArgument,
+    id: Annotated[str, typer.Argument(help="Id of a concept, also one that was retired.")],
+    json_file: JsonOption = None,
+) -> None:
+    """Show a concept: its names, definition, types, parents, children, cross-references and the ids
+    that it replaced."""
+    base = _open(kb)
+    about = describe_concept(base, id)
+    if json_file is not None:
+        write_json(json_file, about)
+    if str(json_file) != "-":
+        show_table(_as_table(about))
+        show_note(_release(base))
+
+
+def search(
+    kb: KbArgument,
+    words: Annotated[list[str], typer.Argument(help="Words of a name, or an id.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
+    json_file: JsonOption = None,
+) -> None:
+    """Search for concepts by their names, which may be misspelled. The exit status is 1 when there
+    is none."""
+    from spacy_bioel.kb.search import search_names
+
+    base = _open(kb)
+    hits = search_names(base, " ".join(words), limit)
+    if json_file is not None:
+        write_json(json_file, [asdict(hit) for hit in hits])
+    if str(json_file) != "-":
+        table = Table("id", "preferred name", "matched name", "types", "score")
+        for hit in hits:
+            concept = hit.concept
+            table.add_row(
+                concept.id, concept.names[0], hit.name, ", ".join(concept.types), f"{hit.score:.2f}"
+            )
+        if hits:
+            show_table(table)
+        else:
+            show_note(f"No name is like {' '.join(words)!r}.")
+        show_note(_release(base))
+    if not hits:
+        raise typer.Exit(1)
+
+
+def describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
+    """Describe a concept and its neighbours, as JSON values.
+
+    RAISES BioelError: [B337] for an unknown id.
+    """
+    concept = base[id]
+    row = base.find(id)
+    about: dict[str, Any] = {"id": concept.id}
+    if concept.id != id:
+        about["asked_for"] = id
+    about["preferred_name"] = concept.names[0]
+    sources = base.sources_of(row)
+    about["names"] = [
+        {"name": name, "source": source}
+        for name, source in zip(concept.names, sources, strict=True)
+    ]
+    about["definition"] = concept.definition
+    about["types"] = list(concept.types)
+    for relation, rows in (("parents", base.parents_of(row)), ("children", base.children_of(row))):
+        about[relation] = [
+            {"id": base.ids[other], "name": base.preferred_name(other)} for other in rows.tolist()
+        ]
+    about["xrefs"] = list(concept.xrefs)
+    about["retired_ids"] = list(base.retired_ids_of(row))
+    return about
+
+
+def _open(kb: str) -> KnowledgeBase:
+    if kb.startswith("starter:"):
+        from spacy_bioel.pipeline.linker.starter import starter_kb
+
+        return starter_kb(kb)
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
+    return KnowledgeBase.open(kb)
+
+
+def _release(base: KnowledgeBase) -> str:
+    """Sentence that says where the concepts are from."""
+    meta = base.meta
+    parts = [str(meta.get("source", "")) or base.title]
+    parts += [f"release {meta['release']}"] if meta.get("release") else []
+    parts += [f"fingerprint {base.fingerprint}"]
+    return "Knowledge base: " + ", ".join(parts)
+
+
+def _as_table(about: dict[str, Any]) -> Table:
+    title = f"{about['id']} {about['preferred_name']}"
+    if "asked_for" in about:
+        title += f" (replaced {about['asked_for']})"
+    table = Table(show_header=False, title=title)
+    several = len({name["source"] for name in about["names"]}) > 1
+    names = [
+        f"{one['name']} ({one['source']})" if several and one["source"] else one["name"]
+        for one in about["names"]
+    ]
+    related = {
+        relation: [f"{one['id']} {one['name']}" for one in about[relation]]
+        for relation in ("parents", "children")
+    }
+    more = len(related["children"]) - _N_CHILDREN
+    if more > 0:
+        related["children"][_N_CHILDREN:] = [f"and {more:,} more"]
+    rows = {
+        "names": "\n".join(names),
+        "definition": about["definition"],
+        "types": ", ".join(about["types"]),
+        "parents": "\n".join(related["parents"]),
+        "children": "\n".join(related["children"]),
+        "cross-references": ", ".join(about["xrefs"]),
+        "retired ids": ", ".join(about["retired_ids"]),
+    }
+    for key, value in rows.items():
+        if value:
+            table.add_row(key, value)
+    return table

@@ -1,0 +1,52 @@
+"""Search for concepts by words, as a person types them: their names, or an id."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.types import Concept
+
+_NAMES_A_CONCEPT = 8  # names that are looked at for each concept that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Concept that a search found.
+
+    name (str): The name that is most like the words; the id, if that was searched for.
+    score (float): Likeness in spelling, from 0.3 to 1.
+    """
+
+    concept: Concept
+    name: str
+    score: float
+
+
+def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
+    """Find the concepts that have the names most like some words, in any order of the words.
+
+    words (str): Words of a name, which may be misspelled, or the id of a concept.
+    k (int): Number of concepts.
+    RETURNS (list[Hit]): The best first, each concept once; a concept with that id comes first of
+        all, then those whose preferred name it is.
+    """
+    words = words.strip()
+    hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
+    rows, scores = kb.ngrams.search([normalize_name(words)], k * _NAMES_A_CONCEPT)
+    found = rows[0] >= 0
+    indptr, concepts, is_preferred = kb.concepts_of_names(rows[0][found])
+    ranked = [
+        (-float(score), not is_preferred[entry], row, int(concepts[entry]))
+        for i, (row, score) in enumerate(
+            zip(rows[0][found].tolist(), scores[0][found].tolist(), strict=True)
+        )
+        for entry in range(indptr[i], indptr[i + 1])
+    ]
+    for negative, _, row, concept in sorted(ranked):
+        if len(hits) >= k:
+            break
+        if concept not in hits:
+            hits[concept] = Hit(kb.concept(concept), kb.name(row), round(-negative, 4))
+    return list(hits.values())[:k]
