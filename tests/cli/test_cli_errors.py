@@ -197,6 +197,7 @@ def test_help_defines_all_kinds_and_marks(run: Run, capsys: Capture) -> None:
     text = " ".join(capsys.readouterr().out.split())
     for name in [*KINDS, *MARKS]:
         assert f"• {name}: " in text
+    assert f"up to {SHOWN} single errors of each kind" in text.replace("│ ", "").replace(" │", "")
 
 
 def scores(run: Run, tmp_path: Path, *argv: object) -> dict[tuple[str, str], tuple[float, int]]:
