@@ -30,7 +30,7 @@ def test_the_definitions_are_current() -> None:
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall(PAGE)
-    assert [language for language, *_ in blocks] == ["python", "bash", "python"]
+    assert [language for language, *_ in blocks] == ["python", "bash", "python", "bash"]
     for language, code, printed in blocks:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -41,4 +41,5 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     main(shlex.split(line)[1:])
                 assert not done.value.code
         assert language == "bash" or out.getvalue() == printed
+    assert "| authors | A. Person |" in Path("models/small/README.md").read_text("utf8")
     assert "<h2>wrong_id (2)</h2>" in Path("errors.html").read_text("utf8")

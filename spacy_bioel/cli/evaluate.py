@@ -165,12 +165,15 @@ def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[s
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """Compute a fingerprint of a saved pipeline from the names and contents of its files."""
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
+    those of its model card, which change nothing in what it does.
+    """
     from hashlib import blake2b, file_digest
 
     digest = blake2b(digest_size=8)
+    cards = {folder / "README.md", folder / "meta.json"}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path not in cards:
             with path.open("rb") as file:
                 content = file_digest(file, "blake2b").digest()
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
