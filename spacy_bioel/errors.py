@@ -647,6 +647,12 @@ class Errors(metaclass=_Coded):
         "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
         "{known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
     )
+    B365 = "{path} is no pipeline: it has no meta.json. Give the folder that `bioel tune` wrote."
+    B366 = (
+        "{path} has no scores for a card: expected what `bioel evaluate MODEL GOLD --json FILE` "
+        "writes, with its default protocols among others, found {found}. Measure the pipeline anew."
+    )
+    B367 = "{path} is there already. Give --replace to write another one in its place."
 
     B380 = "There is no {path} here. The paths of this service are in /openapi.json."
     B381 = "{path} does not take {method}, expected {allowed}. Change the method."
@@ -808,6 +814,10 @@ class Warnings(metaclass=_Coded):
     W302 = (
         "No document of {source} has a mention, so that there was nothing to link. Leave "
         "--mentions given out to find them."
+    )
+    W311 = (
+        "{path} has the scores of another pipeline (model_fingerprint {found}), this one has "
+        "{expected}. The card is written; measure this pipeline, and write it again."
     )
     W310 = (
         "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "

@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
+from spacy_bioel.cli.card import card
 from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
@@ -58,6 +59,7 @@ app.command()(link)
 app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
+app.command()(card)
 app.command()(probe)
 app.command()(serve)
 app.command()(mcp)

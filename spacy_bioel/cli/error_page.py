@@ -82,7 +82,7 @@ def render_errors(report: ErrorReport) -> str:
         _section("scores", "Scores", _scores(report.scores)),
         _section("counts", "Errors by kind and label", _counts(report)),
         _section("worst", "Worst confusions", _worst(report)),
-        _section("reliability", "Reliability of scores", _reliability(report)),
+        _reliability(report),
         *(_of_kind(kind, report) for kind in _kinds(report)),
         _section("definitions", "Definitions", _meanings()),
         "</main>\n</body>\n</html>\n",
@@ -97,7 +97,8 @@ def _kinds(report: ErrorReport) -> list[str]:
 
 
 def _navigation(report: ErrorReport) -> str:
-    names = {"counts": "counts", "worst": "confusions", "reliability": "reliability"}
+    names = {"counts": "counts", "worst": "confusions"}
+    names |= {"reliability": "reliability"} if report.reliabilities else {}
     names |= {kind: kind for kind in _kinds(report)} | {"definitions": "definitions"}
     links = " · ".join(f'<a href="#{name}">{escape(shown)}</a>' for name, shown in names.items())
     return f'<nav aria-label="Sections"><p>{links}</p></nav>\n'
@@ -156,6 +157,8 @@ def _strings(errors: Iterable[LinkingError], kind: str) -> list[tuple[str, str, 
 
 
 def _reliability(report: ErrorReport) -> str:
+    if not report.reliabilities:  # nothing was linked
+        return ""
     text = (
         "<p>Of each prediction with candidates, the score of the first one, linked or not. It is "
         "right if a gold mention of the same offsets has its id and no other. Where scores are "
@@ -171,7 +174,8 @@ def _reliability(report: ErrorReport) -> str:
         head = ("score", "n", "mean score", "share of right ones")
         tables.append(_table(f"{name}: {error}", head, rows))
     caption = "Mean score and observed accuracy of ten bins, with their numbers of predictions."
-    return text + _figure(report, "reliability", caption) + "".join(tables)
+    content = text + _figure(report, "reliability", caption) + "".join(tables)
+    return _section("reliability", "Reliability of scores", content)
 
 
 def _of_kind(kind: str, report: ErrorReport) -> str:

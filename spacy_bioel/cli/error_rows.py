@@ -106,8 +106,9 @@ def describe_candidate(candidate: dict[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """White space as spaces, and none of it lost, as it may divide mention and context."""
-    return "".join(" " if character.isspace() else character for character in text)
+    """White space and control characters as spaces; none is lost, as it may divide mention and
+    context."""
+    return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
 def _cell(value: Any) -> str:

@@ -24,11 +24,9 @@ from spacy_bioel.cli.gold_labels import (
     AnnotatesOption,
     LabelOption,
     PrefixesOption,
-    parse_labels,
-    parse_prefixes,
-    with_labels_of_model,
+    load_with_mapped_gold,
 )
-from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
+from spacy_bioel.cli.models import find_linker, require_linker
 from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
@@ -95,14 +93,10 @@ def evaluate(
     from spacy_bioel.pipeline.measuring import check_gold, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    prefixes, labels = parse_prefixes(prefix or ()), parse_labels(label or ())
     if errors is not None:
         check_errors_file(errors)
-    # A prefix for single labels is given to ids that have none yet.
-    prefix_of_all = prefixes.get("", "") if len(prefixes) < 2 else ""
-    nlp, texts = load_with_gold(model, gold, format=format, prefix=prefix_of_all)
-    texts = with_labels_of_model(
-        texts, labels=labels, prefixes=prefixes, annotates=annotates or (), path=gold
+    nlp, texts = load_with_mapped_gold(
+        model, gold, format=format, prefix=prefix, label=label, annotates=annotates
     )
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
@@ -171,12 +165,15 @@ def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[s
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """Compute a fingerprint of a saved pipeline from the names and contents of its files."""
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
+    those of its model card, which change nothing in what it does.
+    """
     from hashlib import blake2b, file_digest
 
     digest = blake2b(digest_size=8)
+    cards = {folder / "README.md", folder / "meta.json"}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path not in cards:
             with path.open("rb") as file:
                 content = file_digest(file, "blake2b").digest()
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)

@@ -1,16 +1,22 @@
-"""Labels and prefixes of a gold corpus, as options of `bioel evaluate` map them to the model's."""
+"""Gold documents whose labels and ids are written otherwise than the pipeline has them: the options
+of `bioel evaluate` and `bioel tune` that map them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spacy_bioel.cli.models import load_with_gold
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import AnnotatedText, Mention
+
+if TYPE_CHECKING:
+    from spacy.language import Language
 
 LabelOption = Annotated[
     list[str] | None,
@@ -39,6 +45,28 @@ AnnotatesOption = Annotated[
         "all labels.",
     ),
 ]
+
+
+def load_with_mapped_gold(
+    model: str,
+    gold: Path,
+    *,
+    format: str | None,
+    prefix: Sequence[str] | None,
+    label: Sequence[str] | None,
+    annotates: Sequence[str] | None,
+) -> tuple[Language, list[AnnotatedText]]:
+    """Load a pipeline, and gold documents with its labels; arguments are the options above.
+
+    RAISES BioelError: Those of the functions below, before anything is loaded where that can be.
+    """
+    prefixes, labels = parse_prefixes(prefix or ()), parse_labels(label or ())
+    # The reader gives one prefix to all labels. Where they differ, ids get theirs after it.
+    of_all = prefixes.pop("", "") if set(prefixes) <= {""} else ""
+    nlp, texts = load_with_gold(model, gold, format=format, prefix=of_all)
+    return nlp, with_labels_of_model(
+        texts, labels=labels, prefixes=prefixes, annotates=annotates or (), path=gold
+    )
 
 
 def parse_prefixes(values: Sequence[str]) -> dict[str, str]:

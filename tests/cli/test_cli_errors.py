@@ -197,6 +197,7 @@ def test_help_defines_all_kinds_and_marks(run: Run, capsys: Capture) -> None:
     text = " ".join(capsys.readouterr().out.split())
     for name in [*KINDS, *MARKS]:
         assert f"• {name}: " in text
+    assert f"up to {SHOWN} single errors of each kind" in text.replace("│ ", "").replace(" │", "")
 
 
 def scores(run: Run, tmp_path: Path, *argv: object) -> dict[tuple[str, str], tuple[float, int]]:
@@ -222,6 +223,21 @@ def test_labels_and_prefixes_of_the_corpus(run: Run, model: Path, tmp_path: Path
     found = scores(run, tmp_path, model, path, "--prefix", "MESH", "--label", "Sign=", *as_one)
     assert set(found) >= {("accuracy@1", "Chemical"), ("accuracy@1", "")}
     assert found["accuracy@1", ""] == (100.0, 2)
+
+
+def test_ids_that_are_bare_by_nature_get_no_prefix(run: Run, model: Path, tmp_path: Path) -> None:
+    """A CUI of UMLS has none, also where --prefix is for the other ids."""
+    mentions = [
+        {"start": 0, "end": 6, "label": "Drug", "ids": ["UMLS:C0027358"]},
+        {"start": 11, "end": 20, "label": "Drug", "ids": ["D003000"]},
+    ]
+    path, out = tmp_path / "gold.jsonl", tmp_path / "errors.jsonl"
+    text = {"id": "1", "text": "Narcan and clonidine.", "mentions": mentions}
+    path.write_text(json.dumps(text), encoding="utf8")
+    options = ("--prefix", "MESH", "--protocol", "gold", "--errors", out)
+    assert run("evaluate", model, path, *options) == 0
+    (error,) = map(json.loads, out.read_text("utf8").splitlines())
+    assert (error["gold_ids"], error["marks"]) == (["C0027358"], ["missing"])
 
 
 def test_what_a_corpus_annotates(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
