@@ -8,8 +8,10 @@ import typer
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.service.settings import Limits
 
 _MEGABYTE = 1_000_000
+_LIMITS = Limits()
 
 ModelArgument = Annotated[
     str,
@@ -31,15 +33,19 @@ def serve(
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
-    max_body: Annotated[float, typer.Option(min=0.001, help="MB of the body of a request.")] = 8,
+    max_body: Annotated[
+        float, typer.Option(min=0.001, help="MB of the body of a request.")
+    ] = _LIMITS.body_bytes / _MEGABYTE,
     max_waiting: Annotated[
         float, typer.Option(min=0.001, help="MB of the bodies of all requests that wait.")
-    ] = 32,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts a request.")] = 1_000,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters a text.")] = 100_000,
+    ] = _LIMITS.waiting_bytes / _MEGABYTE,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts a request.")] = _LIMITS.texts,
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Characters a text.")
+    ] = _LIMITS.characters,
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds a request, with the wait for others.")
-    ] = 60,
+    ] = _LIMITS.seconds,
 ) -> None:
     """Link texts over HTTP, for programs and, with a page to paste text into, for people.
 
@@ -61,8 +67,6 @@ def serve(
 
     # Before all that takes seconds to import, so that clients wait instead of being refused.
     listener = run.listen(host, port)
-    from spacy_bioel.service.limits import Limits
-
     shown = f"[{host}]" if ":" in host else host
     show_note(f"http://{shown}:{listener.getsockname()[1]} serves {model}, which is being loaded.")
     limits = Limits(

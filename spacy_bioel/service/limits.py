@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spacy_bioel.errors import Errors
 from spacy_bioel.service.problems import Refusal
+from spacy_bioel.service.settings import Limits
 
 # Served whatever the load, for they are cheap and say how large it is.
 ALWAYS = ("/livez", "/readyz", "/metrics")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a service.
-
-    body_bytes (int): Bytes of the body of a request.
-    waiting_bytes (int): Bytes of the bodies of all requests that are being answered. One that is
-        alone may have as many as it likes, up to `body_bytes`.
-    texts (int): Texts a request.
-    characters (int): Characters a text.
-    seconds (float): Seconds a request, from its first byte to its answer.
-    """
-
-    body_bytes: int = 8_000_000
-    waiting_bytes: int = 32_000_000
-    texts: int = 1_000
-    characters: int = 100_000
-    seconds: float = 60.0
 
 
 class LimitRequests:

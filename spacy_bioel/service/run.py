@@ -15,7 +15,7 @@ import uvicorn
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
-    from spacy_bioel.service.limits import Limits
+    from spacy_bioel.service.settings import Limits
     from spacy_bioel.service.verbs import Service
 
 # Requests that are being answered when the end is asked for have this long.
