@@ -10,19 +10,24 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
+import typer
 from mistake_files import write_files
 from spacy.training import Example
 
 from benchmarks.mistakes import MISTAKES, PAGE, Mistake, page, read_mistakes
 from spacy_bioel.cli import main
+from spacy_bioel.cli.app import app
 from spacy_bioel.distributed.rows import link_texts
 from spacy_bioel.errors import BioelError
 
 ROOT = Path(__file__).parents[1]
 TABLE = [one for of_section in read_mistakes().values() for one in of_section]
+# Any text will do; and a report is written to --json by one function, which is wrong once.
+NEVER_WRONG = "--prefix --source-name --release --licence --corpus --split --json".split()
 PATTERNS = [{"label": "Disease", "pattern": "Fever"}]
 
 
@@ -89,6 +94,42 @@ def in_python(code: str) -> str:
         except BioelError as error:
             return str(error)
     return printed[0] if printed else str(warned[0].message)
+
+
+def test_every_option_of_every_command_is_wrong_once() -> None:
+    argvs = [shlex.split(one.what) for one in TABLE if one.what.startswith("bioel ")]
+    missing = {
+        f"{command} {option.opts[0]}"
+        for command, options in commands_of(typer.main.get_command(app), "bioel")
+        for option in options
+        if not any(given(argv, command, option.opts + option.secondary_opts) for argv in argvs)
+    }
+    # Of types that no new concept has, the counts say that nothing was added.
+    assert {one for one in missing if one.split()[-1] not in NEVER_WRONG} == {
+        "bioel kb add --types"
+    }
+    assert any(given(argv, "bioel", ["--json"]) for argv in argvs)
+
+
+def commands_of(command: Any, name: str) -> Iterator[tuple[str, list[Any]]]:
+    """The commands below a command, each with its options that take a value."""
+    for below, one in getattr(command, "commands", {}).items():
+        yield from commands_of(one, f"{name} {below}")
+    if not hasattr(command, "commands"):
+        options = [p for p in command.params if p.param_type_name == "option" and not p.is_flag]
+        yield name, options
+
+
+def given(argv: list[str], command: str, options: list[str]) -> bool:
+    words = command.split()
+    return argv[: len(words)] == words and not set(options).isdisjoint(argv)
+
+
+def test_every_command_has_a_mistake() -> None:
+    commands = [command for command, _ in commands_of(typer.main.get_command(app), "bioel")]
+    said = "\n".join(one.what for one in TABLE)
+    assert [command for command in commands if f"{command} " not in said] == []
+    assert len(commands) >= 13
 
 
 def test_the_table_is_long_and_names_each_mistake_once() -> None:
