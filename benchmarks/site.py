@@ -45,8 +45,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = page.file.src_uri
-    text = re.sub(r"<!-- generated: ([\w ]+) -->", lambda m: GENERATED[m[1]](), markdown)
+    text = re.sub(r"^<!-- generated: ([\w ]+) -->$", _generated, markdown, flags=re.M)
     return with_links_of_the_site(text, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
+
+
+def _generated(match: re.Match[str]) -> str:
+    return GENERATED[match[1]]()
 
 
 def with_links_of_the_site(text: str, *, source: str, page: str) -> str:
