@@ -24,6 +24,8 @@ class Opened(Protocol):
     def __getitem__(self, id: str) -> Any: ...
     def find(self, id: str) -> int: ...
     def preferred_name(self, concept: int) -> str: ...
+    @property
+    def releases(self) -> tuple[Any, ...]: ...
 
 
 class Opener(Protocol):
@@ -77,6 +79,14 @@ def _read_preferred_name(fingerprint: str, id: str) -> str:
     kb = opened(fingerprint)
     row = kb.find(id)
     return kb.preferred_name(row) if row >= 0 else ""
+
+
+def releases_of(fingerprint: str) -> tuple[str, ...]:
+    """Releases of a knowledge base, in words; none where it is not open."""
+    try:
+        return tuple(map(str, opened(fingerprint).releases))
+    except BioelError:
+        return ()
 
 
 def _find(fingerprint: str) -> Opened | None:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
-from spacy_bioel.opened import preferred_name
+from spacy_bioel.opened import preferred_name, releases_of
 from spacy_bioel.text.addresses import address_of
 from spacy_bioel.text.hgvs import hgvs_of
+from spacy_bioel.text.reasons import reason_of
 from spacy_bioel.types import Candidate, Link
 
 # Each rule says which colours it means, so that it holds within other pages too.
@@ -45,6 +46,7 @@ body.bioel { margin: 0 auto; max-width: 60rem; padding: 1rem }
   padding: 0.3rem 0.6rem; text-align: left; vertical-align: top
 }
 .bioel ol { list-style: none; margin: 0; padding: 0 }
+.bioel summary { color: var(--faint); cursor: pointer }
 .bioel small { color: var(--faint); font-size: inherit }
 </style>
 """
@@ -85,7 +87,17 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
     """
     heading = f"<h2>{escape(title)}</h2>" if title else ""
     marked = f"<p>{''.join(_marked(text, links))}</p>"
-    return f"<section>{heading}{marked}{_table(text, links, title) if links else ''}</section>"
+    table = _table(text, links, title) + _releases(links) if links else ""
+    return f"<section>{heading}{marked}{table}</section>"
+
+
+def _releases(links: Sequence[Link]) -> str:
+    """The knowledge bases that candidates are from, where they are open."""
+    known = {candidate.kb for link in links for candidate in link.candidates}
+    found = [release for kb in sorted(known) for release in releases_of(kb)]
+    items = "".join(f"<li>{escape(release)}</li>" for release in found)
+    summary = "<summary>Knowledge bases</summary>"
+    return f"<details>{summary}<ul>{items}</ul></details>" if found else ""
 
 
 def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
@@ -120,25 +132,32 @@ def linked_id(id: str) -> str:
 
 def _table(text: str, links: Sequence[Link], title: str) -> str:
     caption = f"Mentions of {title}" if title else "Mentions"
-    header = "".join(f'<th scope="col">{name}</th>' for name in _COLUMNS)
-    rows = "".join(_row(text, link) for link in links)
+    return table_of(caption, _COLUMNS, (_row(text, link) for link in links))
+
+
+def table_of(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML; the first of a row is its header."""
+    header = "".join(f'<th scope="col">{name}</th>' for name in columns)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, *cells in rows
+    )
     # What scrolls has to be reached by the keyboard.
     return (
         f'<div class="wide" tabindex="0" role="group" aria-label="{escape(caption)}">'
         f"<table><caption>{escape(caption)}</caption>"
-        f"<thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def _row(text: str, link: Link) -> str:
+def _row(text: str, link: Link) -> list[str]:
     mention = text[link.start : link.end]
     hgvs = hgvs_of(mention, link.label)
     candidates = "".join(f"<li>{_describe(candidate)}</li>" for candidate in link.candidates)
-    return (
-        f'<tr><th scope="row">{escape(mention)}</th><td>{escape(link.label)}</td>'
-        f"<td>{_ids(link)}{f' {escape(hgvs)}' if hgvs else ''}</td>"
-        f"<td>{f'<ol>{candidates}</ol>' if candidates else ''}</td></tr>"
-    )
+    why = f"<details><summary>Why</summary>{escape(reason_of(link))}</details>"
+    linked = f"{_ids(link)}{f' {escape(hgvs)}' if hgvs else ''}{why}"
+    listed = f"<ol>{candidates}</ol>" if candidates else ""
+    return [escape(mention), escape(link.label), linked, listed]
 
 
 def _describe(candidate: Candidate) -> str:

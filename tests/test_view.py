@@ -58,19 +58,29 @@ def test_mentions_may_overlap() -> None:
 
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> None:
-    build_kb([Concept("X:1", ("B-Raf kinase", "BRAF"))], tmp_path / "kb")
+    concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
+    build_kb(concepts, tmp_path / "kb", source="<genes>", release="2026")
     kb = KnowledgeBase.open(tmp_path / "kb")
     found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
     links = [Link(0, 4, "Gene", ("X:1",), found), Link(5, 10, "Variant")]
     section = render_document("BRAF V600E", links, title="7")
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
     assert rows == (
-        '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1</td><td><ol>'
+        '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1<details><summary>Why</summary>'
+        "Linked: the best candidate, X:1, has the score 0.50, which reaches nil_threshold."
+        "</details></td><td><ol>"
         "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
-        '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL p.Val600Glu</td><td></td></tr>'
+        '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL p.Val600Glu'
+        "<details><summary>Why</summary>NIL: no name of the knowledge base, and no training "
+        "mention, is like it.</details></td><td></td></tr>"
     )
     assert "<caption>Mentions of 7</caption>" in section
+    release = f"&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}"
+    assert section.endswith(
+        "</table></div><details><summary>Knowledge bases</summary>"
+        f"<ul><li>{release}</li></ul></details></section>"
+    )
 
 
 def test_a_page_has_its_landmark_its_language_and_both_schemes() -> None:

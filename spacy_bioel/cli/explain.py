@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from spacy_bioel.cli.console import JsonOption, show_table, write_json
+from spacy_bioel.cli.console import JsonOption, show_table, write_json, writing
 from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
 
@@ -34,6 +35,9 @@ def explain(
         typer.Option(help="Explain these words of the text only, whether they were found or not."),
     ] = None,
     json_file: JsonOption = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Also write it as a page.")
+    ] = None,
 ) -> None:
     """Explain what a pipeline finds in a text: the spans that it considered, why each is a mention
     or none, the candidates of each with their evidence and scores, and the release of the knowledge
@@ -48,6 +52,11 @@ def explain(
     report = explaining.explain(load_model(model), text, mention)
     if json_file is not None:
         write_json(json_file, asdict(report))
+    if html is not None:
+        from spacy_bioel.export.explanation import render_report
+
+        with writing(html) as file:
+            file.write(render_report(report, text=text))
     if str(json_file) != "-":
         _show(report)
 

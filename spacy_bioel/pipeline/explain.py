@@ -15,7 +15,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.explanation import (
     ExplainedCandidate,
     Explanation,
-    KbRelease,
     explain_link,
     releases,
 )
@@ -26,6 +25,7 @@ from spacy_bioel.pipeline.linker.fusion import default_fusion, share
 from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
+from spacy_bioel.types import KbRelease
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded

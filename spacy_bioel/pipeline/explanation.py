@@ -11,35 +11,12 @@ from typing import Any
 from spacy.tokens import Span
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import opened
 from spacy_bioel.pipeline.annotate import group_of, link_of
-from spacy_bioel.types import Candidate, Link
-
-
-@dataclass(frozen=True, slots=True)
-class KbRelease:
-    """Knowledge base, and which release of which source it is.
-
-    name (str): Short name: of its folder, or of its first source.
-    source, release, licence (str): As given to `bioel kb build`; may be empty.
-    fingerprint (str): Digest of its contents.
-    concepts (int): Number of concepts.
-    """
-
-    name: str
-    source: str
-    release: str
-    licence: str
-    fingerprint: str
-    concepts: int
-
-    def __str__(self) -> str:
-        parts = [self.source or self.name]
-        parts += [f"release {self.release}"] if self.release else []
-        parts += [f"{self.concepts:,} concepts", f"fingerprint {self.fingerprint}"]
-        return ", ".join(parts)
+from spacy_bioel.text.reasons import reason_of
+from spacy_bioel.types import Candidate, KbRelease, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,37 +169,8 @@ def explain_candidate(candidate: Candidate, kb: KnowledgeBase | None) -> Explain
     )
 
 
-def reason_of(link: Link, *, nil_threshold: float) -> str:
-    """The decision in one sentence."""
-    if not link.candidates:
-        return "NIL: no name of the knowledge base, and no training mention, is like it."
-    best = link.candidates[0]
-    if len(link.ids) > 1:
-        return f"Linked to {len(link.ids)} concepts: its parts are likelier than the whole."
-    if link.ids:
-        return (
-            f"Linked: the best candidate, {best.id}, has the score {best.score:.2f}, "
-            f"and nil_threshold is {nil_threshold:g}."
-        )
-    return (
-        f"NIL: the best candidate, {best.id}, has the score {best.score:.2f}, "
-        f"less than nil_threshold, {nil_threshold:g}."
-    )
-
-
 def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
     """The knowledge bases that mentions of a label may link to; "": all."""
-    parts = parts_of(kb)
     if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
-        parts = (parts[number],)
-    return tuple(
-        KbRelease(
-            name=part.title,
-            source=str(part.meta.get("source", "")),
-            release=str(part.meta.get("release", "")),
-            licence=str(part.meta.get("licence", "")),
-            fingerprint=part.fingerprint,
-            concepts=len(part),
-        )
-        for part in parts
-    )
+        return kb.parts[number].releases
+    return kb.releases

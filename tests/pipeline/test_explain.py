@@ -82,7 +82,7 @@ def test_why_a_mention_is_not_linked(nlp: Language) -> None:
     (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions
     assert mention.ids == () and len(mention.candidates) == 2
     assert mention.reason.startswith("NIL: the best candidate, X:2, has the score 0.")
-    assert mention.reason.endswith("less than nil_threshold, 0.99.")
+    assert mention.reason.endswith("less than nil_threshold of 0.99.")
 
 
 def test_concepts_that_a_label_excludes(folder: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
     assert again[0:1]._.explanation is None
 
 
-def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*argv: str) -> int:
         with pytest.raises(SystemExit) as ended:
             main(["explain", *argv])
@@ -185,6 +185,13 @@ def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
     assert "below the threshold of 0.5" in out
+    page = tmp_path / "why.html"
+    assert run(str(folder), "A common cold & <b>.", "--html", str(page)) == 0
+    html = page.read_text("utf8")
+    assert "<p>A common cold &amp; &lt;b&gt;.</p>" in html
+    assert "<h2>common cold Disease: X:2</h2><p>Linked: the best candidate, X:2, has the" in html
+    assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
+    capsys.readouterr()
     assert run(str(folder), text, "--mention", "flu") == 2
     assert "[B338]" in capsys.readouterr().err
     assert run(str(folder), "A", "common", "cold.") == 2
