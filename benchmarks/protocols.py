@@ -18,8 +18,23 @@ PAGE, ERRORS = _DOCS / "protocols.md", _DOCS / "guides" / "errors.md"
 _INTRODUCTION = """\
 # Protocols
 
-Written by `python -m benchmarks.protocols` from `spacy_bioel/scoring/protocols.py`, from which
-`bioel evaluate` takes them too.
+A protocol is a named way to compare what a pipeline predicts with gold, the annotations of a
+corpus. `bioel evaluate MODEL CORPUS --protocol NAME` measures by one or several. Which to take:
+
+* How good is the pipeline, from text to ids? `end_to_end`, which is also called `strict`: a link is
+  right if its first and last character and its ids are those of a gold mention. Labels are not
+  compared, and mentions without an id (NIL) are left out.
+* Does it find the mentions? `mention`: the same with labels, and without ids.
+* How good is the linker, if mentions are given? `gold`; or `gold_any`, for which one right id of a
+  composite (a mention of several concepts) is enough.
+* Which concepts is a document about? `document`.
+
+For example, gold has "breast cancer" (characters 10 to 23, Disease, MESH:D001943), and a pipeline
+links "cancer" (17 to 23, Disease) to the same id. That is wrong by `mention` and `end_to_end`, as
+its first character differs, right by `partial_binary`, and right by `document`.
+
+This page is written by `python -m benchmarks.protocols` from `spacy_bioel/scoring/protocols.py`,
+from which `bioel evaluate` takes the protocols too. What holds for all of them:
 
 Gold mentions and predictions are compared by character offsets. Ids of both sides are first
 replaced by their current ids; wherever ids are compared, a composite is its set of ids. The

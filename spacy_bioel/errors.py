@@ -3,7 +3,7 @@
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
 linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
-B24x saved models, B25x-B26x CLI and file formats, B27x the linker.
+B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B38x-B39x services.
 """
 
 from __future__ import annotations
@@ -540,7 +540,7 @@ class Errors(metaclass=_Coded):
     )
     B310 = (
         "{id!r} is no concept of the sources, current or retired: expected the id of a concept "
-        "whose branch is kept (--under) or left out (--exclude). Did you mean: {near}?"
+        "whose branch is kept (--under) or left out (--exclude). {hint}"
     )
     B311 = (
         "Unknown setting finding = {found}: expected true or false for each switch, and a number "
@@ -562,8 +562,8 @@ class Errors(metaclass=_Coded):
     )
     B323 = (
         "{model} is a pipeline, which has its own knowledge base; --kb adds to a knowledge base "
-        "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
-        "pipeline."
+        "alone. Give a knowledge base as MODEL, a folder or starter:mesh, starter:genes, "
+        "starter:species or starter:cells, or set `kb` in the config of the pipeline."
     )
     B324 = "{path}: {option} is for JSON lines and JSON only. Write to OUT.jsonl, or leave it out."
     B330 = (
@@ -654,6 +654,88 @@ class Errors(metaclass=_Coded):
     )
     B367 = "{path} is there already. Give --replace to write another one in its place."
 
+    B380 = "There is no {path} here. The paths of this service are in /openapi.json."
+    B381 = "{path} does not take {method}, expected {allowed}. Change the method."
+    B382 = (
+        "The body is larger than {most:,} bytes. Send fewer or shorter texts a request; the limits "
+        "are in /info, and `bioel serve --max-body` sets this one."
+    )
+    B383 = "{found:,} texts, expected at most {most:,}. Send them in several requests."
+    B384 = "Invalid request: {problem}. Correct it; /openapi.json has the form of requests."
+    B385 = "The body is not JSON: {found}. Send JSON in UTF-8."
+    B386 = (
+        "The text has {found:,} characters, expected at most {most:,}. Split it, for example at "
+        "its sections."
+    )
+    B387 = "The pipeline is still being loaded. Ask again; /readyz tells when it is ready."
+    B388 = (
+        "The pipeline has no linker to serve, its pipes are: {pipes}. Name a pipeline with a pipe "
+        "of the factory bioel_linker, or a knowledge base, or leave MODEL out for that of the "
+        "package."
+    )
+    B389 = "Too many requests at once. Ask again after the seconds of Retry-After."
+    B390 = "The body did not come within {seconds:g} seconds. Send it again."
+    B391 = (
+        "No answer within {seconds:g} seconds, since the texts are many or others came before "
+        "them. Send fewer texts a request, or ask again after the seconds of Retry-After."
+    )
+    B392 = (
+        "{error} in the service, which is an error of its own. Its log has the details: please "
+        "report them with the request."
+    )
+    B393 = (
+        "Cannot listen on {host}, port {port}: {reason}. Choose another with --host and --port; "
+        "port 0 takes a free one."
+    )
+    B394 = (
+        "The body has the content type {found}, expected application/json. Set the header "
+        "Content-Type (with curl: --json)."
+    )
+
+    B400 = (
+        "No record of {sources} is good, {n} are bad, so that there is nothing to build. Each is in "
+        "{report}. The first: {first}"
+    )
+    B402 = "Expected a change of names, found none. Give --add, --remove or --rename, each with a name."
+    B403 = (
+        "{id!r} in the knowledge base in {path} has no name {name!r}, it has: {names}. Names are "
+        "compared whatever their case and punctuation; nothing was changed."
+    )
+    B404 = (
+        "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "
+        "one. Give another with --add, or retire the concept: bioel kb retire; nothing was changed."
+    )
+    B407 = (
+        "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of "
+        "a UMLS release is a source, and needs its MRCONSO.RRF."
+    )
+    B408 = (
+        "{path} is a saved pipeline, expected a knowledge base. That of a pipeline is in a folder "
+        "inside, such as {path}/bioel_linker/kb, unless it was saved without (include_kb = false)."
+    )
+    B409 = (
+        "{path} is a knowledge base of the package, which this command does not open: expected a "
+        "folder. `bioel kb info`, `bioel link` and the setting `kb` take that name; to change its "
+        "contents, build one of your own: bioel kb build OUT SOURCE"
+    )
+    B410 = (
+        "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx "
+        "(several). Error of spaCy: {error}"
+    )
+    B411 = (
+        "The pipeline has neither bioel_mentions nor bioel_linker, so that it links nothing, it has: "
+        "{pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the "
+        "package."
+    )
+    B406 = (
+        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
+        "one; nothing was changed."
+    )
+    B405 = (
+        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
+        "name. Correct it; nothing was changed."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W280 = (
@@ -682,6 +764,21 @@ class Warnings(metaclass=_Coded):
         "label_types of {label!r} has semantic types that the knowledge base in {path} does not "
         "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
         "of that label is linked to these types."
+    )
+    W320 = (
+        "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it "
+        "({finders}) write to {written}, so that it has nothing to link. Set `mentions` or "
+        "`spans_key` of {linker!r} to where the mentions are."
+    )
+    W321 = (
+        "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it "
+        "({finders}) do not give: they give {known}. Correct the labels, otherwise these entries "
+        "have no effect."
+    )
+    W322 = (
+        "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not "
+        "learned: it finds {known}. Correct the labels, or ignore this if these mentions are to come "
+        "from the words alone."
     )
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = (

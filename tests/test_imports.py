@@ -35,9 +35,10 @@ ROOMS: dict[str, list[str]] = {
     "distributed": [*GROUND, "storage", "text", "pipeline", "processor"],
     "export": [*GROUND, "opened", "storage", "text", "pipeline", "distributed", "view"],
     # "" is the package itself, for its version.
+    "service": ["", *GROUND, "kb", "pipeline", "distributed"],
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        *["distributed", "export", "tuning", "lab", "storage"],
+        *["distributed", "export", "tuning", "lab", "storage", "service"],
     ],
     "__init__": ["pipeline", "export"],
     "__main__": ["cli"],
@@ -47,7 +48,7 @@ ROOMS: dict[str, list[str]] = {
 # of its files.
 PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
-    "io/ontology.py": ["pronto"],
+    "io/ontology.py": ["fastobo", "pronto"],
     "io/open.py": ["zstandard"],
     "processor.py": ["torch", "threadpoolctl"],
     "kb": ["numpy"],
@@ -78,7 +79,17 @@ PACKAGES: dict[str, list[str]] = {
     "export/bioc.py": ["bioc"],
     "export/frame.py": ["pandas"],
     "export/render.py": ["IPython"],
+    "service/verbs.py": ["spacy"],
+    "service/schemas.py": ["pydantic"],
+    "service/problems.py": ["fastapi", "starlette"],
+    "service/limits.py": ["starlette"],
+    "service/metrics.py": ["starlette", "prometheus_client"],
+    "service/app.py": ["fastapi", "prometheus_client"],
+    "service/run.py": ["uvicorn"],
+    "service/agents.py": ["mcp", "pydantic"],
     "cli": ["numpy", "spacy", "typer", "rich"],
+    # To say that the extra is missing, before the service listens.
+    "cli/serve.py": ["fastapi", "prometheus_client"],
     "cli/plots.py": ["matplotlib"],
     "__init__": ["spacy"],
 }

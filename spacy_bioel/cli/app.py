@@ -23,13 +23,16 @@ from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
+from spacy_bioel.cli.kb_edit import edit
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
 from spacy_bioel.cli.kb_show import search, show
 from spacy_bioel.cli.kb_upgrade import upgrade
 from spacy_bioel.cli.link import link
+from spacy_bioel.cli.mcp import mcp
 from spacy_bioel.cli.probe import probe
+from spacy_bioel.cli.serve import serve
 from spacy_bioel.cli.tune import tune
 from spacy_bioel.errors import BioelError, Errors
 
@@ -58,12 +61,15 @@ app.command()(tune)
 app.command()(evaluate)
 app.command()(card)
 app.command()(probe)
+app.command()(serve)
+app.command()(mcp)
 kb_app.command()(build)
 kb_app.command()(info)
 kb_app.command()(search)
 kb_app.command()(show)
 kb_app.command()(encode)
 kb_app.command()(add)
+kb_app.command()(edit)
 kb_app.command()(retire)
 kb_app.command()(compact)
 kb_app.command()(upgrade)
@@ -101,7 +107,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno not in NO_ROOM | _REFUSED:
             raise
         path = error.filename or "The output"
-        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
+        reason = os.strerror(error.errno or 0)
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            reason = "a file is where a folder is needed"
+        _end(Errors.B252.format(path=path, reason=reason))
 
 
 def _end(message: str) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import count_of, naming, show_note, track, writing
+from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, track, writing
 from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.cli.texts import read_documents, read_mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
@@ -102,21 +102,26 @@ def link(
     """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
     variants, unless another MODEL is given.
 
-    JSON lines have one object per line: id, text, error, and links with start, end, text, label,
-    id (null: NIL), ids, and candidates with id, score, name and evidence, and with xrefs on
-    request; variants may have hgvs. OUT.json is an array of these objects. A failed document has
-    no links and an error with code and message, and the exit status is 1; otherwise error is null.
-    Annotations in the input are ignored, unless --mentions is given: then their offsets and labels
-    are read. Labels choose the knowledge base, and ids are ignored.
+    The end of the output's name is its format:
 
-    Of the other formats, Parquet has all but hgvs; HTML shows links and candidates; CSV and TSV
-    have a row a link, BioC an annotation, both with the linked candidate alone; PubTator and BRAT
-    have labels and ids. NIL is an empty cell in tables, "-" in PubTator, no identifier in BioC, and
-    no line N in BRAT. These formats leave out documents that failed, which stderr names. See
-    docs/guides/export.md.
+    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
+      start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
+      evidence, and with xrefs on request; variants may have hgvs.
+    * .json: these objects as one array.
+    * .parquet: a row per document, without hgvs and xrefs.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL.
+    * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
+    * .pubtator: labels and ids, "-" for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
+    * .html: a page of the texts and candidates.
+
+    A failed document has no links and an error with code and message, and the exit status is 1.
+    Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
+    unless --mentions is given: then their places and labels are read, and never their ids. Labels
+    choose the knowledge base.
     """
-    model, input = _model_and_input(arguments)
     outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
+    model, input = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
@@ -156,7 +161,7 @@ def _outputs(names: list[str], html: Path | None, *, xrefs: bool) -> dict[str, s
 
     RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
     """
-    from spacy_bioel.export.formats import has_xrefs, suffix_of
+    from spacy_bioel.export.suffixes import has_xrefs, suffix_of
 
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
@@ -216,7 +221,7 @@ def _refuse_with_spark(given: dict[str, bool]) -> None:
 def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
-    from spacy_bioel.export.formats import has_failures
+    from spacy_bioel.export.suffixes import has_failures
 
     totals = Totals()
     names_failures = not any(map(has_failures, outputs.values()))
@@ -240,13 +245,18 @@ def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
     from spacy_bioel.export.formats import format_of
     from spacy_bioel.export.text_format import TextFormat
 
+    def write_named(one: LinkedText) -> None:
+        with naming(path):  # errors of one output are not those of another
+            write(one)
+
     format = format_of(suffix, xrefs=xrefs)
     if isinstance(format, TextFormat):
         with writing(path) as file, format.writing(file) as write:
-            yield write
+            yield write_named
     else:
+        make_folder(path.parent)
         with naming(path), format(path) as write:
-            yield write
+            yield write_named
 
 
 def _report(totals: Totals) -> None:

@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from spacy_bioel.cli.console import naming
+from spacy_bioel.cli.console import make_folder, naming
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.scoring.reliability import Reliability
 from spacy_bioel.storage.atomic import replacing_file
@@ -64,7 +64,7 @@ def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
         chosen = [row for row in rows if (row["corpus"], row["split"]) == (corpus, split)]
         _draw_panel(panel, chosen)
         panel.set_title(f"{corpus}, {split}")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     suffix = path.suffix.lower()
     # Reproducible files: no date, and a fixed salt of the ids.
     metadata = {"Date": None} if suffix == ".svg" else None

@@ -16,7 +16,7 @@ from spacy.util import minibatch, raise_error
 from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.loading import find_linker, spans_key
+from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.hgvs import hgvs_of
 from spacy_bioel.types import Candidate, Link
 
@@ -121,9 +121,11 @@ def check_linker(nlp: Language) -> None:
     Otherwise each document would fail with the same error.
 
     RAISES BioelError: Those of `KnowledgeBase.open` and of its vectors; that of a linker without
-        a KB.
+        a KB; [B411] when the pipeline has neither of this package's pipes.
     """
     linker = find_linker(nlp)
+    if linker is None and find_detector(nlp) is None:
+        raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
         linker.generator.rank([("a", "")])
 

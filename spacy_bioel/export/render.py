@@ -10,7 +10,7 @@ from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.export.docs import Docs, with_ids
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, split_ids
+from spacy_bioel.pipeline.gold import SPANS_KEY, split_ids
 from spacy_bioel.text.addresses import address_of
 from spacy_bioel.view import STYLE, render_document, render_page
 
@@ -79,7 +79,7 @@ def _displacy_span(span: Span) -> dict[str, Any]:
         "start_token": span.start,
         "end_token": span.end,
         "label": escape(span.label_),
-        "kb_id": escape("|".join(ids) or NIL),
+        "kb_id": escape("|".join(ids)),  # "" for NIL, which displaCy would make a link of
         # Of a composite, the first; "#" is displaCy's own for no page.
         "kb_url": escape(address_of(ids[0]) if ids else "") or "#",
     }

@@ -45,8 +45,7 @@ def read_brat(
         `open_text`.
     """
     for text_path, annotation_path in _pairs(Path(path)):
-        with open_text(text_path) as file:
-            text = file.read()
+        text = _read_text(text_path)
         mentions = _read_mentions(annotation_path, text, prefix) if annotations else ()
         yield AnnotatedText(text_path.stem, text, tuple(mentions))
 
@@ -86,6 +85,13 @@ def _report_left_out(folder: Path, names: set[Path]) -> None:
     if names:
         first = ", ".join(sorted(f"{name.name}{_TEXT}" for name in names)[:_N_SHOWN])
         _LOGGER.warning(Warnings.W301.format(path=folder, n=len(names), first=first))
+
+
+def _read_text(path: Path) -> str:
+    if path.stat().st_size == 0:  # one document without a text is no reason to refuse a folder
+        return ""
+    with open_text(path) as file:
+        return file.read()
 
 
 def _read_mentions(path: Path, text: str, prefix: str) -> list[Mention]:

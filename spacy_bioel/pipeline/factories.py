@@ -220,7 +220,8 @@ def make_linker(
         `spacy-bioel.HierarchicalLinker.v1`.
     kb (str | list | dict): Folder of a knowledge base, opened at first use. A list of folders: one
         linker over all of them. Label -> folder: mentions of a label are linked to this knowledge
-        base alone, those of other labels to all of them. "" stands for the package's own.
+        base alone, those of other labels to all of them, or to none if there is one folder only.
+        "" stands for the package's own.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base:
         `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.

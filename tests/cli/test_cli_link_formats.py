@@ -91,14 +91,14 @@ def test_given_mentions(
     argv = ("--mentions", "given", "-o", out, "--n-process", n_process, "--batch-size", 1)
     assert run("link", model, corpus, *argv) == 0
     assert out.read_text() == (
-        "1|t|Naloxone and clonidine. Narcan raises it.\n"
-        "1|a|\n"
+        "1|t|Naloxone and clonidine.\n"
+        "1|a|Narcan raises it.\n"
         "1\t0\t8\tNaloxone\tChemical\tMESH:D009270\n"
         "1\t13\t22\tclonidine\tChemical\tMESH:D003000\n"
         "1\t24\t30\tNarcan\tChemical\tMESH:D009270\n"
         "\n"
-        "2|t|Hypertension. Or pressure disease of rats.\n"
-        "2|a|\n"
+        "2|t|Hypertension.\n"
+        "2|a|Or pressure disease of rats.\n"
         "2\t0\t12\tHypertension\tDisease\tMESH:D006973\n"
         "2\t17\t33\tpressure disease\tDisease\t-\n"
         "2\t37\t41\trats\tSpecies\t-\n"

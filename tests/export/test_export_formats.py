@@ -14,12 +14,13 @@ import pytest
 from spacy_bioel.distributed.rows import Failure, LinkedText
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.brat import writing_brat
-from spacy_bioel.export.formats import SUFFIXES, format_of, suffix_of
+from spacy_bioel.export.formats import format_of
+from spacy_bioel.export.suffixes import SUFFIXES, suffix_of
 from spacy_bioel.export.text_format import TextFormat
 from spacy_bioel.io.formats import detect_corpus_format, read_corpus
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.types import VARIANT, Candidate, Concept, Link, Mention
+from spacy_bioel.types import Candidate, Concept, Link, Mention
 
 TEXT = "Naloxone | a\ttitle\nbreast and ovarian\r\ncancer, V600E 😀 in HeLa"
 FAILED = LinkedText("c", "broken", error=Failure("E088", "too long"))
@@ -84,6 +85,23 @@ def test_pubtator(documents: list[LinkedText]) -> None:
         "\n"
         "3|t|\n3|a|\n\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("A title. An abstract. Its end.", "A title."),
+        ("A. Title\nAn abstract.", "A. Title"),
+        ("E. coli? yes", "E. coli? yes"),
+        ("St. John's wort! 3 times. Then", "St. John's wort!"),
+        ("", ""),
+    ],
+)
+def test_the_title_is_the_first_line_or_sentence(text: str, title: str) -> None:
+    links = (Link(0, 15, "X"),) if text.startswith("St.") else ()
+    found = written(".pubtator", [LinkedText("1", text, links)]).splitlines()
+    assert found[0] == f"1|t|{title}"
+    assert f"{title} {found[1].removeprefix('1|a|')}".strip() == text.replace("\n", " ")
 
 
 @pytest.mark.parametrize("suffix", [".pubtator", ".bioc.xml", ".bioc.json", ".jsonl"])
@@ -227,12 +245,13 @@ def test_the_end_of_a_name_is_the_format(name: str, suffix: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.docx", "a.xml", "a.bioc", "a.jsonl.gz"])
 def test_names_of_no_format(name: str) -> None:
-    with pytest.raises(BioelError, match=r"\[B198\].*\.pubtator, \.bioc\.xml"):
+    with pytest.raises(BioelError, match=r"\[B198\].*\.bioc\.json, \.pubtator"):
         suffix_of(name)
 
 
-def test_variants_are_labelled_so() -> None:
-    assert VARIANT == "Variant" and len(SUFFIXES) == len(set(SUFFIXES)) == 11
+def test_each_end_has_a_format() -> None:
+    with_text = [suffix for suffix in SUFFIXES if isinstance(format_of(suffix), TextFormat)]
+    assert sorted(set(SUFFIXES) - set(with_text)) == [".ann", ".parquet"]
 
 
 def test_brat_is_read_back(documents: list[LinkedText], tmp_path: Path) -> None:

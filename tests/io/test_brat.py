@@ -94,6 +94,12 @@ def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
         list(read_brat(path))
 
 
+def test_a_document_without_a_text(tmp_path: Path) -> None:
+    (tmp_path / "7.txt").touch()
+    (tmp_path / "7.ann").touch()
+    assert list(read_brat(tmp_path)) == [AnnotatedText("7", "")]
+
+
 def test_a_trigger_is_no_mention(tmp_path: Path) -> None:
     lines = (
         "T1\tChemical 36 43\tlithium\nT2\tCausing 24 29\tafter\nE1\tCausing:T2 Cause:T1\n"

@@ -149,7 +149,9 @@ class Linker(LiveLinker):
         with self._lock:
             if kb is None or kb == "":
                 kb = self._configured_kb() if self._kb is None else self._kb
-            self.set_kb(kb)
+                self._take(kb, self.cfg["kb"])
+            else:
+                self.set_kb(kb)
             assert self._kb is not None
             self.statistics = MentionStatistics()
             self.count_mentions(get_examples())

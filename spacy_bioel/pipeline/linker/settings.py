@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.linker.kbs import check_kb
+from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
 from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
@@ -34,6 +34,7 @@ class LinkerSettings:
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
+    only_labels (tuple[str, ...]): Labels of the only knowledge base; see `kbs.only_labels`.
     """
 
     evidence: frozenset[str]
@@ -49,6 +50,7 @@ class LinkerSettings:
     finding: tuple[tuple[str, bool | float], ...]
     spans_key: str
     gold_key: str
+    only_labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> LinkerSettings:
@@ -89,6 +91,7 @@ class LinkerSettings:
             finding=_finding(cfg),
             spans_key=cfg["spans_key"],
             gold_key=cfg["gold_key"],
+            only_labels=only_labels(cfg["kb"]),
         )
 
     @property
@@ -98,6 +101,8 @@ class LinkerSettings:
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
+        if self.only_labels and label and label not in self.only_labels:
+            return ()
         return dict(self.label_types).get(label)
 
 
@@ -117,6 +122,7 @@ def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
 
 # Beside those that candidates and links depend on.
 _KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "set_ents", "training"}
+_KNOWN.remove("only_labels")  # it follows from "kb"
 
 
 @dataclass(frozen=True)

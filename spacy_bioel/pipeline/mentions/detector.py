@@ -21,7 +21,7 @@ from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gol
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.choosing import Considered, choose_mentions, consider_spans
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
-from spacy_bioel.pipeline.mentions.lists import check_lists
+from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -74,6 +74,7 @@ class MentionDetector(StoredPipe):
             "spans_key": spans_key,
             "gold_key": gold_key,
         }
+        self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self._check_settings()
 
     def _check_settings(self) -> None:
@@ -167,7 +168,11 @@ class MentionDetector(StoredPipe):
         docs = list(docs)
         self._require_trained()
         require_token_vectors(self.model, docs)
-        check_lists(self.cfg["always"], self.cfg["never"])  # they may have been assigned
+        always = self.cfg["always"]
+        check_lists(always, self.cfg["never"])  # they may have been assigned
+        if set(always) - self._known_lists:
+            check_labels(always, self.labels)
+            self._known_lists = set(always)
         scored = self._score(docs, lowest=_DOUBTFUL)
         pairs = zip(docs, scored, strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]

@@ -1,0 +1,79 @@
+"""`bioel serve`: link texts over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from spacy_bioel.cli.console import show_note
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.service.settings import Limits
+
+_MEGABYTE = 1_000_000
+_LIMITS = Limits()
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]",
+        help="A pipeline, by folder or package name, or a knowledge base; default: the pipeline of "
+        "the package.",
+    ),
+]
+
+
+def serve(
+    model: ModelArgument = "starter",
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on. There is no authentication: others than this machine "
+            "should come by way of a proxy that has one."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    max_body: Annotated[
+        float, typer.Option(min=0.001, help="MB of the body of a request.")
+    ] = _LIMITS.body_bytes / _MEGABYTE,
+    max_waiting: Annotated[
+        float, typer.Option(min=0.001, help="MB of the bodies of all requests that wait.")
+    ] = _LIMITS.waiting_bytes / _MEGABYTE,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts a request.")] = _LIMITS.texts,
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Characters a text.")
+    ] = _LIMITS.characters,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds a request, with the wait for others.")
+    ] = _LIMITS.seconds,
+) -> None:
+    """Link texts over HTTP, for programs and, with a page to paste text into, for people.
+
+    The page is at /; programs use /link, /concepts/ID, /search?q=WORDS and /info, which
+    /openapi.json describes; monitoring uses /livez, /readyz and /metrics.
+
+    SIGHUP opens the knowledge base anew after it was changed; SIGTERM ends the service when the
+    requests that it has are answered. Needs the extra `serve`.
+    """
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+
+        from spacy_bioel.service import run
+    except ImportError as error:
+        raise BioelError(
+            Errors.B192.format(what="bioel serve", extra="serve", error=error)
+        ) from error
+
+    # Before all that takes seconds to import, so that clients wait instead of being refused.
+    listener = run.listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    show_note(f"http://{shown}:{listener.getsockname()[1]} serves {model}, which is being loaded.")
+    limits = Limits(
+        body_bytes=round(max_body * _MEGABYTE),
+        waiting_bytes=round(max_waiting * _MEGABYTE),
+        texts=max_texts,
+        characters=max_characters,
+        seconds=timeout,
+    )
+    run.serve(listener, model, limits, tell=show_note)

@@ -1,0 +1,155 @@
+"""Tools for agents over MCP: link a text, look up a concept, search for concepts.
+
+An answer is small whatever it is about, for an agent reads all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from spacy_bioel import __version__
+from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.service.verbs import Job, Service
+from spacy_bioel.types import Concept
+
+Found = TypeVar("Found")
+
+_MOST_CHARACTERS = 20_000
+_MOST_LINKS = 200
+_MOST_NAMES = 20
+_LONGEST_DEFINITION = 2_000
+_MOST_FOUND = 25
+_INSTRUCTIONS = """\
+Find the diseases, chemicals, genes, organisms and other biomedical entities that a text names, \
+and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
+tools only. Use link_text for running text, search_concepts for a single term, and get_concept to \
+check what an id means."""
+
+
+def run_agent_tools(model: str) -> None:
+    """Serve the tools over stdin and stdout until stdin ends.
+
+    model (str): As in `pipeline.loading.load_model`. Loaded beside the first calls, which wait for
+        it; each call tells the error, if that fails.
+    """
+    service = Service(partial(load_model, model), max_characters=_MOST_CHARACTERS)
+    service.start()
+    make_agent_tools(service).run("stdio")
+    service.close()
+
+
+def make_agent_tools(service: Service) -> MCPServer[Any]:
+    """Make the server of the tools. service (Service): Started by the caller."""
+    server = MCPServer(
+        "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+    tools = _Tools(service)
+    harmless = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    for function in (tools.link_text, tools.get_concept, tools.search_concepts):
+        server.add_tool(function, annotations=harmless)
+    return server
+
+
+class _Tools:
+    """The tools; agents read their docstrings."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def link_text(
+        self,
+        text: Annotated[
+            str, Field(description=f"Running text in English, up to {_MOST_CHARACTERS} characters")
+        ],
+    ) -> dict[str, Any]:
+        """Find the biomedical mentions in a text and link each to a concept.
+
+        Returns the mentions in the order of the text: start and end (offsets in characters), text,
+        label (type, such as Disease or Gene), ids (of the concept; several if the mention names
+        several; none if no concept of the knowledge base is meant), name (of the concept, as it
+        matched) and score (0 to 1: how sure the link is). `omitted` counts mentions beyond the
+        first 200.
+        """
+        (row,) = await self._ask(self._service.link([Job((text, None))]))
+        if row["error"]:
+            raise ToolError("[{code}] {message}".format(**row["error"]))
+        links = [_short_link(link) for link in row["links"][:_MOST_LINKS]]
+        return {"links": links, "omitted": len(row["links"]) - len(links)}
+
+    async def get_concept(
+        self, id: Annotated[str, Field(description='Id with its prefix, such as "MESH:D003920"')]
+    ) -> dict[str, Any]:
+        """Look up a concept by its id, also by an id that was retired or merged into another.
+
+        Returns id (the current one), name (the preferred one), names (synonyms), types, parents
+        (ids of broader concepts), definition (may be empty) and xrefs (ids in other vocabularies).
+        Lists end after 20 entries.
+        """
+        return _short_concept(await self._ask(self._looked_up(self._service.concept, id)))
+
+    async def search_concepts(
+        self,
+        words: Annotated[
+            str,
+            Field(description="Words of a name in any order, also misspelled", max_length=500),
+        ],
+        limit: Annotated[int, Field(description="Most concepts", ge=1, le=_MOST_FOUND)] = 10,
+    ) -> dict[str, Any]:
+        """Search for concepts whose names are spelled like some words; not by meaning.
+
+        Returns concepts, the best first: id, name (the preferred one), matched (the name that is
+        most like the words), types and score (likeness in spelling, up to 1).
+        """
+        hits = await self._ask(self._looked_up(self._service.search, words, limit))
+        concepts = [
+            {
+                "id": hit.concept.id,
+                "name": hit.concept.names[0],
+                "matched": hit.name,
+                "types": list(hit.concept.types[:_MOST_NAMES]),
+                "score": hit.score,
+            }
+            for hit in hits
+        ]
+        return {"concepts": concepts}
+
+    async def _looked_up(self, function: Callable[..., Found], *arguments: Any) -> Found:
+        """Wait for the pipeline, as texts do, and call a function in a thread."""
+        await self._service.ready()
+        return await asyncio.to_thread(function, *arguments)
+
+    async def _ask(self, answer: Awaitable[Found]) -> Found:
+        """RAISES ToolError: With the message of a coded error, which the agent reads."""
+        try:
+            return await answer
+        except BioelError as error:
+            raise ToolError(str(error)) from error
+
+
+def _short_link(link: dict[str, Any]) -> dict[str, Any]:
+    best = next((c for c in link["candidates"] if c["id"] in link["ids"]), None)
+    shown = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
+    if best is not None:
+        shown |= {"name": best["name"], "score": best["score"]}
+    return shown
+
+
+def _short_concept(concept: Concept) -> dict[str, Any]:
+    shown = replace(concept, definition=concept.definition[:_LONGEST_DEFINITION])
+    lists = ("names", "types", "parents", "xrefs")
+    return {
+        "id": shown.id,
+        "name": shown.names[0],
+        **{key: list(getattr(shown, key)[:_MOST_NAMES]) for key in lists},
+        "definition": shown.definition,
+    }

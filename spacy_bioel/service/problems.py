@@ -1,0 +1,117 @@
+"""Answers to requests that went wrong: a status, and a body with code, message and place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.service.schemas import Problem
+
+# Seconds after which to ask again, while the pipeline loads or others are served.
+RETRY_AFTER = {"Retry-After": "2"}
+_LONGEST = 500  # characters of a message; it may quote the request
+_STATUS = {"B337": 404, "B387": 503}  # of errors of the verbs; any other is our own: 500
+
+
+class Refusal(HTTPException):
+    """A coded error for the client.
+
+    message (str): From `Errors`, with its code.
+    where (str | None): Place in the request.
+    """
+
+    def __init__(self, status: int, message: str, *, where: str | None = None) -> None:
+        headers = RETRY_AFTER if status == 503 else None
+        super().__init__(status, detail=message, headers=headers)
+        self.where = where
+
+    def response(self) -> JSONResponse:
+        return _response(self.status_code, self.detail, self.where, self.headers)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Give all errors of an application the same form, those of the framework too."""
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(BioelError, _on_bioel_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Answers of a route with these statuses, for /openapi.json."""
+    texts = {
+        400: "The body is not JSON",
+        404: "Not found",
+        408: "The body came too slowly",
+        413: "The body is too large",
+        415: "The body is not declared as JSON",
+        422: "The request has not the form that is expected",
+        503: "Busy or loading: ask again after the seconds of Retry-After",
+    }
+    return {status: {"model": Problem, "description": texts[status]} for status in statuses}
+
+
+def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Refusal):
+        return error.response()
+    allowed = (error.headers or {}).get("Allow", "")
+    messages = {
+        400: Errors.B385.format(found="damaged, too deep, or not UTF-8"),
+        404: Errors.B380.format(path=request.url.path),
+        405: Errors.B381.format(method=request.method, path=request.url.path, allowed=allowed),
+    }
+    message = messages.get(error.status_code, Errors.B384.format(problem=error.detail))
+    return _response(error.status_code, message, None, error.headers)
+
+
+def _on_invalid(_: Request, error: Exception) -> JSONResponse:
+    """Tell the first of the errors that pydantic has found."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        found = f"{first['ctx']['error']} at character {first['loc'][1]}"
+        return _response(400, Errors.B385.format(found=found), "body")
+    problem = first["msg"].removeprefix("Value error, ")
+    where = ".".join(_shortened(str(part)) for part in first["loc"])
+    return _response(422, Errors.B384.format(problem=problem), where)
+
+
+def _on_bioel_error(_: Request, error: Exception) -> JSONResponse:
+    status = _STATUS.get(_code_and_text(str(error))[0], 500)
+    headers = RETRY_AFTER if status == 503 else None
+    return _response(status, str(error), None, headers)
+
+
+def _on_bug(_: Request, error: Exception) -> JSONResponse:
+    return _response(500, Errors.B392.format(error=type(error).__name__), None)
+
+
+def _response(
+    status: int, message: str, where: str | None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    code, text = _code_and_text(message)
+    body = {"code": code, "message": _shortened(text, _LONGEST), "where": where}
+    return JSONResponse(_encodable(body), status, dict(headers or {}))
+
+
+def _code_and_text(message: str) -> Sequence[str]:
+    code, _, text = message.removeprefix("[").partition("] ")
+    return code, text
+
+
+def _shortened(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _encodable(body: dict[str, str | None]) -> dict[str, str | None]:
+    """Replace lone surrogates, which a request may have and no answer can."""
+    return {
+        key: value and value.encode("utf8", "replace").decode("utf8") for key, value in body.items()
+    }

@@ -1,0 +1,24 @@
+"""Settings of a service, without anything that takes time to import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a service.
+
+    body_bytes (int): Bytes of the body of a request.
+    waiting_bytes (int): Bytes of the bodies of all requests that are being answered. One that is
+        alone may have as many as it likes, up to `body_bytes`.
+    texts (int): Texts a request.
+    characters (int): Characters a text.
+    seconds (float): Seconds a request, from its first byte to its answer.
+    """
+
+    body_bytes: int = 8_000_000
+    waiting_bytes: int = 32_000_000
+    texts: int = 1_000
+    characters: int = 100_000
+    seconds: float = 60.0

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spacy.language import Language
+
+# The small pipelines of the tests of the pipes.
+sys.path.append(str(Path(__file__).parents[1] / "pipeline"))
+from tiny import linking_nlp
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.types import Concept
+
+CONCEPTS = [
+    Concept("X:1", ("Naloxone", "Narcan"), ("Drug",), definition="An antagonist.", xrefs=("Y:1",)),
+    Concept("X:2", ("Clonidine",), ("Drug",), parents=("X:1",)),
+    Concept("X:3", (), replaced_by="X:1"),
+]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("service") / "kb"
+    build_kb(CONCEPTS, folder, source="Small", release="2026")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nlp(kb: Path) -> Language:
+    return linking_nlp(kb, mentions="kb", model={"dim": 16})
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[list[Any]]:
+    """Services that are closed when the tests of the file end."""
+    services: list[Any] = []
+    yield services
+    for service in services:
+        service.close()

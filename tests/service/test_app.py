@@ -1,0 +1,264 @@
+"""The HTTP application, in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from spacy.language import Language
+from starlette.testclient import TestClient
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.service.app import create_app
+from spacy_bioel.service.metrics import Metrics
+from spacy_bioel.service.settings import Limits
+from spacy_bioel.service.verbs import Service
+from spacy_bioel.types import Concept
+
+JSON = {"Content-Type": "application/json"}
+LIMITS = Limits(body_bytes=2_000, waiting_bytes=4_000, texts=3, characters=50, seconds=30)
+
+
+def make(
+    load: Callable[[], Language], started: list[Any], limits: Limits = LIMITS
+) -> tuple[TestClient, Service]:
+    metrics = Metrics()
+    service = Service(load, max_characters=limits.characters, observe=metrics.observe)
+    started.append(service)
+    app = create_app(service, metrics, limits)
+    return TestClient(app, raise_server_exceptions=False), service
+
+
+@pytest.fixture(scope="module")
+def client(nlp: Language, started: list[Any]) -> TestClient:
+    client, service = make(lambda: nlp, started)
+    service.start()
+    service.wait()
+    return client
+
+
+def ids(answer: Any) -> list[list[str | None]]:
+    return [[link["id"] for link in document["links"]] for document in answer["documents"]]
+
+
+def test_links(client: TestClient) -> None:
+    texts = ["Narcan was given.", {"text": "clonidine", "id": "b"}, ""]
+    answer = client.post("/link", json={"texts": texts}).json()
+    assert ids(answer) == [["X:1"], ["X:2"], []]
+    assert [document["id"] for document in answer["documents"]] == [None, "b", None]
+    (link,) = answer["documents"][0]["links"]
+    (candidate,) = link.pop("candidates")
+    assert link == {
+        "start": 0, "end": 6, "text": "Narcan", "label": "Drug", "id": "X:1", "ids": ["X:1"]
+    }  # fmt: skip
+    assert (candidate["id"], candidate["name"], "xrefs" in candidate) == ("X:1", "Narcan", False)
+
+
+def test_candidates_and_their_xrefs_are_optional(client: TestClient) -> None:
+    request: dict[str, Any] = {"texts": ["Narcan"], "xrefs": True}
+    (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
+    assert link["candidates"][0]["xrefs"] == ["Y:1"]
+    request["candidates"] = False
+    (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
+    assert "candidates" not in link
+
+
+def test_a_text_that_fails_leaves_the_others_alone(client: TestClient) -> None:
+    body = json.dumps({"texts": ["a\ud800b", "Narcan", {"text": "x" * 51, "id": "long"}]})
+    response = client.post("/link", content=body, headers=JSON)
+    assert (response.status_code, ids(response.json())) == (200, [[], ["X:1"], []])
+    errors = [document["error"] for document in response.json()["documents"]]
+    assert [error and error["code"] for error in errors] == ["B251", None, "B386"]
+    assert errors[2]["message"].startswith("The text has 51 characters, expected at most 50.")
+
+
+def post(content: bytes, content_type: str = "application/json") -> dict[str, Any]:
+    return {"method": "POST", "url": "/link", "content": content,
+            "headers": {"Content-Type": content_type}}  # fmt: skip
+
+
+def get(url: str, method: str = "GET") -> dict[str, Any]:
+    return {"method": method, "url": url}
+
+
+MISTAKES: list[tuple[dict[str, Any], int, str, str | None, str]] = [
+    (post(b"{"), 400, "B385", "body", "The body is not JSON: Expecting property name enclosed in"),
+    (post(b"[" * 1_999), 400, "B385", None, "The body is not JSON: damaged, too deep, or not"),
+    (post(b'"\xff"'), 400, "B385", None, "The body is not JSON: damaged, too deep, or not UTF-8."),
+    (post(b"9" * 1_999), 422, "B384", "body", "Invalid request: "),
+    (post(b""), 422, "B384", "body", "Invalid request: Field required."),
+    (post(b"[]"), 422, "B384", "body", "Invalid request: "),
+    (post(b"{}"), 422, "B384", "body.texts", "Invalid request: Field required."),
+    (post(b'{"texts": "a"}'), 422, "B384", "body.texts", "Invalid request: "),
+    (post(b'{"texts": ["a", NaN]}'), 422, "B384", "body.texts.1", "Invalid request: expected a te"),
+    (post(b'{"texts": [{"id": "a"}]}'), 422, "B384", "body.texts.0.text", "Invalid request: "),
+    (post(b'{"texts": [{"text": 1}]}'), 422, "B384", "body.texts.0.text", "Invalid request: exp"),
+    (post(b'{"texts": [{"text": "", "id": 1}]}'), 422, "B384", "body.texts.0.id", "Invalid requ"),
+    (
+        post(b'{"texts": [], "text": "a"}'),
+        422,
+        "B384",
+        "body",
+        "Invalid request: unknown key 'text'",
+    ),
+    (post(b'{"texts": [], "\\ud800": 1}'), 422, "B384", "body", "Invalid request: unknown key "),
+    (post(b'{"texts": [], "xrefs": 1}'), 422, "B384", "body.xrefs", "Invalid request: Input shou"),
+    (post(b'{"texts": ["","","",""]}'), 422, "B383", "body.texts", "4 texts, expected at most 3."),
+    (post(b" " * 2_001), 413, "B382", "body", "The body is larger than 2,000 bytes."),
+    (post(b"texts=a", "text/plain"), 415, "B394", "header", "The body has the content type text/p"),
+    (get("/link"), 405, "B381", None, "/link does not take GET, expected POST."),
+    (get("/livez", "DELETE"), 405, "B381", None, "/livez does not take DELETE, expected GET."),
+    (get("/links"), 404, "B380", None, "There is no /links here."),
+    (get("/concepts/X:9"), 404, "B337", None, "No concept 'X:9' in the knowledge base"),
+    (get("/concepts/%00%ED%A0%80"), 404, "B337", None, "No concept '\\x00"),
+    (get("/search"), 422, "B384", "query.q", "Invalid request: Field required."),
+    (get("/search?q="), 422, "B384", "query.q", "Invalid request: String should have at least 1"),
+    (get("/search?q=a&k=0"), 422, "B384", "query.k", "Invalid request: Input should be greater"),
+    (get("/search?q=a&k=1e9"), 422, "B384", "query.k", "Invalid request: Input should be a valid"),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "code", "where", "message"), MISTAKES)
+def test_mistakes_of_clients(
+    client: TestClient,
+    request_: dict[str, Any],
+    status: int,
+    code: str,
+    where: str | None,
+    message: str,
+) -> None:
+    response = client.request(**request_)
+    problem = response.json()
+    assert (response.status_code, problem["code"], problem["where"]) == (status, code, where)
+    assert problem["message"].startswith(message)
+
+
+def test_a_body_without_a_length_is_counted(client: TestClient) -> None:
+    response = client.post("/link", content=(b" " * 100 for _ in range(21)), headers=JSON)
+    assert (response.status_code, response.json()["code"]) == (413, "B382")
+
+
+def test_an_error_has_one_place_however_many_are_wrong(client: TestClient) -> None:
+    """pydantic would make an object of each: of a request of some MB, a million."""
+    response = client.post("/link", content=b'{"texts": [%s0]}' % (b"0," * 900), headers=JSON)
+    assert response.json()["where"] == "body.texts.0"
+
+
+def test_concepts(client: TestClient) -> None:
+    expected = {
+        "id": "X:1",
+        "name": "Naloxone",
+        "names": ["Naloxone", "Narcan"],
+        "types": ["Drug"],
+        "parents": [],
+        "definition": "An antagonist.",
+        "xrefs": ["Y:1"],
+    }
+    assert client.get("/concepts/X:1").json() == expected
+    assert client.get("/concepts/X:3").json() == expected  # it is retired
+
+
+def test_search(client: TestClient) -> None:
+    (found,) = client.get("/search", params={"q": "narcan", "k": 1}).json()["concepts"]
+    assert found == {
+        "id": "X:1", "name": "Naloxone", "matched": "Narcan", "score": 1.0, "types": ["Drug"]
+    }  # fmt: skip
+    assert client.get("/search", params={"q": "\x00 ☃"}).json() == {"concepts": []}
+
+
+def test_info(client: TestClient) -> None:
+    info = client.get("/info").json()
+    (kb,) = info["kbs"]
+    assert (kb["source"], kb["release"], kb["concepts"], kb["names"]) == ("Small", "2026", 2, 3)
+    assert len(kb["fingerprint"]) == 32
+    assert info["model"] == {"name": "en_pipeline", "version": "0.0.0"}
+    assert set(info["versions"]) == {"spacy-bioel", "spacy"}
+    assert info["limits"] == {"body_bytes": 2000, "texts": 3, "characters": 50, "seconds": 30.0}
+
+
+def test_it_is_ready_when_it_has_linked_a_text(nlp: Language, started: list[Any]) -> None:
+    go_on = Event()
+
+    def load() -> Language:
+        assert go_on.wait(60)
+        return nlp
+
+    client, service = make(load, started)
+    service.start()
+    for path in ("/readyz", "/info", "/search?q=a", "/concepts/X:1"):
+        response = client.get(path)
+        assert (response.status_code, response.json()["code"]) == (503, "B387")
+        assert response.headers["Retry-After"] == "2"
+    assert client.get("/livez").json() == {"status": "alive"}
+    go_on.set()
+    assert ids(client.post("/link", json={"texts": ["Narcan"]}).json()) == [["X:1"]]
+    assert client.get("/readyz").json() == {"status": "ready"}
+
+
+def test_no_answer_in_time(nlp: Language, started: list[Any]) -> None:
+    """Of a pipeline that is never loaded."""
+    client, _ = make(lambda: nlp, [], Limits(seconds=0.1))
+    response = client.post("/link", json={"texts": ["Narcan"]})
+    assert (response.status_code, response.json()["code"]) == (503, "B391")
+
+
+def test_a_pipeline_without_a_linker_is_refused(started: list[Any]) -> None:
+    import spacy
+
+    _, service = make(lambda: spacy.blank("en"), started)
+    service.start()
+    service.wait()
+    assert str(service.failure).startswith("[B388] The pipeline has no linker to serve")
+
+
+def test_metrics(client: TestClient) -> None:
+    def counted(name: str) -> float:
+        (value,) = re.findall(rf"^{re.escape(name)} (.*)$", client.get("/metrics").text, re.M)
+        return float(value)
+
+    names = [
+        'bioel_requests_total{route="/concepts/{id:path}",status="200"}',
+        'bioel_texts_total{outcome="linked"}',
+        'bioel_texts_total{outcome="failed"}',
+        'bioel_mentions_total{outcome="linked"}',
+    ]
+    client.get("/concepts/X:1")
+    client.post("/link", json={"texts": ["Narcan", "x" * 51]})
+    before = [counted(name) for name in names]
+    client.get("/concepts/X:1")
+    client.post("/link", json={"texts": ["Narcan", "clonidine", "x" * 51]})
+    assert [counted(n) - b for n, b in zip(names, before, strict=True)] == [1, 2, 1, 2]
+    assert (counted("bioel_ready"), counted("bioel_waiting_texts")) == (1, 0)
+
+
+def test_another_generation_of_the_knowledge_base(tmp_path: Path, started: list[Any]) -> None:
+    from tiny import linking_nlp
+
+    build_kb([Concept("A:1", ("aspirin",))], tmp_path / "kb")
+    client, service = make(
+        lambda: linking_nlp(tmp_path / "kb", mentions="kb", model={"dim": 16}), started
+    )
+    service.start()
+    assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["A:1"]]
+    before = client.get("/info").json()["kbs"][0]["fingerprint"]
+    build_kb([Concept("B:1", ("aspirin",))], tmp_path / "kb")
+    assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["A:1"]]
+    assert service.reopen_kb() != before
+    assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["B:1"]]
+
+
+def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
+    response = client.get("/")
+    assert response.text == (files("spacy_bioel.service") / "page.html").read_text("utf8")
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
+    assert re.findall(r"(?:src|href)=\"([^\"]*)\"", response.text) == [
+        "data:,", "openapi.json", "info", "metrics"
+    ]  # fmt: skip
+    assert "http" not in response.text and "innerHTML" not in response.text
+    assert client.get("/docs").status_code == 404  # FastAPI's own, with scripts of elsewhere

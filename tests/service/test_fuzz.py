@@ -1,0 +1,98 @@
+"""Requests made from /openapi.json: no error of the service's own, and answers of the form that it
+promises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from spacy.language import Language
+from starlette.testclient import TestClient
+
+from spacy_bioel.service.app import create_app
+from spacy_bioel.service.metrics import Metrics
+from spacy_bioel.service.settings import Limits
+from spacy_bioel.service.verbs import Service
+
+# Statuses of all answers, to requests that fit the description and to such that do not. Routes that
+# are not there twice have nothing to get wrong.
+ROUTES = {
+    ("/link", GenerationMode.POSITIVE): {200},
+    ("/link", GenerationMode.NEGATIVE): {400, 422},
+    ("/concepts/{id}", GenerationMode.POSITIVE): {404},
+    ("/search", GenerationMode.POSITIVE): {200},
+    ("/search", GenerationMode.NEGATIVE): {200, 422},  # a second `k` is no error
+    ("/info", GenerationMode.POSITIVE): {200},
+    ("/livez", GenerationMode.POSITIVE): {200},
+    ("/readyz", GenerationMode.POSITIVE): {200},
+}
+SAME_EACH_TIME = settings(
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+
+
+@pytest.fixture(scope="module")
+def app(nlp: Language) -> Iterator[Any]:
+    metrics, limits = Metrics(), Limits(characters=1_000, texts=50, body_bytes=20_000)
+    service = Service(lambda: nlp, max_characters=limits.characters, observe=metrics.observe)
+    service.start()
+    service.wait()
+    yield create_app(service, metrics, limits)
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def operations(app: Any) -> dict[str, Any]:
+    openapi = schemathesis.openapi.from_asgi("/openapi.json", app)
+    found = [result.ok() for result in openapi.get_all_operations()]
+    return {operation.path: operation for operation in found}
+
+
+def test_no_route_is_left_out(operations: dict[str, Any]) -> None:
+    assert set(operations) == {route for route, _ in ROUTES}
+
+
+@pytest.mark.parametrize(("route", "mode"), ROUTES, ids=str)
+def test_requests(operations: dict[str, Any], route: str, mode: GenerationMode) -> None:
+    seen = set()
+
+    @given(case=operations[route].as_strategy(generation_mode=mode))
+    @SAME_EACH_TIME
+    def ask(case: Any) -> None:
+        seen.add(case.call_and_validate().status_code)
+
+    ask()
+    assert seen and seen <= ROUTES[route, mode]
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)  # lone surrogates too
+
+
+@given(texts=st.lists(ANY_TEXT | st.fixed_dictionaries({"text": ANY_TEXT, "id": ANY_TEXT})))
+@SAME_EACH_TIME
+def test_texts_of_any_characters(app: Any, texts: list[Any]) -> None:
+    client = TestClient(app)
+    content = json.dumps({"texts": texts})
+    response = client.post("/link", content=content, headers={"Content-Type": "application/json"})
+    errors = [document["error"] for document in response.json()["documents"]]
+    assert [error and error["code"] for error in errors] == [
+        "B251" if _has_surrogate(json.loads(json.dumps(text))) else None for text in texts
+    ]
+
+
+def _has_surrogate(text: Any) -> bool:
+    """Whether half of a pair is left when a text was written and read as JSON."""
+    values = text.values() if isinstance(text, dict) else [text]
+    return any("\ud800" <= character <= "\udfff" for value in values for character in value)

@@ -1,0 +1,116 @@
+"""The service as a process, and its command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spacy_bioel.cli import main
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.types import Concept
+
+Serve = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture()
+def serve() -> Iterator[Serve]:
+    """Start `bioel serve` on a free port; killed at the end if it still runs."""
+    processes = []
+
+    def start(*argv: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "spacy_bioel", "serve", *map(str, argv), "--port", "0"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline().strip()
+
+
+def ask(url: str, body: Any) -> Any:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="has no signal for it")
+def test_a_life(serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    build_kb([Concept("A:1", ("aspirin",))], folder)
+    process = serve(folder)
+    url, serves, *_ = line_of(process).split()
+    assert (url.rpartition(":")[0], serves) == ("http://127.0.0.1", "serves")
+
+    def ids() -> list[str]:
+        (document,) = ask(f"{url}/link", {"texts": ["aspirin"]})["documents"]
+        return [link["id"] for link in document["links"]]
+
+    assert ids() == ["A:1"]  # asked while it loads
+    assert line_of(process).startswith("Ready after ")
+    build_kb([Concept("B:1", ("aspirin",))], folder)
+    process.send_signal(signal.SIGHUP)
+    assert line_of(process).startswith("The knowledge base is open anew, fingerprint ")
+    assert ids() == ["B:1"]
+    (folder / "meta.json").write_text("{")
+    process.send_signal(signal.SIGHUP)
+    assert line_of(process).startswith("The knowledge base stays as it was: [B")
+    assert ids() == ["B:1"]
+    process.send_signal(signal.SIGTERM)
+    assert (process.wait(60), line_of(process)) == (0, "Ended.")
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_cannot_be_loaded_ends_it(serve: Serve, tmp_path: Path) -> None:
+    process = serve(tmp_path / "none")
+    line_of(process)
+    assert process.wait(60) == 2
+    assert line_of(process).startswith("error: [B071]")
+
+
+def run_command(*argv: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    return int(ended.value.code or 0)
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert run_command("serve", "--port", str(port)) == 2
+    assert f"error: [B393] Cannot listen on 127.0.0.1, port {port}:" in capsys.readouterr().err
+
+
+def test_a_host_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command("serve", "--host", "no.such.host.invalid") == 2
+    assert "error: [B393] Cannot listen on no.such.host.invalid" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])
+def test_without_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "spacy_bioel.service.agents", raising=False)
+    assert run_command(command) == 2
+    shown = capsys.readouterr().err
+    assert f"[B192] bioel {command} needs packages of the extra {command}, which" in shown
+    assert f"Run: pip install 'spacy-bioel[{command}]'" in shown
