@@ -3,7 +3,9 @@
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
 linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
-B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B38x-B39x services.
+B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B33x starter and concepts,
+B34x formats of links, B36x errors and labels, B38x-B39x services, B40x-B41x changes of names and
+bad input, B44x explanations, W32x settings without effect.
 """
 
 from __future__ import annotations
@@ -705,6 +707,14 @@ class Errors(metaclass=_Coded):
         "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "
         "one. Give another with --add, or retire the concept: bioel kb retire; nothing was changed."
     )
+    B405 = (
+        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
+        "name. Correct it; nothing was changed."
+    )
+    B406 = (
+        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
+        "one; nothing was changed."
+    )
     B407 = (
         "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of "
         "a UMLS release is a source, and needs its MRCONSO.RRF."
@@ -726,14 +736,6 @@ class Errors(metaclass=_Coded):
         "The pipeline has neither bioel_mentions nor bioel_linker, so that it links nothing, it has: "
         "{pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the "
         "package."
-    )
-    B406 = (
-        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
-        "one; nothing was changed."
-    )
-    B405 = (
-        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
-        "name. Correct it; nothing was changed."
     )
 
 

@@ -23,25 +23,26 @@ _WIDTH_OF_FILES = 160
 # Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-JsonOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Also write the result as JSON; - for stdout.",
-        callback=lambda path: _refuse_folder(path),
-    ),
-]
-PrefixOption = Annotated[
-    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
-]
-
 
 def _refuse_folder(path: Path | None) -> Path | None:
     """Refuse a folder before anything is done, not when the result is there to be written."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
     return path
+
+
+JsonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Also write the result as JSON; - for stdout.",
+        callback=_refuse_folder,
+    ),
+]
+PrefixOption = Annotated[
+    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
+]
 
 
 def show_error(message: str) -> None:

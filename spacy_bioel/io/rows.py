@@ -28,18 +28,26 @@ def read_rows(
             if line.strip():
                 yield number, line.split(separator)
         return
-    reader = csv.reader((f"{line}\n" for _, line in lines), delimiter=separator, strict=True)
+    number = 0
+
+    def numbered() -> Iterator[str]:
+        nonlocal number  # the reader's own count leaves out lines that were skipped
+        for place, line in lines:
+            number = place
+            yield f"{line}\n"
+
+    reader = csv.reader(numbered(), delimiter=separator, strict=True)
     while True:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            problem = Errors.B126.format(path=path, line=reader.line_num, error=error)
+            problem = Errors.B126.format(path=path, line=number, error=error)
             if "expected after" not in str(error):  # a quote that nothing closes swallows rows
                 raise BioelError(problem) from None
-            with one_record(path, reader.line_num):
+            with one_record(path, number):
                 raise BioelError(problem) from None
             continue
         if row is None:
             return
         if any(row):
-            yield reader.line_num, row
+            yield number, row

@@ -50,12 +50,12 @@ class Skipped:
     n: int = 0
     kept: int = 0
     _place: tuple[str, int] = ("", 0)
-    _seen: set[BadRecord] = field(default_factory=set)
+    _seen: set[int] = field(default_factory=set)  # hashes: there may be millions
 
     def add(self, error: BioelError) -> None:
         record = BadRecord(*self._place, str(error))
-        if record not in self._seen:
-            self._seen.add(record)
+        if hash(record) not in self._seen:
+            self._seen.add(hash(record))
             self.first = self.first or record
             self.n += 1
             self.note(record)

@@ -45,9 +45,9 @@ CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
         ("a.tsv", "id\tname\nX:1\ta\nX:2\nX:3\tc\n", ["X:1", "X:3"], [(3, "B129")]),
         (
             "a.csv",
-            'id,name\nX:1,"a"b\nX:2,"c, d"\n,e\n',
+            b'id,name\n\xe9,x\nX:1,"a"b\nX:2,"c, d"\n,e\n',
             ["X:2"],
-            [(2, "B126"), (4, "B129")],
+            [(2, "B103"), (3, "B126"), (5, "B129")],
         ),
         ("a.tsv", b"id\tname\nX:1\ta\nX:2\tM\xe9ni\xe8re\nX:3\tc\n", ["X:1", "X:3"], [(3, "B103")]),
         (
