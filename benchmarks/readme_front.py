@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # Label of a link in README.md -> page of the repository.
 LINKS = {
     "install": "docs/install.md",
-    "starter": "docs/starter.md",
+    "starter": "docs/tutorials/starter.md",
     "ner": "docs/tutorials/starter.md#link-the-entities-of-your-ner",
     "ontology": "docs/tutorials/ontology.md",
     "corpus": "docs/tutorials/corpus.md",
