@@ -1,5 +1,5 @@
-"""Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py:
-python -m benchmarks.protocols.
+"""Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py, and the definitions
+in docs/guides/errors.md from spacy_bioel/scoring/kinds.py: python -m benchmarks.protocols.
 """
 
 from __future__ import annotations
@@ -8,14 +8,33 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from benchmarks.markdown import table
+from benchmarks.readme import write_block
+from spacy_bioel.cli.error_rows import COLUMNS
+from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Protocol, Rules
 
-PAGE = Path(__file__).parents[1] / "docs" / "protocols.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGE, ERRORS = _DOCS / "protocols.md", _DOCS / "guides" / "errors.md"
 _INTRODUCTION = """\
 # Protocols
 
-Written by `python -m benchmarks.protocols` from `spacy_bioel/scoring/protocols.py`, from which
-`bioel evaluate` takes them too.
+A protocol is a named way to compare what a pipeline predicts with gold, the annotations of a
+corpus. `bioel evaluate MODEL CORPUS --protocol NAME` measures by one or several. Which to take:
+
+* How good is the pipeline, from text to ids? `end_to_end`, which is also called `strict`: a link is
+  right if its first and last character and its ids are those of a gold mention. Labels are not
+  compared, and mentions without an id (NIL) are left out.
+* Does it find the mentions? `mention`: the same with labels, and without ids.
+* How good is the linker, if mentions are given? `gold`; or `gold_any`, for which one right id of a
+  composite (a mention of several concepts) is enough.
+* Which concepts is a document about? `document`.
+
+For example, gold has "breast cancer" (characters 10 to 23, Disease, MESH:D001943), and a pipeline
+links "cancer" (17 to 23, Disease) to the same id. That is wrong by `mention` and `end_to_end`, as
+its first character differs, right by `partial_binary`, and right by `document`.
+
+This page is written by `python -m benchmarks.protocols` from `spacy_bioel/scoring/protocols.py`,
+from which `bioel evaluate` takes the protocols too. What holds for all of them:
 
 Gold mentions and predictions are compared by character offsets. Ids of both sides are first
 replaced by their current ids; wherever ids are compared, a composite is its set of ids. The
@@ -50,6 +69,16 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def errors_page() -> str:
+    """All of docs/guides/errors.md, with the definitions as they are now."""
+    parts = [PAIRING]
+    tables = {"kind": KINDS, "mark, beside the kind": MARKS, "column of the file": COLUMNS}
+    for name, meanings in tables.items():
+        rows = [[f"`{key}`", meaning] for key, meaning in meanings.items()]
+        parts.append(table([name, ""], rows))
+    return write_block(ERRORS.read_text(encoding="utf8"), "ERRORS", "\n\n".join(parts))
+
+
 def _rules_table(protocols: dict[str, Protocol]) -> str:
     names = [field.name for field in fields(Rules)]
     lines = []
@@ -69,3 +98,4 @@ def _metrics_table(protocols: dict[str, Protocol]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf8")
+    ERRORS.write_text(errors_page(), encoding="utf8")

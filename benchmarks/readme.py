@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
 from benchmarks.readme_encoders import pretraining_table
+from benchmarks.readme_front import front_table, install_table, links_block
 from benchmarks.readme_generative import ablations_table, generative_table
 from benchmarks.readme_linkers import (
     all_linkers_table,
@@ -22,6 +23,7 @@ from benchmarks.readme_linkers import (
     vocabularies_table,
 )
 from benchmarks.readme_no_labels import finding_table, no_labels_table
+from benchmarks.readme_papers import papers_table
 from benchmarks.readme_speed import (
     documents_table,
     encoding_table,
@@ -41,9 +43,12 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "docs/generative.md",
+    "docs/guides/choose_linker.md",
+    "docs/install.md",
     "docs/linkers.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/results.md",
     "docs/starter.md",
     "docs/types.md",
     "spacy_bioel/assets/starter/README.md",
@@ -201,7 +206,7 @@ def probing_table(rows: list[Row]) -> str:
     note = (
         "Accuracy@1 of the nearest name, dev, and the relative change; *italics: quoted, not run "
         f"here*. Seeds {seeds_of(ours)}; commands: `benchmarks/results/probing.json`; "
-        "[as a plot](docs/probing.svg)."
+        "[as a plot](probing.svg)."
     )
     return f"{shown}\n\n{note}"
 
@@ -236,6 +241,9 @@ def _seed_note(rows: Sequence[Row]) -> str:
 
 
 BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
+    "FRONT RESULTS": ("starter", front_table),
+    "INSTALL SIZE": ("install_size", install_table),
+    "PAPERS": ("linking", papers_table),
     "RESULTS": ("main_job", main_job_table),
     "LINKING": ("linking", linking_tables),
     "PROBING": ("probing", probing_table),
@@ -273,7 +281,7 @@ def main() -> None:
         name: make(load(results))
         for name, (results, make) in BLOCKS.items()
         if (RESULTS / f"{results}.json").is_file()
-    }
+    } | {"LINKS": links_block()}
     for page in PAGES:
         text = (ROOT / page).read_text("utf8")
         for name, content in made.items():

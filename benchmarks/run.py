@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 _NO_QUESTIONS = (
+    "docstrings",
     "encoders",
     "finding_ours",
     "finding_theirs",
@@ -14,15 +15,21 @@ _NO_QUESTIONS = (
     "lifecycle_step",
     "markdown",
     "readme",
+    "readme_encoders",
+    "readme_front",
     "readme_generative",
     "readme_linkers",
     "readme_no_labels",
+    "readme_papers",
     "readme_speed",
+    "readme_types",
     "record",
+    "reference",
     "run",
     "scale",
     "scispacy_ours",
     "scispacy_theirs",
+    "site",
 )
 
 

@@ -40,14 +40,14 @@ class Figures:
 
 def measured_table(found: Figures) -> str:
     lines = [
-        ["$d$", "processor seconds a document", _show(found.document, ".4f"), "spark"],
-        ["$s$", "processor seconds until the first document", _show(found.start, ".1f"), "spark"],
-        ["$w$", "MB of the process at its peak, mapped files too", _show(found.worker), "spark"],
-        ["$o$", "bytes of JSON written a document", _show(found.written), "spark"],
-        ["$b$", "seconds a name, build", _show(found.build, ".6f"), "knowledge_base"],
-        ["$k$", "bytes a name on disk, no vectors", _show(found.disk), "knowledge_base"],
-        ["$e$", "seconds a name, add and encode, index too", _show(found.encode, ".6f"), "growth"],
-        ["$t$", "transformer: times slower", _show(found.transformer, ".1f"), "reading_speed"],
+        ["`d`", "processor seconds a document", _show(found.document, ".4f"), "spark"],
+        ["`s`", "processor seconds until the first document", _show(found.start, ".1f"), "spark"],
+        ["`w`", "MB of the process at its peak, mapped files too", _show(found.worker), "spark"],
+        ["`o`", "bytes of JSON written a document", _show(found.written), "spark"],
+        ["`b`", "seconds a name, build", _show(found.build, ".6f"), "knowledge_base"],
+        ["`k`", "bytes a name on disk, no vectors", _show(found.disk), "knowledge_base"],
+        ["`e`", "seconds a name, add and encode, index too", _show(found.encode, ".6f"), "growth"],
+        ["`t`", "transformer: times slower", _show(found.transformer, ".1f"), "reading_speed"],
         ["", "rows by Spark that differ", _show(found.different), "spark"],
     ]
     rows = [[*line[:3], f"`{line[3]}.json`"] for line in lines]
@@ -57,24 +57,24 @@ def measured_table(found: Figures) -> str:
 def pubmed_table(found: Figures) -> str:
     hours = _of(lambda d: ABSTRACTS * d / 3600, found.document)
     lines = [
-        ["core-hours", "$36 \\cdot 10^6 \\cdot d / 3600$", _show(hours)],
+        ["core-hours", "`36 · 10⁶ · d / 3600`", _show(hours)],
         ["hours on 10 machines of 16 cores", "core-hours / 160", _show(hours, ".1f", 1 / CORES)],
         [
             "core-hours, reading with a transformer",
-            "core-hours $\\cdot t$",
+            "`core-hours · t`",
             _show(_of(lambda h, t: h * t, hours, found.transformer)),
         ],
         [
             "GB of memory, 16 workers",
-            "at most $16 w$: they share the knowledge base",
+            "at most `16 w`: they share the knowledge base",
             _show(found.worker, ".1f", CORES_OF_A_MACHINE / 1e3),
         ],
         [
             "GB of JSON lines",
-            "$36 \\cdot 10^6 \\cdot o$",
+            "`36 · 10⁶ · o`",
             _show(found.written, ",.0f", ABSTRACTS / 1e9),
         ],
-        ["core-hours of loading", "$160 s / 3600$", _show(found.start, ".1f", CORES / 3600)],
+        ["core-hours of loading", "`160 s / 3600`", _show(found.start, ".1f", CORES / 3600)],
     ]
     return table(["PubMed, 36 million abstracts", "formula", "result"], lines)
 
@@ -82,15 +82,15 @@ def pubmed_table(found: Figures) -> str:
 def names_table(found: Figures) -> str:
     bytes_a_name = found.disk + BYTES_OF_A_VECTOR
     lines = [
-        ["minutes, build", "$10^7 b$", _show(found.build, ".0f", NAMES / 60)],
+        ["minutes, build", "`10⁷ b`", _show(found.build, ".0f", NAMES / 60)],
         [
             "minutes, add and encode, index too, one core",
-            "$10^7 e$",
+            "`10⁷ e`",
             _show(found.encode, ".0f", NAMES / 60),
         ],
         [
             "GB of disk",
-            f"$10^7 (k + {BYTES_OF_A_VECTOR})$: vectors of 192 numbers, 16 bits, and their index",
+            f"`10⁷ (k + {BYTES_OF_A_VECTOR})`: vectors of 192 numbers, 16 bits, and their index",
             _show(bytes_a_name, ".1f", NAMES / 1e9),
         ],
         [
@@ -123,7 +123,7 @@ def _about() -> str:
     (row,) = select(load("spark"), metric="processor_seconds_a_document")
     (rows,) = select(load("spark"), metric="different_rows")
     return (
-        f"\n\n$d$, $w$ and $o$: light pipeline, package's knowledge base, {row['n']:,} texts of "
+        f"\n\n`d`, `w` and `o`: light pipeline, package's knowledge base, {row['n']:,} texts of "
         f"{row['characters']:,} characters on average. Rows: {rows['n']:,} documents, "
         f"{rows['failed']} of which fails, {rows['mentions']:,} mentions. `{row['command']}`; "
         f"{row['machine']}; {row['date']}. {row['note'].capitalize()}."

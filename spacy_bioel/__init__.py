@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from spacy.language import Language
+
+    from spacy_bioel.export.frame import links_frame as links_frame
+    from spacy_bioel.export.render import displacy_data as displacy_data
+    from spacy_bioel.export.render import render as render
+    from spacy_bioel.pipeline.explain import explain as explain
 
 __version__ = "0.1.0"
 
 
-def load() -> Language:
+def load(
+    *,
+    disable: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    config: Mapping[str, Any] | None = None,
+) -> Language:
     """A ready pipeline, without a download: diseases, chemicals, genes, organisms, cell lines and
     variants are found and linked to MeSH, NCBI Gene (human), NCBI Taxonomy and Cellosaurus.
 
     The first document that is linked waits some seconds, while the knowledge bases are built in
     the user's cache folder.
 
+    disable, exclude (str | Iterable[str]): Pipes, "bioel_mentions" or "bioel_linker", that are
+        loaded and not run, or not loaded, as in `spacy.load`.
+    config (Mapping | None): Settings to change, nested or by dotted names:
+        {"components.bioel_linker.nil_threshold": 0.6}.
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     """
     from spacy_bioel.pipeline.starter import load_starter
 
-    return load_starter()
+    return load_starter(disable=disable, exclude=exclude, config=config)
+
+
+# Functions that are imported when they are asked for, and their modules.
+_LATER = {
+    "explain": "pipeline.explain",
+    "links_frame": "export.frame",
+    "render": "export.render",
+    "displacy_data": "export.render",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -3,7 +3,9 @@
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
 B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
 linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
-B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B38x-B39x services.
+B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B33x starter and concepts,
+B34x formats of links, B36x errors and labels, B38x-B39x services, B40x-B41x changes of names and
+bad input, B44x explanations, W32x settings without effect.
 """
 
 from __future__ import annotations
@@ -540,7 +542,7 @@ class Errors(metaclass=_Coded):
     )
     B310 = (
         "{id!r} is no concept of the sources, current or retired: expected the id of a concept "
-        "whose branch is kept (--under) or left out (--exclude). Did you mean: {near}?"
+        "whose branch is kept (--under) or left out (--exclude). {hint}"
     )
     B311 = (
         "Unknown setting finding = {found}: expected true or false for each switch, and a number "
@@ -562,10 +564,10 @@ class Errors(metaclass=_Coded):
     )
     B323 = (
         "{model} is a pipeline, which has its own knowledge base; --kb adds to a knowledge base "
-        "alone. Give the folder of a knowledge base as MODEL, or set kb in the config of the "
-        "pipeline."
+        "alone. Give a knowledge base as MODEL, a folder or starter:mesh, starter:genes, "
+        "starter:species or starter:cells, or set `kb` in the config of the pipeline."
     )
-    B324 = "{path}: {option} is for JSON lines only. Write to a file OUT.jsonl, or leave it out."
+    B324 = "{path}: {option} is for JSON lines and JSON only. Write to OUT.jsonl, or leave it out."
     B330 = (
         "{path}, document {id}: a mention is labelled {found}, but the corpus is said to annotate "
         "{annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
@@ -599,6 +601,60 @@ class Errors(metaclass=_Coded):
         "{example}. To find one by its names: bioel kb search KB WORDS, or "
         "spacy_bioel.kb.search.search_names(kb, words)."
     )
+    B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
+    B339 = (
+        "{mention!r} begins or ends inside a token of the text, and a mention is made of whole "
+        "tokens. Give {around!r}."
+    )
+    B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
+    B340 = (
+        "{where}: {key} is there a second time, expected a key of its own for each mention. Number "
+        "the lines of the file anew."
+    )
+    B341 = (
+        "{path} exists, expected a new or empty folder for the documents, NAME.txt and NAME.ann "
+        "each. Remove it, or choose another name."
+    )
+    B342 = (
+        "PubTator cannot hold the document id {id!r}: a bar, a tab or a line end would break its "
+        "rows. Change the id, or write another format, such as OUT.jsonl."
+    )
+    B343 = (
+        "{format} cannot hold the concept id {id!r}: {found!r} separates ids there. Build the "
+        "knowledge base with other ids, or write another format, such as OUT.jsonl."
+    )
+    B344 = (
+        "--mentions given links the mentions of a corpus, and {source} is {found}. Give PubTator, "
+        "BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
+    )
+    B345 = 'set_ents = {found!r} is not one of these: true, false, "links". Correct the setting.'
+
+    B360 = (
+        "{path} is no file of errors. Give a name that ends in .tsv, .csv or .jsonl; a page is "
+        "written by --html."
+    )
+    B361 = (
+        "--prefix gives {first!r} and {second!r} for the same ids. Give one prefix for all labels "
+        "(--prefix MESH), and one for each label that has another (--prefix Gene=NCBIGene)."
+    )
+    B362 = (
+        "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. "
+        "--label SpecificDisease=Disease; GOLD= leaves the mentions of GOLD out."
+    )
+    B363 = (
+        "{path}: no gold mention is labelled {label!r}, which an option names. The corpus has the "
+        "labels {known}."
+    )
+    B364 = (
+        "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
+        "{known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
+    )
+    B365 = "{path} is no pipeline: it has no meta.json. Give the folder that `bioel tune` wrote."
+    B366 = (
+        "{path} has no scores for a card: expected what `bioel evaluate MODEL GOLD --json FILE` "
+        "writes, with its default protocols among others, found {found}. Measure the pipeline anew."
+    )
+    B367 = "{path} is there already. Give --replace to write another one in its place."
 
     B380 = "There is no {path} here. The paths of this service are in /openapi.json."
     B381 = "{path} does not take {method}, expected {allowed}. Change the method."
@@ -638,6 +694,50 @@ class Errors(metaclass=_Coded):
         "Content-Type (with curl: --json)."
     )
 
+    B400 = (
+        "No record of {sources} is good, {n} are bad, so that there is nothing to build. Each is in "
+        "{report}. The first: {first}"
+    )
+    B402 = "Expected a change of names, found none. Give --add, --remove or --rename, each with a name."
+    B403 = (
+        "{id!r} in the knowledge base in {path} has no name {name!r}, it has: {names}. Names are "
+        "compared whatever their case and punctuation; nothing was changed."
+    )
+    B404 = (
+        "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "
+        "one. Give another with --add, or retire the concept: bioel kb retire; nothing was changed."
+    )
+    B405 = (
+        "{name!r} has no letter or digit, so that nothing in a text could match it, expected a "
+        "name. Correct it; nothing was changed."
+    )
+    B406 = (
+        "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that "
+        "one; nothing was changed."
+    )
+    B407 = (
+        "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of "
+        "a UMLS release is a source, and needs its MRCONSO.RRF."
+    )
+    B408 = (
+        "{path} is a saved pipeline, expected a knowledge base. That of a pipeline is in a folder "
+        "inside, such as {path}/bioel_linker/kb, unless it was saved without (include_kb = false)."
+    )
+    B409 = (
+        "{path} is a knowledge base of the package, which this command does not open: expected a "
+        "folder. `bioel kb info`, `bioel link` and the setting `kb` take that name; to change its "
+        "contents, build one of your own: bioel kb build OUT SOURCE"
+    )
+    B410 = (
+        "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx "
+        "(several). Error of spaCy: {error}"
+    )
+    B411 = (
+        "The pipeline has neither bioel_mentions nor bioel_linker, so that it links nothing, it has: "
+        "{pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the "
+        "package."
+    )
+
 
 class Warnings(metaclass=_Coded):
     W280 = (
@@ -667,6 +767,21 @@ class Warnings(metaclass=_Coded):
         "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
         "of that label is linked to these types."
     )
+    W320 = (
+        "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it "
+        "({finders}) write to {written}, so that it has nothing to link. Set `mentions` or "
+        "`spans_key` of {linker!r} to where the mentions are."
+    )
+    W321 = (
+        "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it "
+        "({finders}) do not give: they give {known}. Correct the labels, otherwise these entries "
+        "have no effect."
+    )
+    W322 = (
+        "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not "
+        "learned: it finds {known}. Correct the labels, or ignore this if these mentions are to come "
+        "from the words alone."
+    )
     W273 = "While training, the encoder searches {n:,} of the {of:,} names of {path}. After training, encode them all: linker.encode_kb(linker.kb), or bioel kb encode KB MODEL for the saved pipeline."
     W060 = (
         "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use "
@@ -693,4 +808,20 @@ class Warnings(metaclass=_Coded):
         "{path}: the last line is a mention without a line end. If the file is truncated inside "
         "its concept id, that id is wrong: compare the file with its source, or end it with a "
         "newline."
+    )
+    W301 = (
+        "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make "
+        "empty .ann files for texts without mentions."
+    )
+    W302 = (
+        "No document of {source} has a mention, so that there was nothing to link. Leave "
+        "--mentions given out to find them."
+    )
+    W311 = (
+        "{path} has the scores of another pipeline (model_fingerprint {found}), this one has "
+        "{expected}. The card is written; measure this pipeline, and write it again."
+    )
+    W310 = (
+        "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "
+        "'spacy-bioel[plot]'"
     )

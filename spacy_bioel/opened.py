@@ -7,6 +7,7 @@ and reads there what it does not carry.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -21,6 +22,10 @@ class Opened(Protocol):
 
     def __contains__(self, id: object) -> bool: ...
     def __getitem__(self, id: str) -> Any: ...
+    def find(self, id: str) -> int: ...
+    def preferred_name(self, concept: int) -> str: ...
+    @property
+    def releases(self) -> tuple[Any, ...]: ...
 
 
 class Opener(Protocol):
@@ -59,6 +64,29 @@ def opened(fingerprint: str) -> Opened:
             if opener.kb.fingerprint and (found := _find(fingerprint)) is not None:
                 return found
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
+
+
+def preferred_name(fingerprint: str, id: str) -> str:
+    """Preferred name of a concept, read where it is open; "" where it is not, or is unknown."""
+    try:
+        return _read_preferred_name(fingerprint, id)
+    except BioelError:
+        return ""
+
+
+@lru_cache(maxsize=1 << 16)  # the same few concepts are asked for again and again
+def _read_preferred_name(fingerprint: str, id: str) -> str:
+    kb = opened(fingerprint)
+    row = kb.find(id)
+    return kb.preferred_name(row) if row >= 0 else ""
+
+
+def releases_of(fingerprint: str) -> tuple[str, ...]:
+    """Releases of a knowledge base, in words; none where it is not open."""
+    try:
+        return tuple(map(str, opened(fingerprint).releases))
+    except BioelError:
+        return ()
 
 
 def _find(fingerprint: str) -> Opened | None:

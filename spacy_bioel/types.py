@@ -37,6 +37,30 @@ class Concept:
 
 
 @dataclass(frozen=True, slots=True)
+class KbRelease:
+    """Knowledge base, and which release of which source it is.
+
+    name (str): Short name: of its folder, or of its first source.
+    source, release, licence (str): As given to `bioel kb build`; may be empty.
+    fingerprint (str): Digest of its contents.
+    concepts (int): Number of concepts.
+    """
+
+    name: str
+    source: str
+    release: str
+    licence: str
+    fingerprint: str
+    concepts: int
+
+    def __str__(self) -> str:
+        parts = [self.source or self.name]
+        parts += [f"release {self.release}"] if self.release else []
+        parts += [f"{self.concepts:,} concepts", f"fingerprint {self.fingerprint}"]
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
 class Mention:
     """Stretch of text that names one concept, several (composite), or none of the KB (NIL).
 

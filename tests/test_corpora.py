@@ -71,7 +71,7 @@ def test_fetch_finds_files_by_name(
         "train.PubTator.txt",
     ]
     said = capsys.readouterr().err
-    assert "Without the test split: [T002] CDR_TestSet.PubTator.txt is not below" in said
+    assert "No test split of bc5cdr: CDR_TestSet.PubTator.txt was not found." in said
     # The next run needs the folder no more.
     scripts.fetch("bc5cdr")
     assert "assets/bc5cdr is complete." in capsys.readouterr().err
@@ -268,7 +268,8 @@ def test_fifths_ids_of_labels_and_documents_that_cannot_be_read(
     documents = import_module("documents")
     assert [documents.fifth_of(id) for id in ("7", "8", "9")] == [0, 3, 1]
     scripts.fetch("gnormplus", data=str(types))
-    assert "[B106]" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.count("Left out: [B106]") == said.count("B106") == 1  # both splits are of one file
     found = [
         text
         for split in ("train", "dev")
@@ -317,6 +318,30 @@ def test_development_documents_of_one_corpus_are_not_trained_on_by_another(
     for split, expected in (("train", ["9"]), ("dev", ["2", "7", "1"])):
         path = scripts.find_split(mixture, split)
         assert [text.id for text in read_texts_jsonl(path)] == expected
+
+
+def test_a_label_that_no_training_mention_has(scripts: Any, types: Path) -> None:
+    path = types / "CDR" / "CDR_TrainingSet.PubTator.txt"
+    path.write_text(TRAIN.replace("Chemical", "Disease"))
+    scripts.fetch("bc5cdr", data=str(types))
+    expected = r"\[T020\] bc5cdr is said to annotate Chemical, but no mention of .*/train"
+    with pytest.raises(BioelError, match=expected):
+        scripts.convert("bc5cdr", "train")
+    with pytest.raises(BioelError, match=expected):
+        scripts.fetch("bc5cdr+gnormplus", data=str(types))
+
+
+def test_the_file_that_is_missing_is_the_one_that_is_named(scripts: Any, types: Path) -> None:
+    """BioRED is here, and one of the two corpora whose documents are left out is not."""
+    with gzip.open(types / "biored.PubTator.txt.gz", "wt") as file:
+        file.write("7|t|Abc.\n7|a|x\n\n")
+    with pytest.raises(BioelError, match=r"\[T002\] NCBIdevelopset_corpus.txt is not below"):
+        scripts.Finder([types], may_download=False).choose(
+            [
+                [choice, *scripts._other_files(choice)]
+                for choice in scripts.load_spec("biored")["splits"]["train"]
+            ]
+        )
 
 
 def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:

@@ -31,15 +31,16 @@ ROOMS: dict[str, list[str]] = {
     # Nothing but one command may import it, see LABORATORY.
     "lab": [*GROUND, "text", "kb", "models", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
-    "view": [*GROUND],
+    "view": [*GROUND, "opened", "text"],
     "distributed": [*GROUND, "storage", "text", "pipeline", "processor"],
+    "export": [*GROUND, "opened", "storage", "text", "pipeline", "distributed", "view"],
     # "" is the package itself, for its version.
     "service": ["", *GROUND, "kb", "pipeline", "distributed"],
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        *["distributed", "tuning", "lab", "storage", "service"],
+        *["distributed", "export", "tuning", "lab", "storage", "service"],
     ],
-    "__init__": ["pipeline"],
+    "__init__": ["pipeline", "export"],
     "__main__": ["cli"],
 }
 
@@ -47,7 +48,7 @@ ROOMS: dict[str, list[str]] = {
 # of its files.
 PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
-    "io/ontology.py": ["pronto"],
+    "io/ontology.py": ["fastobo", "pronto"],
     "io/open.py": ["zstandard"],
     "processor.py": ["torch", "threadpoolctl"],
     "kb": ["numpy"],
@@ -74,6 +75,10 @@ PACKAGES: dict[str, list[str]] = {
     "distributed": ["spacy"],
     "distributed/parquet.py": ["pyarrow"],
     "distributed/spark.py": ["pyspark", "pyarrow", "pandas"],
+    "export": ["spacy"],
+    "export/bioc.py": ["bioc"],
+    "export/frame.py": ["pandas"],
+    "export/render.py": ["IPython"],
     "service/verbs.py": ["spacy"],
     "service/schemas.py": ["pydantic"],
     "service/problems.py": ["fastapi", "starlette"],

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from projects import copy_project, run_workflow
 from spacy.util import load_config
 from wheels import links_of_wheel
 
@@ -23,7 +22,7 @@ from spacy_bioel.cli.app import app
 from spacy_bioel.pipeline.annotate import get_links
 
 ROOT = Path(__file__).parents[1]
-STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "package", "demo"]
+STEPS = ["fetch", "convert", "kb", "train", "encode", "evaluate", "card", "package", "demo"]
 READY = ["starter-types", "starter-tune", "starter-detector", "starter-wheel", "species"]
 STARTER = ["starter-names", "pretrain", "starter-assets"]
 WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
@@ -32,9 +31,7 @@ WHEEL = "packages/embedded/en_core_link-0.1.0-py3-none-any.whl"
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project in which the workflow has run."""
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copy(ROOT / "project.yml", folder)
-    shutil.copytree(ROOT / "training", folder / "training")
+    folder = copy_project(tmp_path_factory.mktemp("project"))
     done = run_all(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -45,17 +42,7 @@ def run_all(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
 
     settings: Further ones, as on the command line.
     """
-    # With one thread, for several of them wait for each other on a machine that is busy.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    environment.pop("SPACY_CONFIG_OVERRIDES", None)
-    run = ["-m", "spacy", "project", "run", "all", ".", "--vars.configs", "training/configs/test"]
-    return subprocess.run(
-        [sys.executable, *run, *settings],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return run_workflow(folder, "all", "--vars.configs", "training/configs/test", *settings)
 
 
 def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
@@ -92,6 +79,47 @@ def test_metrics_name_their_protocols(folder: Path) -> None:
     assert n["end_to_end", "f1"] == 367
     value = {row["protocol"]: row["value"] for row in rows if row["metric"] == "f1"}
     assert value["end_to_end"] > 50.0
+
+
+def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> None:
+    final = folder / "models/embedded/final"
+    card, meta = (final / "README.md").read_text("utf8"), srsly.read_json(final / "meta.json")
+    with zipfile.ZipFile(folder / WHEEL) as wheel:
+        inside = "en_core_link/en_core_link-0.1.0/"
+        assert wheel.read(f"{inside}README.md").decode() == card
+        packaged = json.loads(wheel.read(f"{inside}meta.json"))
+        metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
+    assert card.startswith("# en_core_link (demo)\n\nDemo, do not use for real work: ")
+    assert "\nSummary: Demo, do not use for real work: " in metadata
+    assert "\nAuthor: the spacy-bioel maintainers\n" in metadata
+    # Scores are those of `evaluate` on the development documents, and no losses.
+    rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
+    (row,) = (
+        r for r in rows if (r["protocol"], r["metric"], r["label"]) == ("end_to_end", "f1", "")
+    )
+    interval = f"{row['low']:.1f}-{row['high']:.1f}"
+    assert f"| `end_to_end` | `f1` | {row['value']:.1f} | {interval} | 367 |" in card
+    assert packaged["performance"] == meta["performance"]
+    assert list(meta["performance"]) == [
+        *(f"{p}_{m}" for p in ("mention", "end_to_end") for m in ("precision", "recall", "f1")),
+        *(f"gold_{m}" for m in ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
+    ]
+    assert meta["performance"]["end_to_end_f1"] == pytest.approx(row["value"] / 100, abs=1e-4)
+    assert srsly.read_json(folder / "models/embedded/tuned/meta.json")["performance"] == {}
+    fingerprint = srsly.read_json(folder / "kb/embedded/meta.json")["fingerprint"]
+    for said in (
+        "train 70 documents, 1,649 mentions; dev 15 documents, 370 mentions",
+        f"fingerprint `{fingerprint}`",
+        "CC0 1.0; MeSH, excerpt (about January 2024): Courtesy of the U.S.",
+        "`nil_threshold` 0.",
+        "--vars.config rescnn --vars.seed 0 --vars.configs training/configs/test",
+        "## Limits",
+    ):
+        assert said in card
+    assert [source["name"] for source in meta["sources"]] == [
+        "embedded corpus of spacy-bioel",
+        "MeSH, excerpt (about January 2024)",
+    ]
 
 
 def test_tuning_maximised_what_evaluate_reports(folder: Path) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
-from benchmarks.readme import linking_tables, probing_table, write_block
-from benchmarks.readme_linkers import end_to_end_table
-from benchmarks.readme_speed import encoding_table, scispacy_table
+import pytest
 
+from benchmarks import readme_front
+from benchmarks.readme import BLOCKS, linking_tables, probing_table, write_block
+from benchmarks.readme_front import LINKS, front_table, install_table, links_block
+from benchmarks.readme_linkers import end_to_end_table
+from benchmarks.readme_papers import papers_table
+from benchmarks.readme_speed import encoding_table, scispacy_table
+from benchmarks.record import load
+
+ROOT = Path(__file__).parents[1]
 Row = dict[str, Any]
 
 
@@ -167,3 +176,45 @@ def test_scispacy_beside_ours() -> None:
         "| memory of the process at its peak, MB | 500.0 | 10.0 | 0.02 of it |",
         "| of it beyond imported libraries, MB | 500.0 | 10.0 | 0.02 of it |",
     ]
+
+
+def test_front_of_the_readme() -> None:
+    lines = table_lines(front_table(load("starter")))
+    assert [line.split(" | ")[2] for line in lines[2:]] == ["9,532", "9,532", "1,073"]
+    sizes = [
+        {"system": "package", "value": 1200},
+        {"system": "torch", "value": 700},
+        {"system": "ann", "value": 66},
+    ]
+    assert table_lines(install_table(sizes))[0] == (
+        "| spacy-bioel with all that it needs | of it PyTorch for CPU | extra `ann` adds |"
+    )
+    assert "| 1,200 MB | 700 MB | 66 MB |" in install_table(sizes)
+
+
+def test_links_of_the_readme_get_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (ROOT / "README.md").read_text("utf8")
+    assert set(re.findall(r"\]\[([\w ]+)\]", readme)) == set(LINKS)
+    assert "\n[install]: docs/install.md\n" in f"\n{links_block()}\n"
+    for page in LINKS.values():
+        assert (ROOT / page.partition("#")[0]).exists(), page
+    monkeypatch.setattr(readme_front, "address", lambda: "https://x.org/")
+    assert links_block().startswith("[install]: https://x.org/docs/install.md\n")
+
+
+def test_papers_have_figures_of_ours() -> None:
+    lines = table_lines(papers_table([]))[2:]
+    assert len(lines) == 11 and not [line for line in lines if "–" in line]
+    assert {line.split(" | ")[0] for line in lines} == {
+        *("| ResCNN, 2021", "| dual encoder, 2021", "| hierarchical multi-task"),
+        "| GenBioEL, 2022",
+    }
+
+
+def test_tables_of_the_readme_are_current() -> None:
+    """The results that were recorded, and no earlier ones, are what README and results.md say."""
+    for page in ("README.md", "docs/results.md"):
+        text = (ROOT / page).read_text("utf8")
+        for name, (results, make) in BLOCKS.items():
+            if f"<!-- {name} START -->" in text:
+                assert make(load(results)) in text, name

@@ -39,6 +39,7 @@ NAMES = {
         "spacy-bioel.BM25.v1",
     ],
     "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
+    "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
     "spacy_scorers": [
         "spacy-bioel.link_scorer.v1",
         "spacy-bioel.finder_scorer.v1",

@@ -88,3 +88,11 @@ def test_its_vectors_agree_with_those_of_float32() -> None:
     found, _ = ExactIndex(quantize(vectors)).search(queries, 1)
     assert len(found) == 2000
     assert np.mean(found[:, 0] == expected) >= 0.999
+
+
+def test_the_meta_data_of_its_pipeline_say_whose_it_is_and_of_what() -> None:
+    meta = srsly.read_json(ASSETS / "starter/meta.json")
+    assert (meta["name"], meta["author"]) == ("bioel_sm", "the spacy-bioel maintainers")
+    assert "not for decisions about patients" in meta["description"]
+    assert len(meta["sources"]) == 5 and "CC BY 4.0" in meta["license"]
+    assert "performance" not in meta

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from projects import copy_project, run_workflow
 from wheels import links_of_wheel
 
 import spacy_bioel
@@ -22,12 +22,8 @@ TEXT = "The BRAF V600E mutation is common in melanoma. Mice were treated with ve
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copy(ROOT / "project.yml", folder)
-    shutil.copytree(ROOT / "training", folder / "training")
-    run = [sys.executable, "-m", "spacy", "project", "run", "starter_pipeline", "."]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True)
+    folder = copy_project(tmp_path_factory.mktemp("project"))
+    done = run_workflow(folder, "starter_pipeline")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "packages/starter/en_bioel_sm-0.1.0-py3-none-any.whl"
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import spacy
 import srsly
+from spacy.cli.debug_config import debug_config
 from spacy.util import load_config
 
 from spacy_bioel.cli.convert import convert
@@ -115,6 +116,30 @@ def test_every_config_makes_a_pipeline(script: Any, path: Path) -> None:
     config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
     nlp = spacy.util.load_model_from_config(config.interpolate(), auto_fill=True)
     assert nlp.pipe_names == config["nlp"]["pipeline"]
+
+
+@pytest.mark.parametrize("name", ["rescnn.cfg", "base/linker.cfg"])
+def test_spacy_accepts_configs_that_extend_none(name: str) -> None:
+    debug_config(CONFIGS / name, overrides={"paths.train": "no.spacy", "paths.dev": "no.spacy"})
+
+
+def test_the_whole_of_a_config_that_extends_another(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script.main("embedded", CONFIGS / "small.cfg", Path("models/mine"), config_only=True)
+    assert capsys.readouterr().out == "Wrote models/mine/config.cfg.\n"
+    config = load_config("models/mine/config.cfg", interpolate=False)
+    assert (
+        config["training"]["max_steps"]
+        == config["training"]["optimizer"]["learn_rate"]["total_steps"]
+        == 200
+    )
+    assert config["paths"]["train"] == "corpus/embedded/train.spacy"
+    assert config["corpora"]["train"]["path"] == "${paths.train}"
+    assert config["components"]["bioel_linker"]["search_names"] == 32  # a default
+    debug_config("models/mine/config.cfg")
+    assert "Config is valid" in capsys.readouterr().out
 
 
 def test_a_package_in_place_of_the_hub(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.types import Candidate, Concept, Link
 from spacy_bioel.view import render_document, render_page
 
 # In a text, in an id (which has no white space), in an attribute, and out of one.
@@ -39,6 +41,14 @@ def test_mentions_are_marked_with_label_and_ids() -> None:
     )
 
 
+def test_ids_are_links_to_the_pages_of_their_concepts() -> None:
+    links = [Link(0, 5, "", ("HP:0001945", "MINE:1"))]
+    assert text_of(render_document("fever", links)) == (
+        '<mark>fever</mark><sup><a href="http://purl.obolibrary.org/obo/HP_0001945">HP:0001945</a>'
+        " | MINE:1</sup>"
+    )
+
+
 def test_mentions_may_overlap() -> None:
     links = [Link(0, 11, "D", ("X:1",)), Link(4, 11, "D", ("X:2",)), Link(8, 16, "D", ("X:3",))]
     assert text_of(render_document("non a b c d e f. ", links)) == (
@@ -47,9 +57,43 @@ def test_mentions_may_overlap() -> None:
     )
 
 
+def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> None:
+    concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
+    build_kb(concepts, tmp_path / "kb", source="<genes>", release="2026")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
+    links = [Link(0, 4, "Gene", ("X:1",), found), Link(5, 10, "Variant")]
+    section = render_document("BRAF V600E", links, title="7")
+    rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert rows == (
+        '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1<details><summary>Why</summary>'
+        "Linked: the best candidate, X:1, has the score 0.50, which reaches nil_threshold."
+        "</details></td><td><ol>"
+        "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
+        "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
+        '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL p.Val600Glu'
+        "<details><summary>Why</summary>NIL: no name of the knowledge base, and no training "
+        "mention, is like it.</details></td><td></td></tr>"
+    )
+    assert "<caption>Mentions of 7</caption>" in section
+    release = f"&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}"
+    assert section.endswith(
+        "</table></div><details><summary>Knowledge bases</summary>"
+        f"<ul><li>{release}</li></ul></details></section>"
+    )
+
+
+def test_a_page_has_its_landmark_its_language_and_both_schemes() -> None:
+    page = render_page([])
+    assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
+    assert page.count("<main>") == page.count("</main>") == page.count("<h1>") == 1
+    assert "prefers-color-scheme: dark" in page
+    assert "http" not in page  # nothing is loaded
+
+
 def test_all_that_is_shown_is_escaped() -> None:
     candidate = Candidate(SCRIPT, 0.5, IMAGE, QUOTED)
-    link = Link(0, len(SCRIPT), IMAGE, (SCRIPT, QUOTED), (candidate,))
+    link = Link(0, len(SCRIPT), IMAGE, (SCRIPT, QUOTED, f"MESH:{QUOTED}"), (candidate,))
     page = render_page([render_document(SCRIPT, [link], title=QUOTED)], title=IMAGE)
     for live in ("<script", "<img", "<svg", "\"'>"):
         assert live not in page

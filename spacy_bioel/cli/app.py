@@ -15,12 +15,15 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
+from spacy_bioel.cli.card import card
 from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
+from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_add import add
 from spacy_bioel.cli.kb_build import build
 from spacy_bioel.cli.kb_compact import compact
+from spacy_bioel.cli.kb_edit import edit
 from spacy_bioel.cli.kb_encode import encode
 from spacy_bioel.cli.kb_info import info
 from spacy_bioel.cli.kb_retire import retire
@@ -53,8 +56,10 @@ kb_app = typer.Typer(
 app.add_typer(kb_app, name="kb")
 app.command()(convert)
 app.command()(link)
+app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
+app.command()(card)
 app.command()(probe)
 app.command()(serve)
 app.command()(mcp)
@@ -64,6 +69,7 @@ kb_app.command()(search)
 kb_app.command()(show)
 kb_app.command()(encode)
 kb_app.command()(add)
+kb_app.command()(edit)
 kb_app.command()(retire)
 kb_app.command()(compact)
 kb_app.command()(upgrade)
@@ -101,7 +107,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno not in NO_ROOM | _REFUSED:
             raise
         path = error.filename or "The output"
-        _end(Errors.B252.format(path=path, reason=os.strerror(error.errno or 0)))
+        reason = os.strerror(error.errno or 0)
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            reason = "a file is where a folder is needed"
+        _end(Errors.B252.format(path=path, reason=reason))
 
 
 def _end(message: str) -> NoReturn:

@@ -23,9 +23,22 @@ _WIDTH_OF_FILES = 160
 # Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
+
+def _refuse_folder(path: Path | None) -> Path | None:
+    """Refuse a folder before anything is done, not when the result is there to be written."""
+    if path is not None and path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "", str(path))
+    return path
+
+
 JsonOption = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Also write the result as JSON; - for stdout."),
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Also write the result as JSON; - for stdout.",
+        callback=_refuse_folder,
+    ),
 ]
 PrefixOption = Annotated[
     str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
@@ -97,9 +110,16 @@ def writing(path: Path) -> Iterator[TextIO]:
         with naming(Path("stdout")), _flushed(sys.stdout) as file:
             yield file
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
         yield file
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for output, and say so: its name may be a slip."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        show_note(f"Made the folder {folder}.")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from spacy_bioel.cli.console import (
     JsonOption,
     PrefixOption,
     count_of,
+    make_folder,
     naming,
     show_note,
     track,
@@ -57,7 +58,7 @@ def convert(
     from spacy_bioel.corpus import read_texts
 
     texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     with naming(out):
         if out.suffix == ".jsonl":
             report = _write_jsonl(texts, out)
@@ -73,6 +74,10 @@ def convert(
 def _make_nlp(lang: str, tokenizer: str) -> Language:
     import spacy
 
+    try:
+        spacy.util.get_lang_class(lang)
+    except ImportError as error:
+        raise BioelError(Errors.B410.format(lang=lang, error=error)) from error
     try:
         return spacy.blank(lang, config={"nlp": {"tokenizer": {"@tokenizers": tokenizer}}})
     except (ImportError, ValueError) as error:

@@ -14,13 +14,20 @@ from rich.table import Column, Table
 
 from spacy_bioel.cli.console import (
     JsonOption,
-    PrefixOption,
+    count_of,
     progress_bar,
     show_note,
     show_table,
     write_json,
 )
-from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
+from spacy_bioel.cli.gold_labels import (
+    AnnotatesOption,
+    LabelOption,
+    PrefixesOption,
+    load_with_mapped_gold,
+)
+from spacy_bioel.cli.models import find_linker, require_linker
+from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
 if TYPE_CHECKING:
@@ -61,26 +68,57 @@ def evaluate(
     format: Annotated[
         str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
     ] = None,
-    prefix: PrefixOption = "",
+    prefix: PrefixesOption = None,
+    label: LabelOption = None,
+    annotates: AnnotatesOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     json_file: JsonOption = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT.tsv",
+            help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT.html",
+            help="Also write a page of errors: counts, confusions, reliability of scores, "
+            "and up to 50 single errors of each kind.",
+        ),
+    ] = None,
 ) -> None:
-    from spacy_bioel.pipeline.measuring import check_gold, measure_pipeline
+    from spacy_bioel.cli.error_rows import check_errors_file
+    from spacy_bioel.pipeline.measuring import check_gold, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    nlp, texts = load_with_gold(model, gold, format=format, prefix=prefix)
+    if errors is not None:
+        check_errors_file(errors)
+    nlp, texts = load_with_mapped_gold(
+        model, gold, format=format, prefix=prefix, label=label, annotates=annotates
+    )
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     if any(one.given_mentions for one in chosen.values()):
         require_linker(nlp, model)
     check_gold(texts, find_linker(nlp), gold)
-    found = measure_pipeline(nlp, texts, chosen, seed=seed, progress=progress_bar)
+    links = predict_links(nlp, texts, chosen, progress=progress_bar)
+    found = score_links(nlp, texts, links, chosen, seed=seed)
     about = _describe_run(nlp, model=model, gold=gold, seed=seed)
     if json_file is not None:
         write_json(json_file, [_json_row(row) | about for row in found])
     if str(json_file) != "-":
         unlabelled = {name for name, one in chosen.items() if not one.given_mentions}
         _show(found, about, unlabelled=unlabelled if finds_names(nlp) else set())
+    if errors is not None or html is not None:
+        from spacy_bioel.cli.error_report import report_errors
+
+        n = report_errors(
+            nlp, texts, links, scores=found, about=about, rows=errors, page=html,
+            labels=not finds_names(nlp),
+        )  # fmt: skip
+        show_note(f"{count_of(n, 'error')} -> {', '.join(str(p) for p in (errors, html) if p)}")
 
 
 # Assigned, not a docstring, because the list of protocols comes from their table.
@@ -94,6 +132,18 @@ the rules of its protocol. Ranks are counted within the linker's `max_candidates
 Rules of the protocols:
 
 """ + "\n".join(f"* {name}: {describe(name)}." for name in PROTOCOLS)
+evaluate.__doc__ += f"""
+
+Kinds of errors, of --errors and --html. They are those of the whole pipeline on the bare text; with
+no protocol but "gold" and "gold_any", those of the given mentions. {PAIRING} Labels are not
+compared where mentions are names of a knowledge base, or where gold has none.
+
+""" + "\n".join(f"* {name}: {meaning}." for name, meaning in KINDS.items())
+evaluate.__doc__ += """
+
+Further marks of an error:
+
+""" + "\n".join(f"* {name}: {meaning}." for name, meaning in MARKS.items())
 
 
 def _json_row(row: Measurement) -> dict[str, Any]:
@@ -115,12 +165,15 @@ def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[s
 
 
 def fingerprint_folder(folder: Path) -> str:
-    """Compute a fingerprint of a saved pipeline from the names and contents of its files."""
+    """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
+    those of its model card, which change nothing in what it does.
+    """
     from hashlib import blake2b, file_digest
 
     digest = blake2b(digest_size=8)
+    cards = {folder / "README.md", folder / "meta.json"}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path not in cards:
             with path.open("rb") as file:
                 content = file_digest(file, "blake2b").digest()
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)

@@ -19,6 +19,7 @@ from spacy_bioel.cli.sources import (
     SourcesArgument,
     open_sources,
     read_retired,
+    reporting_bad,
     show_counts,
     split_list,
 )
@@ -51,36 +52,49 @@ def build(
         Path | None,
         typer.Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
     ] = None,
+    skip_bad: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="REPORT.tsv",
+            help="Leave out bad records, and write each to this table; default: the first is an "
+            "error.",
+        ),
+    ] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Build a knowledge base from one or several sources.
 
     Records with the same id are merged. The report counts everything that is left out. The folder
     is created, or replaced, only after all sources were read.
+
+    With --skip-bad one bad record does not stop the others: a line of a table, of JSON lines, of
+    RRF or of a dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. Damage
+    of a file as a whole is an error in any case, as are all errors in OWL and OBO JSON.
     """
     from spacy_bioel.kb.build.branches import Branches
     from spacy_bioel.kb.build.build import build_kb
     from spacy_bioel.kb.columns.layout import map_vectors
 
-    concepts, about = open_sources(
-        sources,
-        format=format,
-        prefix=prefix,
-        columns=columns,
-        source=source_name,
-        release=release,
-        licence=licence,
-    )
     had_vectors = bool(map_vectors(out))
-    if retired is not None:
-        concepts = chain(concepts, read_retired(retired, prefix=prefix))
-    report = build_kb(
-        track(concepts, "Reading concepts"),
-        out,
-        types=None if types is None else split_list(types),
-        branches=Branches(under or (), exclude or ()) if under or exclude else None,
-        **about,
-    )
+    with reporting_bad(skip_bad, sources=sources):
+        concepts, about = open_sources(
+            sources,
+            format=format,
+            prefix=prefix,
+            columns=columns,
+            source=source_name,
+            release=release,
+            licence=licence,
+        )
+        if retired is not None:
+            concepts = chain(concepts, read_retired(retired, prefix=prefix))
+        report = build_kb(
+            track(concepts, "Reading concepts"),
+            out,
+            types=None if types is None else split_list(types),
+            branches=Branches(under or (), exclude or ()) if under or exclude else None,
+            **about,
+        )
     if json_file is not None:
         write_json(json_file, asdict(report))
     if str(json_file) != "-":

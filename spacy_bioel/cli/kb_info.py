@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from spacy_bioel.cli.console import JsonOption, show_table, write_json
+from spacy_bioel.cli.models import open_kb
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -17,17 +18,21 @@ _N_TYPES = 12  # types in the table; JSON has all
 
 
 def info(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `bioel kb build` wrote, or starter:mesh, starter:genes ..."
+        ),
+    ],
     json_file: JsonOption = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read every byte and compare checksums.")
     ] = False,
 ) -> None:
     """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
-    from spacy_bioel.kb.columns.store import KnowledgeBase
     from spacy_bioel.kb.vectors.writing import verify_vectors
 
-    base = KnowledgeBase.open(kb)
+    base = open_kb(kb)
     if verify:
         base.verify()
     about = describe(base)

@@ -37,7 +37,7 @@ def show(
         write_json(json_file, about)
     if str(json_file) != "-":
         show_table(_as_table(about))
-        show_note(_release(base))
+        show_note(f"Knowledge base: {base.releases[0]}")
 
 
 def search(
@@ -65,7 +65,7 @@ def search(
             show_table(table)
         else:
             show_note(f"No name is like {' '.join(words)!r}.")
-        show_note(_release(base))
+        show_note(f"Knowledge base: {base.releases[0]}")
     if not hits:
         raise typer.Exit(1)
 
@@ -105,15 +105,6 @@ def _open(kb: str) -> KnowledgeBase:
     from spacy_bioel.kb.columns.store import KnowledgeBase
 
     return KnowledgeBase.open(kb)
-
-
-def _release(base: KnowledgeBase) -> str:
-    """Sentence that says where the concepts are from."""
-    meta = base.meta
-    parts = [str(meta.get("source", "")) or base.title]
-    parts += [f"release {meta['release']}"] if meta.get("release") else []
-    parts += [f"fingerprint {base.fingerprint}"]
-    return "Knowledge base: " + ", ".join(parts)
 
 
 def _as_table(about: dict[str, Any]) -> Table:

@@ -1,32 +1,26 @@
-"""`bioel link`: link texts, with output as JSON lines, Parquet and an HTML page."""
+"""`bioel link`: link texts, with output in the formats of `export`."""
 
 from __future__ import annotations
 
-import json
-import sys
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import count_of, naming, show_note, track, writing
-from spacy_bioel.cli.models import load_model
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, track, writing
+from spacy_bioel.cli.models import load_model, require_linker
+from spacy_bioel.cli.texts import read_documents, read_mentions
+from spacy_bioel.errors import BioelError, Errors, Warnings
 
 if TYPE_CHECKING:
-    from spacy_bioel.distributed.rows import Document, LinkedText, Row, Totals
+    from spacy_bioel.distributed.rows import LinkedText, Totals
+    from spacy_bioel.export.text_format import Write
 
-STDIN = STDOUT = "-"
+STDOUT = "-"
 SOME_FAILED = 1  # exit status
-_PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
-_OUTPUTS = (".jsonl", ".ndjson", ".json", _PARQUET, "")
-# Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
-_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
 
 
 class Engine(StrEnum):
@@ -34,6 +28,13 @@ class Engine(StrEnum):
 
     LOCAL = "local"
     SPARK = "spark"
+
+
+class Mentions(StrEnum):
+    """Mentions to link: those that are found, or those that the input has."""
+
+    FOUND = "found"
+    GIVEN = "given"
 
 
 def link(
@@ -48,15 +49,24 @@ def link(
         ),
     ],
     output: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--output", "-o", metavar="OUT", help="OUT.jsonl or OUT.parquet; default: stdout."
+            "--output",
+            "-o",
+            metavar="OUT",
+            help="The end of the name is the format: .jsonl, .json, .csv, .tsv, .parquet, "
+            ".pubtator, .bioc.xml, .bioc.json, .ann (BRAT: a folder) or .html. May be given "
+            "several times. Default: JSON lines to stdout.",
         ),
-    ] = STDOUT,
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
     ] = None,
+    mentions: Annotated[
+        Mentions,
+        typer.Option(help="given: link the mentions of INPUT, a corpus, in place of finding any."),
+    ] = Mentions.FOUND,
     kb: Annotated[
         list[Path] | None,
         typer.Option(
@@ -67,7 +77,8 @@ def link(
     xrefs: Annotated[
         bool,
         typer.Option(
-            "--xrefs", help="Also write the cross-references of candidates to other vocabularies."
+            "--xrefs",
+            help="Also write the cross-references of candidates to other vocabularies (JSON).",
         ),
     ] = False,
     format: Annotated[
@@ -91,32 +102,100 @@ def link(
     """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
     variants, unless another MODEL is given.
 
-    The output has one JSON object per line: id, text, error, and links with start, end, text,
-    label, id (null: NIL), ids, and candidates with id, score, name and evidence, and with xrefs on
-    request; variants may have hgvs. A failed document has no links and an error with code and
-    message, and the exit status is 1; otherwise error is null. Annotations in the input are
-    ignored.
+    The end of the output's name is its format:
+
+    * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
+      start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
+      evidence, and with xrefs on request; variants may have hgvs.
+    * .json: these objects as one array.
+    * .parquet: a row per document, without hgvs and xrefs.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL.
+    * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
+    * .pubtator: labels and ids, "-" for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
+    * .html: a page of the texts and candidates.
+
+    A failed document has no links and an error with code and message, and the exit status is 1.
+    Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
+    unless --mentions is given: then their places and labels are read, and never their ids. Labels
+    choose the knowledge base.
     """
+    outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
     model, input = _model_and_input(arguments)
-    if Path(output).suffix not in _OUTPUTS:
-        raise BioelError(Errors.B198.format(path=output, known=", ".join(filter(None, _OUTPUTS))))
-    if xrefs and Path(output).suffix == _PARQUET:
-        raise BioelError(Errors.B324.format(path=output, option="--xrefs"))
+    is_given = mentions is Mentions.GIVEN
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
-        _refuse_with_spark(html=html, format=format, n_process=n_process, kb=kb, xrefs=xrefs)
-        totals = link_file(input, output, model=model, batch_size=batch_size)
+        _refuse_with_spark(
+            {
+                "--html": html is not None,
+                "--format": format is not None,
+                "--kb": bool(kb),
+                "--xrefs": xrefs,
+                "--n-process": n_process > 1,
+                "--mentions given": is_given,
+                "several --output": len(outputs) > 1,
+            }
+        )
+        totals = link_file(input, next(iter(outputs)), model=model, batch_size=batch_size)
     else:
-        from spacy_bioel.distributed.rows import check_linker, link_texts
-
-        texts = _read_input(input, format)
-        nlp = load_model(model, more=[str(folder) for folder in kb or ()])
-        check_linker(nlp)
+        linked = _link(
+            model,
+            input,
+            given=is_given,
+            format=format,
+            more=[str(folder) for folder in kb or ()],
+            batch_size=batch_size,
+            n_process=n_process,
+        )
         # Closed even if a result cannot be written, which ends the worker processes.
-        with closing(link_texts(nlp, texts, batch_size=batch_size, n_process=n_process)) as linked:
-            totals = _write(linked, Path(output), html, xrefs=xrefs)
+        with closing(linked):
+            totals = _write(linked, outputs, xrefs=xrefs)
+        if is_given and not totals.mentions and not totals.failed:
+            show_note(Warnings.W302.format(source=input))
     _report(totals)
+
+
+def _outputs(names: list[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
+    """Names of the outputs, and the ends of these, which say the format.
+
+    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
+    """
+    from spacy_bioel.export.suffixes import has_xrefs, suffix_of
+
+    outputs = {name: suffix_of(name) for name in names}
+    for name, suffix in outputs.items():
+        if xrefs and not has_xrefs(suffix):
+            raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
+    return outputs | ({} if html is None else {str(html): ".html"})
+
+
+def _link(
+    model: str,
+    source: str,
+    *,
+    given: bool,
+    format: str | None,
+    more: list[str],
+    batch_size: int,
+    n_process: int,
+) -> Generator[LinkedText, None, None]:
+    """Open the texts, load the pipeline, and stream the results.
+
+    given (bool): Link the mentions of the texts.
+    more (list[str]): Knowledge bases beside one that is the model.
+    """
+    from spacy_bioel.distributed.given import link_given
+    from spacy_bioel.distributed.rows import check_linker, link_texts
+
+    read: Any = read_mentions if given else read_documents
+    run: Any = link_given if given else link_texts
+    texts = read(source, format)  # first, so that errors are reported without delay
+    nlp = load_model(model, more=more)
+    if given:
+        require_linker(nlp, model)
+    check_linker(nlp)
+    return run(nlp, texts, batch_size=batch_size, n_process=n_process)
 
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:
@@ -132,61 +211,52 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     return (models[0] if models else STARTER), source
 
 
-def _refuse_with_spark(
-    *,
-    html: Path | None,
-    format: str | None,
-    n_process: int,
-    kb: list[Path] | None,
-    xrefs: bool,
-) -> None:
-    given = {"--html": html is not None, "--format": format is not None}
-    given |= {"--kb": bool(kb), "--xrefs": xrefs}
-    for option, found in (given | {"--n-process": n_process > 1}).items():
+def _refuse_with_spark(given: dict[str, bool]) -> None:
+    """RAISES BioelError: [B196] on an option that Spark does not have."""
+    for option, found in given.items():
         if found:
             raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
 
 
-def _write(linked: Iterable[LinkedText], output: Path, html: Path | None, *, xrefs: bool) -> Totals:
-    """Write rows to a file or stdout, and the page; files get their names only on success."""
-    from spacy_bioel.distributed.rows import Totals, to_row
+def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool) -> Totals:
+    """Write files or to stdout; files get their names only on success."""
+    from spacy_bioel.distributed.rows import Totals
+    from spacy_bioel.export.suffixes import has_failures
 
     totals = Totals()
+    names_failures = not any(map(has_failures, outputs.values()))
     with ExitStack() as files:
-        write = files.enter_context(_writing_rows(output))
-        show = files.enter_context(_writing_page(html)) if html is not None else None
+        writers = [
+            files.enter_context(_writing(Path(name), suffix, xrefs=xrefs))
+            for name, suffix in outputs.items()
+        ]
         for one in track(linked, "Linking"):
-            write(to_row(one, xrefs=xrefs))
             totals.add(one)
-            if show is not None:
-                show(one)
+            for write in writers:
+                write(one)
+            if one.error is not None and names_failures:
+                why = f"[{one.error.code}] {one.error.message}"
+                show_note(f"Document {one.id or totals.documents} failed: {why}")
     return totals
 
 
 @contextmanager
-def _writing_rows(output: Path) -> Iterator[Callable[[Row], None]]:
-    if output.suffix == _PARQUET:
-        from spacy_bioel.distributed.parquet import writing_rows
+def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
+    from spacy_bioel.export.formats import format_of
+    from spacy_bioel.export.text_format import TextFormat
 
-        with naming(output), writing_rows(output) as write:
-            yield write
-        return
-    with writing(output) as file:
-        yield lambda row: print(json.dumps(row, ensure_ascii=False), file=file)
+    def write_named(one: LinkedText) -> None:
+        with naming(path):  # errors of one output are not those of another
+            write(one)
 
-
-@contextmanager
-def _writing_page(html: Path) -> Iterator[Callable[[LinkedText], None]]:
-    from spacy_bioel.view import END_OF_PAGE, render_document, start_page
-
-    def show(one: LinkedText) -> None:
-        if one.error is None and one.text is not None:
-            page.write(render_document(one.text, one.links, title=one.id or "") + "\n")
-
-    with writing(html) as page:
-        page.write(start_page())
-        yield show
-        page.write(END_OF_PAGE)
+    format = format_of(suffix, xrefs=xrefs)
+    if isinstance(format, TextFormat):
+        with writing(path) as file, format.writing(file) as write:
+            yield write_named
+    else:
+        make_folder(path.parent)
+        with naming(path), format(path) as write:
+            yield write_named
 
 
 def _report(totals: Totals) -> None:
@@ -194,90 +264,7 @@ def _report(totals: Totals) -> None:
     found = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
     show_note(f"{found}, {totals.nil:,} of them NIL.")
     if totals.failed:
-        show_note(f"{count_of(totals.failed, 'document')} failed: see error in the output.")
+        show_note(
+            f"{count_of(totals.failed, 'document')} failed: see error in the output, or above."
+        )
         raise typer.Exit(SOME_FAILED)
-
-
-def _read_input(source: str, format: str | None) -> Iterator[Document]:
-    """Stream (text, id) of each document; ids of plain text are line numbers.
-
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, and
-        those of Parquet; raised by the call itself, before the pipeline is loaded.
-    """
-    from spacy_bioel.io.formats import CORPUS_FORMATS
-
-    known = (_PLAIN, _DOCBIN, *CORPUS_FORMATS)
-    if format is not None and format not in known:
-        raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
-    if format is None and source.endswith(_PARQUET):
-        from spacy_bioel.distributed.parquet import read_documents
-
-        return read_documents(source)
-    if Path(source).is_dir():
-        return _read_corpus(Path(source), format or "brat")  # the only corpus that is a folder
-    if source != STDIN and not Path(source).is_file():
-        raise BioelError(Errors.B101.format(path=source))
-    if source == STDIN:
-        documents = _read_lines(sys.stdin.buffer, source="stdin")
-    elif _is_plain(Path(source), format):
-        documents = _read_plain(source)
-    else:
-        return _read_corpus(Path(source), format)
-    first = next(documents, None)
-    if first is None:
-        raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
-    return chain([first], documents)
-
-
-def _read_plain(source: str) -> Iterator[Document]:
-    from spacy_bioel.io.open import open_binary
-
-    with open_binary(source) as file:
-        yield from _read_lines(file, source=source)
-
-
-def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
-    """Stream the non-empty lines with their numbers.
-
-    Undecodable bytes become lone surrogates, so that only their document fails.
-
-    RAISES BioelError: [B103] on the byte order mark of UTF-16.
-    """
-    for number, line in enumerate(file, start=1):
-        if number == 1 and line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-            found = "the mark of UTF-16"
-            raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
-        text = line.decode("utf-8-sig" if number == 1 else "utf8", "surrogateescape").strip()
-        if text:
-            yield text, str(number)
-
-
-def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
-    """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
-    from spacy_bioel.corpus import read_texts
-    from spacy_bioel.io.brat import read_brat
-    from spacy_bioel.io.formats import detect_corpus_format
-    from spacy_bioel.io.jsonl import read_documents_jsonl
-    from spacy_bioel.io.pubtator import read_pubtator
-
-    readers = {"pubtator": read_pubtator, "brat": read_brat}
-    if format is None and path.suffix != f".{_DOCBIN}":
-        format = detect_corpus_format(path)
-    if format == "jsonl":
-        return read_documents_jsonl(path)
-    if format in readers:
-        texts = readers[format](path, annotations=False)
-    else:
-        texts = read_texts(path, format=format)
-    return ((text.text, text.id) for text in texts)
-
-
-def _is_plain(path: Path, format: str | None) -> bool:
-    from spacy_bioel.io.formats import detect_corpus_format
-
-    if format is not None or path.suffix != ".txt":
-        return format == _PLAIN
-    try:
-        return detect_corpus_format(path) not in _CORPORA_IN_TXT
-    except BioelError:  # no format detected; an unreadable file fails again when it is read
-        return True

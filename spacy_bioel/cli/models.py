@@ -12,6 +12,8 @@ from spacy_bioel.types import AnnotatedText
 if TYPE_CHECKING:
     from spacy.language import Language
 
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+
 
 def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Call `pipeline.loading.load_model`; a late import keeps `bioel --help` free of spaCy."""
@@ -37,6 +39,21 @@ def load_with_gold(
     if key != GOLD_KEY:
         texts = list(read_texts(gold, format=format, prefix=prefix, gold_key=key))
     return nlp, texts
+
+
+def open_kb(kb: Path) -> KnowledgeBase:
+    """Open a knowledge base for reading: a folder, or one of the package, as "starter:genes".
+
+    RAISES BioelError: Those of `pipeline.linker.starter.open_setting`.
+    """
+    from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.pipeline.loading import of_package
+
+    if of_package(str(kb)):
+        from spacy_bioel.pipeline.linker.starter import starter_kb
+
+        return starter_kb(str(kb))
+    return KnowledgeBase.open(kb)
 
 
 def find_linker(nlp: Language) -> Any:

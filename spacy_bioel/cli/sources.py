@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.table import Table
 
-from spacy_bioel.cli.console import show_table
+from spacy_bioel.cli.console import count_of, show_note, show_table, writing
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.skipping import BadRecord, Skipped, one_record, skipped_so_far, skipping_bad
 from spacy_bioel.types import Concept
 
 SourcesArgument = Annotated[
@@ -81,8 +85,55 @@ def _read(
 ) -> Iterator[Concept]:
     from spacy_bioel.io.formats import read_ontology
 
-    for path in paths:
-        yield from read_ontology(path, format=format, prefix=prefix, columns=columns)
+    concepts = chain.from_iterable(
+        read_ontology(path, format=format, prefix=prefix, columns=columns) for path in paths
+    )
+    skipped = skipped_so_far()
+    yield from concepts if skipped is None else _with_good_ids(concepts, skipped)
+
+
+def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
+    """Concepts that a knowledge base may have, of sources whose bad records are skipped."""
+    from spacy_bioel.kb.build.merge import check_ids
+
+    for number, concept in enumerate(concepts, start=1):
+        with one_record():
+            check_ids(concept, number=number)
+            skipped.kept += 1
+            yield concept
+
+
+@contextmanager
+def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
+    """Skip bad records, and write each to a table; None: they are errors.
+
+    RAISES BioelError: [B400] when no record is good. The table is written all the same.
+    """
+    if report is None:
+        yield
+        return
+    failure: BioelError | None = None
+    with writing(report) as file, skipping_bad(partial(_write_bad, file)) as skipped:
+        file.write("file\tline\tcode\tmessage\n")
+        try:
+            yield
+        except BioelError as error:
+            failure = error
+    if failure is not None and skipped.first is not None and not skipped.kept:
+        names = ", ".join(map(str, sources))
+        message = Errors.B400.format(
+            n=skipped.n, sources=names, report=report, first=skipped.first.message
+        )
+        raise BioelError(message) from failure
+    if failure is not None:
+        raise failure
+    show_note(f"{count_of(skipped.n, 'bad record')} left out, see {report}")
+
+
+def _write_bad(file: TextIO, record: BadRecord) -> None:
+    line = str(record.line or "")
+    cells = (record.path, line, record.code, record.message.partition("] ")[2])
+    file.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:

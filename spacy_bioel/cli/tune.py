@@ -12,13 +12,18 @@ from rich.table import Column, Table
 from spacy_bioel import __version__
 from spacy_bioel.cli.console import (
     JsonOption,
-    PrefixOption,
     progress_bar,
     show_note,
     show_table,
     write_json,
 )
-from spacy_bioel.cli.models import find_linker, load_with_gold, require_linker
+from spacy_bioel.cli.gold_labels import (
+    AnnotatesOption,
+    LabelOption,
+    PrefixesOption,
+    load_with_mapped_gold,
+)
+from spacy_bioel.cli.models import find_linker, require_linker
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_folder
 
@@ -48,7 +53,9 @@ def tune(
     format: Annotated[
         str | None, typer.Option(help="Format of DEV; default: detected from the content.")
     ] = None,
-    prefix: PrefixOption = "",
+    prefix: PrefixesOption = None,
+    label: LabelOption = None,
+    annotates: AnnotatesOption = None,
     json_file: JsonOption = None,
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.
@@ -64,7 +71,9 @@ def tune(
     from spacy_bioel.tuning.run import tune as run
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
-    nlp, texts = load_with_gold(model, dev, format=format, prefix=prefix)
+    nlp, texts = load_with_mapped_gold(
+        model, dev, format=format, prefix=prefix, label=label, annotates=annotates
+    )
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), dev)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -16,12 +16,13 @@ from spacy.util import minibatch, raise_error
 from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.loading import find_linker, spans_key
-from spacy_bioel.text.hgvs import to_hgvs
-from spacy_bioel.types import VARIANT, Candidate, Link
+from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
+from spacy_bioel.text.hgvs import hgvs_of
+from spacy_bioel.types import Candidate, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
+Item = TypeVar("Item")
 
 # Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -97,9 +98,20 @@ def link_texts(
     RAISES BioelError: [B250] when a worker process died.
     """
     work = partial(_link_batch, nlp)
+    yield from in_batches(work, documents, batch_size=batch_size, n_process=n_process)
+
+
+def in_batches(
+    work: Callable[[list[Item]], list[LinkedText]],
+    items: Iterable[Item],
+    *,
+    batch_size: int,
+    n_process: int,
+) -> Generator[LinkedText, None, None]:
+    """Do batches in this process or in others; see `link_texts`."""
     serial = nullcontext(partial(map, work))
     with serial if n_process < 2 else worker_processes(work, n_process) as spread:
-        for linked in spread(minibatch(documents, batch_size)):
+        for linked in spread(minibatch(items, batch_size)):
             yield from linked
 
 
@@ -109,9 +121,11 @@ def check_linker(nlp: Language) -> None:
     Otherwise each document would fail with the same error.
 
     RAISES BioelError: Those of `KnowledgeBase.open` and of its vectors; that of a linker without
-        a KB.
+        a KB; [B411] when the pipeline has neither of this package's pipes.
     """
     linker = find_linker(nlp)
+    if linker is None and find_detector(nlp) is None:
+        raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
         linker.generator.rank([("a", "")])
 
@@ -130,7 +144,7 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
 def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
     mention = text[link.start : link.end]
-    hgvs = to_hgvs(mention) if link.label == VARIANT else None
+    hgvs = hgvs_of(mention, link.label)
     return {
         "start": link.start,
         "end": link.end,
@@ -150,14 +164,18 @@ def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:
 def _link_batch(nlp: Language, documents: list[Document]) -> list[LinkedText]:
     """Link a batch; documents that `nlp.pipe` does not return are linked again, one by one."""
     key = spans_key(find_linker(nlp))
-    # Memory zones do not nest: a zone opened by the caller is left to the caller.
-    is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
-    with nullcontext() if is_open else nlp.memory_zone():
+    with zone_of(nlp):
         linked = _link_together(nlp, documents, key)
         return [
             linked[index] if index in linked else _link_alone(nlp, document, key)
             for index, document in enumerate(documents)
         ]
+
+
+def zone_of(nlp: Language) -> AbstractContextManager[Any]:
+    """A memory zone of a pipeline. They do not nest: one that the caller has opened is left so."""
+    is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
+    return nullcontext() if is_open else nlp.memory_zone()
 
 
 def _link_together(nlp: Language, documents: list[Document], key: str) -> dict[int, LinkedText]:
@@ -166,7 +184,7 @@ def _link_together(nlp: Language, documents: list[Document], key: str) -> dict[i
     linked = {}
     for index, document in enumerate(documents):
         with suppress(Exception):  # `_link_alone` reports it
-            docs.append((nlp.make_doc(_checked_text(document)), index))
+            docs.append((nlp.make_doc(checked_text(document)), index))
     with suppress(Exception), _errors_to(nlp, _leave_out):
         for doc, index in nlp.pipe(docs, as_tuples=True, batch_size=len(documents)):
             linked[index] = _linked(doc, documents[index][1], key)
@@ -177,16 +195,16 @@ def _link_alone(nlp: Language, document: Document, key: str) -> LinkedText:
     text, id = document
     try:
         with _errors_to(nlp, raise_error):
-            return _linked(nlp(_checked_text(document)), id, key)
+            return _linked(nlp(checked_text(document)), id, key)
     except Exception as error:  # of any pipe: the job continues
-        return LinkedText(_storable(id), _storable(text), error=_failure(error))
+        return failed_text(document, error)
 
 
 def _linked(doc: Doc, id: str | None, key: str) -> LinkedText:
     return LinkedText(id, doc.text, tuple(get_links(doc, key)))
 
 
-def _checked_text(document: Document) -> str:
+def checked_text(document: Document) -> str:
     """Text of a document. RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
     text, id = document
     if not isinstance(text, str):
@@ -196,6 +214,12 @@ def _checked_text(document: Document) -> str:
             place, character = found.start(), f"U+{ord(found.group()):04X}"
             raise BioelError(Errors.B251.format(what=what, place=place, character=character))
     return text
+
+
+def failed_text(document: Document, error: Exception) -> LinkedText:
+    """The result of a document that failed."""
+    text, id = document
+    return LinkedText(_storable(id), _storable(text), error=_failure(error))
 
 
 def _storable(value: str | None) -> str | None:

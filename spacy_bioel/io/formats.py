@@ -147,7 +147,7 @@ def read_ontology(
 
 
 def _detect(path: str | os.PathLike[str], signs: Mapping[str, str]) -> str:
-    with open_text(path) as file:
+    with open_text(path, errors="replace") as file:  # readers say where bytes are wrong
         head = file.read(_HEAD)
         # White space is skipped here, since patterns over a long run of it take quadratic time.
         while head and not (head := head.lstrip()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # From spellings of a vocabulary in sources to prefixes of this package. CTD has "DO:DOID:0001816".
-_SPELLINGS = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": ""}
+_SPELLINGS = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")

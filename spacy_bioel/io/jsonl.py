@@ -15,6 +15,7 @@ from spacy_bioel.io.ids import curie, split_ids
 from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.storage.atomic import replacing_text
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -43,18 +44,23 @@ def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> It
         type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
-        _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
-        if not record["id"].strip():
-            raise BioelError(Errors.B132.format(where=where, problem="empty 'id'"))
-        yield Concept(
-            curie(record["id"], prefix),
-            _strings(where, record, "names"),
-            types=_strings(where, record, "types"),
-            parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
-            definition=record.get("definition", ""),
-            replaced_by=curie(record.get("replaced_by", ""), prefix),
-            xrefs=_strings(where, record, "xrefs"),
-        )
+        with one_record():
+            yield _read_concept(where, record, prefix)
+
+
+def _read_concept(where: str, record: _Record, prefix: str) -> Concept:
+    _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
+    if not record["id"].strip():
+        raise BioelError(Errors.B132.format(where=where, problem="empty 'id'"))
+    return Concept(
+        curie(record["id"], prefix),
+        _strings(where, record, "names"),
+        types=_strings(where, record, "types"),
+        parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
+        definition=record.get("definition", ""),
+        replaced_by=curie(record.get("replaced_by", ""), prefix),
+        xrefs=_strings(where, record, "xrefs"),
+    )
 
 
 def write_concepts_jsonl(path: str | os.PathLike[str], concepts: Iterable[Concept]) -> int:
@@ -165,13 +171,14 @@ def _records(
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        try:
-            record = parse_json(line, lone_surrogates=lone_surrogates)
-        except ValueError as error:
-            raise BioelError(Errors.B131.format(where=where, found=error)) from error
-        if not isinstance(record, dict):
-            raise BioelError(Errors.B131.format(where=where, found=line[:60]))
-        yield where, record
+        with one_record(path, number):
+            try:
+                record = parse_json(line, lone_surrogates=lone_surrogates)
+            except ValueError as error:
+                raise BioelError(Errors.B131.format(where=where, found=error)) from error
+            if not isinstance(record, dict):
+                raise BioelError(Errors.B131.format(where=where, found=line[:60]))
+            yield where, record
 
 
 def _check_keys(

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.open import iter_xml, open_text
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import Concept
 
 _HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
@@ -42,11 +43,12 @@ def read_mesh_xml(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iter
         head = file.read(4096)
     if "<SupplementalRecordSet" in head:
         for record in iter_xml(path, "SupplementalRecord"):
-            concept_id, names = _id_and_names(path, record, "SupplementalRecord", prefix)
-            # A star marks headings that articles are indexed with.
-            headings = (e.text or "" for e in record.iterfind(_HEADING))
-            parents = dict.fromkeys(curie(ui.lstrip("*"), prefix) for ui in headings)
-            yield Concept(concept_id, names, parents=tuple(parents), definition=_note(record))
+            with one_record(path):
+                concept_id, names = _id_and_names(path, record, "SupplementalRecord", prefix)
+                # A star marks headings that articles are indexed with.
+                headings = (e.text or "" for e in record.iterfind(_HEADING))
+                parents = tuple(dict.fromkeys(curie(ui.lstrip("*"), prefix) for ui in headings))
+                yield Concept(concept_id, names, parents=parents, definition=_note(record))
     elif "<DescriptorRecordSet" in head:
         ui_of_tree = {
             tree: record.findtext("DescriptorUI", "").strip()
@@ -54,12 +56,11 @@ def read_mesh_xml(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iter
             for tree in _trees(record)
         }
         for record in iter_xml(path, "DescriptorRecord"):
-            concept_id, names = _id_and_names(path, record, "Descriptor", prefix)
-            above = (ui_of_tree.get(tree.rpartition(".")[0], "") for tree in _trees(record))
-            parents = dict.fromkeys(curie(ui, prefix) for ui in above if ui)
-            yield Concept(
-                concept_id, names, tree_types(_trees(record)), tuple(parents), _note(record)
-            )
+            with one_record(path):
+                concept_id, names = _id_and_names(path, record, "Descriptor", prefix)
+                above = (ui_of_tree.get(tree.rpartition(".")[0], "") for tree in _trees(record))
+                parents = tuple(dict.fromkeys(curie(ui, prefix) for ui in above if ui))
+                yield Concept(concept_id, names, tree_types(_trees(record)), parents, _note(record))
     else:
         raise BioelError(Errors.B121.format(path=path))
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 
+import fastobo
 import pronto
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.json_object import iter_json_object
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.open import open_binary, open_text
+from spacy_bioel.io.open import numbered_lines, open_binary, open_text
+from spacy_bioel.io.skipping import is_skipping, one_record
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; Dublin Core has many prefixes.
@@ -38,18 +41,47 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
     # Opened first, since pronto takes a missing path for a web address.
     with open_binary(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        start = file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip()[:1]
+        skips = is_skipping() and start not in (b"{", b"<")
+        source = io.BytesIO(_good_frames(path).encode("utf8")) if skips else os.fspath(path)
         try:
             # pronto's parser of OBO JSON, in Rust, does not return if lists are nested too deep.
-            if file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
+            if start == b"{":
                 parse_json(file.read().decode("utf-8-sig"))
             # Without an encoding pronto guesses one from the first bytes, sometimes wrongly.
-            ontology = pronto.Ontology(os.fspath(path), import_depth=0, encoding="utf-8")
+            ontology = pronto.Ontology(source, import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # each parser has its own errors; the one in Rust panics
+            if start not in (b"{", b"<"):
+                _good_frames(path)  # names the line, if it is that of a frame
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     for term in ontology.terms():
         yield from _concepts(ontology, term, prefix)
+
+
+def _good_frames(path: str | os.PathLike[str]) -> str:
+    """The header of an .obo file and the frames, as [Term], that can be parsed by themselves.
+
+    RAISES BioelError: [B119] on any other frame, unless bad records are skipped.
+    """
+    frames: list[list[tuple[int, str]]] = [[]]
+    for number, line in numbered_lines(path):
+        if line.startswith("["):
+            frames.append([])
+        frames[-1].append((number, line))
+    good = []
+    for frame in frames:
+        text = "\n".join(line for _, line in frame) + "\n"
+        try:
+            fastobo.loads(text)
+            good.append(text)
+        except SyntaxError as error:
+            number = frame[min((error.lineno or 1), len(frame)) - 1][0]
+            with one_record(path, number):
+                message = f"line {number}: {error.msg}"
+                raise BioelError(Errors.B119.format(path=path, error=message)) from None
+    return "".join(good)
 
 
 def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -60,7 +92,7 @@ def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
     RAISES BioelError: Errors of `open_text`.
     """
     release = licence = ""
-    with open_text(path) as file:
+    with open_text(path, errors="replace") as file:  # what follows the header may be wrong
         for line in file:
             if line.startswith(("[", "<", "{")):  # the first term, or another format
                 break
@@ -110,19 +142,20 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
     RAISES BioelError: [B120] another layout; errors of `open_text`.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
-        if problem := _layout_problem(term):
-            raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
-        replacement = curie(term.get("replaced_by") or "", prefix)
-        if term.get("deprecated") and not replacement:
-            continue
-        ancestors = term.get("ancestors") or {}
-        yield Concept(
-            curie(term_id, prefix),
-            unique_names([term["label"], *(term.get("synonyms") or [])]),
-            parents=tuple(curie(key, prefix) for key, far in ancestors.items() if far == 1),
-            definition=term.get("description") or "",
-            replaced_by=replacement if term.get("deprecated") else "",
-        )
+        with one_record(path):
+            if problem := _layout_problem(term):
+                raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
+            replacement = curie(term.get("replaced_by") or "", prefix)
+            if term.get("deprecated") and not replacement:
+                continue
+            ancestors = term.get("ancestors") or {}
+            yield Concept(
+                curie(term_id, prefix),
+                unique_names([term["label"], *(term.get("synonyms") or [])]),
+                parents=tuple(curie(key, prefix) for key, far in ancestors.items() if far == 1),
+                definition=term.get("description") or "",
+                replaced_by=replacement if term.get("deprecated") else "",
+            )
 
 
 def _layout_problem(term: object) -> str:

@@ -16,6 +16,7 @@ import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.json_values import parse_json
+from spacy_bioel.io.skipping import is_skipping, one_record
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -67,8 +68,11 @@ def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
     path (str | PathLike): File, compressed or not.
     YIELDS (io.BufferedReader): Decompressed bytes, not empty.
-    RAISES BioelError: [B101] no such file, [B102] empty file, [B104] damaged archive.
+    RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
+        archive.
     """
+    if Path(path).is_dir():
+        raise BioelError(Errors.B407.format(path=path))
     if not Path(path).is_file():
         raise BioelError(Errors.B101.format(path=path))
     with open(path, "rb") as raw:
@@ -87,19 +91,22 @@ def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
 
 
 @contextmanager
-def open_text(path: str | os.PathLike[str], *, encoding: str = "utf8") -> Iterator[TextIO]:
+def open_text(
+    path: str | os.PathLike[str], *, encoding: str = "utf8", errors: str = "strict"
+) -> Iterator[TextIO]:
     """Open a text file for reading; .gz and .zst are decompressed, a byte order mark is dropped.
 
     Lines end at "\\n" only and keep their ends, so that offsets into the text are exact.
 
     path (str | PathLike): File, compressed or not.
     encoding (str): Encoding of the file.
+    errors (str): As of `open`: "replace" takes any bytes.
     YIELDS (TextIO): Text of the file.
     RAISES BioelError: Errors of `open_binary`; [B103] bytes that do not decode, with their line.
     """
     codec = "utf-8-sig" if encoding.lower().replace("-", "") == "utf8" else encoding
     with open_binary(path) as reader:
-        text = io.TextIOWrapper(reader, encoding=codec, newline="\n")
+        text = io.TextIOWrapper(reader, encoding=codec, errors=errors, newline="\n")
         try:
             yield text
         except UnicodeDecodeError as error:
@@ -115,11 +122,7 @@ def _decoding_error(path: str | os.PathLike[str], encoding: str) -> BioelError |
             try:
                 line.decode(encoding)
             except UnicodeDecodeError as error:
-                byte = line[error.start]
-                found = f"byte 0x{byte:02x} at column {error.start + 1}"
-                return BioelError(
-                    Errors.B103.format(path=path, line=number, found=found, encoding=encoding)
-                )
+                return _not_decoded(path, number, line[error.start], error.start, encoding)
     return None
 
 
@@ -130,9 +133,30 @@ def numbered_lines(
 
     RAISES BioelError: Errors of `open_text`.
     """
-    with open_text(path, encoding=encoding) as file:
+    # Bytes that do not decode become lone surrogates where their lines are to be skipped.
+    errors = "surrogateescape" if is_skipping() else "strict"
+    with open_text(path, encoding=encoding, errors=errors) as file:
         for number, line in enumerate(file, start=1):
-            yield number, line.rstrip("\r\n")
+            if errors == "strict" or _is_decoded(path, number, line, encoding):
+                yield number, line.rstrip("\r\n")
+
+
+def _is_decoded(path: str | os.PathLike[str], number: int, line: str, encoding: str) -> bool:
+    with one_record(path, number):
+        try:
+            line.encode(encoding)
+        except UnicodeEncodeError as error:
+            byte = ord(line[error.start]) & 0xFF
+            raise _not_decoded(path, number, byte, error.start, encoding) from error
+        return True
+    return False
+
+
+def _not_decoded(
+    path: str | os.PathLike[str], line: int, byte: int, at: int, encoding: str
+) -> BioelError:
+    found = f"byte 0x{byte:02x} at column {at + 1}"
+    return BioelError(Errors.B103.format(path=path, line=line, found=found, encoding=encoding))
 
 
 def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str, Any]:

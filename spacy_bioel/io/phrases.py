@@ -13,6 +13,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids, unique_names
 from spacy_bioel.io.open import numbered_lines, read_json_object
 from spacy_bioel.io.rows import read_rows
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 _CONCEPT_ROW = "pmid||start|end||type||mention||id"
@@ -142,12 +143,13 @@ def _dictionary_rows(
             continue
         raw_ids, _, raw_names = line.partition("||")
         ids = tuple(dict.fromkeys(curie(raw, prefix) for raw in raw_ids.split("|")))
-        if not all(ids) or not raw_names.strip("| "):
-            raise BioelError(
-                Errors.B116.format(path=path, line=number, expected="id||name", row=line[:80])
-            )
-        # MEDIC has XML entities: "Gunther&apos;s Disease".
-        yield ids, html.unescape(raw_names).split("|")
+        with one_record(path, number):
+            if not all(ids) or not raw_names.strip("| "):
+                raise BioelError(
+                    Errors.B116.format(path=path, line=number, expected="id||name", row=line[:80])
+                )
+            # MEDIC has XML entities: "Gunther&apos;s Disease".
+            yield ids, html.unescape(raw_names).split("|")
 
 
 def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
@@ -161,10 +163,12 @@ def read_name_lists(path: str | os.PathLike[str], *, prefix: str = "") -> Iterat
     RAISES BioelError: [B143] another layout; errors of `open_text`.
     """
     for raw_id, pairs in read_json_object(path, problem=Errors.B143).items():
-        if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):
-            raise BioelError(Errors.B143.format(path=path, found=f"{raw_id!r}: {str(pairs)[:60]}"))
-        pairs.sort(key=lambda pair: pair[0] != "primary")
-        yield Concept(curie(raw_id, prefix), unique_names([name for _, name in pairs]))
+        with one_record(path):
+            if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):
+                found = f"{raw_id!r}: {str(pairs)[:60]}"
+                raise BioelError(Errors.B143.format(path=path, found=found))
+            pairs.sort(key=lambda pair: pair[0] != "primary")
+            yield Concept(curie(raw_id, prefix), unique_names([name for _, name in pairs]))
 
 
 def _is_name_pair(pair: object) -> bool:

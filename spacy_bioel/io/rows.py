@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.skipping import one_record
 
 
 def read_rows(
@@ -27,10 +28,26 @@ def read_rows(
             if line.strip():
                 yield number, line.split(separator)
         return
-    reader = csv.reader((f"{line}\n" for _, line in lines), delimiter=separator, strict=True)
-    try:
-        for row in reader:
-            if any(row):
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise BioelError(Errors.B126.format(path=path, line=reader.line_num, error=error)) from None
+    number = 0
+
+    def numbered() -> Iterator[str]:
+        nonlocal number  # the reader's own count leaves out lines that were skipped
+        for place, line in lines:
+            number = place
+            yield f"{line}\n"
+
+    reader = csv.reader(numbered(), delimiter=separator, strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            problem = Errors.B126.format(path=path, line=number, error=error)
+            if "expected after" not in str(error):  # a quote that nothing closes swallows rows
+                raise BioelError(problem) from None
+            with one_record(path, number):
+                raise BioelError(problem) from None
+            continue
+        if row is None:
+            return
+        if any(row):
+            yield number, row

@@ -10,6 +10,7 @@ from pathlib import Path
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import unique_names
 from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import Concept
 
 # The columns of MRCONSO that are read, of 18.
@@ -145,8 +146,9 @@ def _groups(path: Path, name: str) -> Iterator[tuple[str, list[_Row]]]:
 def _rows(path: Path, n_columns: int) -> Iterator[tuple[int, _Row]]:
     for number, line in numbered_lines(path):
         row = line.split("|")
-        if len(row) < n_columns:
-            raise BioelError(
-                Errors.B125.format(path=path, line=number, n=len(row), expected=n_columns)
-            )
-        yield number, row
+        with one_record(path, number):
+            if len(row) < n_columns:
+                raise BioelError(
+                    Errors.B125.format(path=path, line=number, n=len(row), expected=n_columns)
+                )
+            yield number, row

@@ -11,6 +11,7 @@ from spacy_bioel.io.ids import curie, split_ids, unique_names
 from spacy_bioel.io.mesh import tree_types
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.io.rows import read_rows
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import Concept
 
 Column = str | int | tuple[str, ...]
@@ -85,7 +86,8 @@ def read_table(
                 key: multi.join(row[i].strip() for i in where if i < len(row))
                 for key, where in indices.items()
             }
-            yield from _concepts(f"{path}, line {number}", cells, prefix, multi)
+            with one_record(path, number):
+                yield from _concepts(f"{path}, line {number}", cells, prefix, multi)
 
 
 def read_ctd(path: str | os.PathLike[str], *, prefix: str = "MESH") -> Iterator[Concept]:

@@ -99,10 +99,12 @@ def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:
 
 
 def _set_param(node: Model, name: str, value: Any) -> None:
-    expected, found = node.get_param(name).shape, getattr(value, "shape", "no such tensor")
+    before: Any = node.get_param(name)
+    expected, found = before.shape, getattr(value, "shape", "no such tensor")
     if found != expected:
         raise ValueError(f"{node.name}.{name}: expected shape {expected}, found {found}")
     if value.dtype.kind != "f":
         raise ValueError(f"{node.name}.{name}: expected floats, found {value.dtype}")
-    parameter: Any = node.ops.asarray(value)
+    # Files may have them in half precision.
+    parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
     node.set_param(name, parameter)

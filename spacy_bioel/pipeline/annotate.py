@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
+from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
@@ -22,16 +23,25 @@ from spacy_bioel.types import Candidate, Link
 
 _LINKS = "links"
 _KB = "kb"  # fingerprint of the knowledge base that candidates are from
+_NIL_THRESHOLD = "nil_threshold"
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
-def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY, kb: str = "") -> None:
+def set_links(
+    doc: Doc,
+    links: Sequence[Link],
+    *,
+    spans_key: str = SPANS_KEY,
+    kb: str = "",
+    nil_threshold: float = 0.0,
+) -> None:
     """Write links as a new span group; the scores a detector left in the group are kept, if the
     links are those of its spans. The records are sorted by place, to be found quickly.
 
     doc (Doc): Its group `spans_key` is replaced.
     links (Sequence[Link]): Offsets must fall on token borders.
     kb (str): Fingerprint of their knowledge base.
+    nil_threshold (float): Score that a candidate had to have, see `explain_span`.
     RAISES BioelError: [B057] when they do not.
     """
     spans = [_linked_span(doc, link, spans_key) for link in links]
@@ -49,6 +59,7 @@ def set_links(doc: Doc, links: Sequence[Link], *, spans_key: str = SPANS_KEY, kb
         for link in sorted(links, key=lambda link: (link.start, link.end))
     ]
     attrs[_KB] = kb
+    attrs[_NIL_THRESHOLD] = nil_threshold
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
@@ -98,13 +109,28 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
         Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
         for ent, link in zip(doc.ents, linked, strict=True)
     ]
+    _mark_as_entities(doc, spans_key)
+
+
+def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
+    """Make entities of links in place of those that are there, the longest of links that overlap.
+
+    Links without a label are none: spaCy has no such entities.
+    """
+    spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
+    doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]
+    _mark_as_entities(doc, spans_key)
+
+
+def _mark_as_entities(doc: Doc, spans_key: str) -> None:
     for key, group in doc.spans.items():
         if _LINKS in group.attrs:
             group.attrs[_OF_ENTS] = key == spans_key
 
 
 def register_extensions() -> None:
-    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, and `span._.hgvs` (see `to_hgvs`).
+    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
+    `explain_span`), and `span._.hgvs` (see `to_hgvs`).
 
     One that another package has registered stays, with a warning [W270].
     """
@@ -124,17 +150,45 @@ def _get_cui(span: Span) -> str | None:
     return ids[0] if ids else None
 
 
-def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+def link_of(span: Span) -> Link | None:
+    """The link that is stored of a span; None: it is no mention."""
+    found = _record_of(span)
+    if found is None:
+        return None
+    group, candidates = found
+    place = (span.start_char, span.end_char, span.label_)
+    return Link(*place, split_ids(span.kb_id_), _candidates(group, candidates))
+
+
+def group_of(span: Span) -> SpanGroup | None:
+    """The span group that has the link of a span; None: it is no mention."""
+    found = _record_of(span)
+    return found[0] if found is not None else None
+
+
+def _record_of(span: Span) -> tuple[SpanGroup, Sequence[Any]] | None:
+    """The group that has the link of a span, and its candidates as they are stored."""
     place = (span.start_char, span.end_char, span.label_)
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])
         for start, end, label, candidates in islice(records, first, None):
             if (start, end, label) == place:
-                return _candidates(group, candidates)
+                return group, candidates
             if start > place[0]:
                 break
-    return ()
+    return None
+
+
+def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+    found = _record_of(span)
+    return _candidates(*found) if found is not None else ()
+
+
+def _get_explanation(span: Span) -> Any:
+    from spacy_bioel.pipeline.explanation import explain_span
+
+    return explain_span(span)
 
 
 def _groups_of(span: Span) -> list[SpanGroup]:
@@ -153,4 +207,10 @@ def _get_hgvs(span: Span) -> str | None:
     return to_hgvs(span.text)
 
 
-_GETTERS = {"cui": _get_cui, "cuis": _get_cuis, "candidates": _get_candidates, "hgvs": _get_hgvs}
+_GETTERS = {
+    "cui": _get_cui,
+    "cuis": _get_cuis,
+    "candidates": _get_candidates,
+    "explanation": _get_explanation,
+    "hgvs": _get_hgvs,
+}

@@ -207,7 +207,7 @@ def make_linker(
     composites: bool,
     coherence: float,
     include_kb: bool,
-    set_ents: bool,
+    set_ents: bool | str,
     training: dict[str, Any],
     spans_key: str,
     gold_key: str,
@@ -220,7 +220,8 @@ def make_linker(
         `spacy-bioel.HierarchicalLinker.v1`.
     kb (str | list | dict): Folder of a knowledge base, opened at first use. A list of folders: one
         linker over all of them. Label -> folder: mentions of a label are linked to this knowledge
-        base alone, those of other labels to all of them. "" stands for the package's own.
+        base alone, those of other labels to all of them, or to none if there is one folder only.
+        "" stands for the package's own.
     index (Callable): Makes the nearest-name search from the vectors of the knowledge base:
         `spacy-bioel.AutoIndex.v1`, exact for up to 200,000 names and approximate above, if faiss
         is there; `spacy-bioel.ExactIndex.v1` or `spacy-bioel.FaissIndex.v1`.
@@ -250,8 +251,10 @@ def make_linker(
     coherence (float): How far a mention is drawn to what the other mentions of its document are;
         0: not at all.
     composites (bool): Look for the parts of mentions such as "breast and ovarian cancer".
-    set_ents (bool): Give the entities that were linked the ids of the links too, see `mentions`.
-        Of several linkers, the last that does so has its ids there.
+    set_ents (bool | str): Give the entities that were linked the ids of the links too, see
+        `mentions`. Of several linkers, the last that does so has its ids there. "links": make
+        entities of the links, in place of those of other pipes; of links that overlap, of the
+        longest.
     include_kb (bool): Save the knowledge base with the pipeline; else only its path.
     training (dict): synonyms, negatives, refresh_every (updates between minings), pool_names,
         loss ("info_nce", "multi_similarity" or "marginal"), seed; candidates (that a mention which

@@ -21,12 +21,13 @@ STARTER = "starter"
 def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
-    model (str): "starter" is the pipeline of the package.
+    model (str): "starter" is the pipeline of the package, "starter:genes" one of its knowledge
+        bases.
     more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
     RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
         bases beside it.
     """
-    if has_columns(Path(model)):
+    if has_columns(Path(model)) or of_package(model):
         return dictionary_pipeline([model, *more] if more else model)
     if more:
         raise BioelError(Errors.B323.format(model=model))
@@ -40,6 +41,11 @@ def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
         raise
     except Exception as error:  # a damaged folder can fail in many ways
         raise BioelError(Errors.B071.format(model=model, error=error)) from error
+
+
+def of_package(name: str) -> bool:
+    """Whether a name is that of a knowledge base of the package, such as "starter:genes"."""
+    return name.startswith(f"{STARTER}:") and not Path(name).exists()
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:

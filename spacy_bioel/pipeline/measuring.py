@@ -17,10 +17,14 @@ from spacy_bioel.pipeline.loading import find_linker, spans_key
 from spacy_bioel.pipeline.tokens import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.scoring.linking_errors import Knowledge
 from spacy_bioel.scoring.measure import Measurement
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 _BATCH = 32
+# Links of each document, by whether the linker was given the gold mentions.
+Predicted = dict[bool, list[list[Link]]]
 
 
 class ProgressBar(Protocol):
@@ -78,17 +82,42 @@ def measure_pipeline(
     seed (int): Of the bootstrap.
     RETURNS (list[Measurement]): In the order of the protocols.
     """
+    links = predict_links(nlp, texts, chosen, progress=progress)
+    return score_links(nlp, texts, links, chosen, seed=seed)
+
+
+def predict_links(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    chosen: Mapping[str, protocols.Protocol],
+    *,
+    progress: ProgressBar = silent,
+) -> Predicted:
+    """Run a pipeline once a kind of protocol: on bare texts, and on given mentions."""
+    linker = find_linker(nlp)
+    return {
+        given: list((link_given if given else link_open)(nlp, linker, texts, progress=progress))
+        for given in sorted({one.given_mentions for one in chosen.values()})
+    }
+
+
+def score_links(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    links: Predicted,
+    chosen: Mapping[str, protocols.Protocol],
+    *,
+    seed: int = 0,
+) -> list[Measurement]:
+    """Score what `predict_links` returned, as `measure_pipeline` does."""
     linker = find_linker(nlp)
     kb = None if linker is None else linker.kb
     found: list[Measurement] = []
-    for given in (False, True):
+    for given, of_kind in links.items():
         names = [name for name, one in chosen.items() if one.given_mentions == given]
-        if not names:
-            continue
-        link = link_given if given else link_open
         found += evaluate(
             texts,
-            list(link(nlp, linker, texts, progress=progress)),
+            of_kind,
             protocols=names,
             canonical=str if kb is None else kb.canonical,
             max_candidates=linker.cfg["max_candidates"] if linker is not None else 1,
@@ -151,3 +180,24 @@ def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         cfg.update(previous)
+
+
+def knowledge_of(linker: Any) -> Knowledge:
+    """Answers of a linker's knowledge base and mention statistics, see `find_errors`."""
+    kb, counts = linker.kb, linker.statistics.counts
+    linked = {id_ for ids in counts.values() for id_ in ids}
+
+    def has_name(id_: str, name: str) -> bool:
+        row = kb.find(id_)
+        names = kb.names.take(kb.names_of(row)) if row >= 0 else []
+        return normalize_name(name) in map(normalize_name, names)
+
+    def is_seen(string: str, ids: Iterable[str]) -> bool:
+        return normalize_name(string) in counts or not linked.isdisjoint(ids)
+
+    return Knowledge(
+        canonical=kb.canonical,
+        knows=lambda id_: kb.find(id_) >= 0,
+        has_name=has_name,
+        is_seen=is_seen if counts else None,
+    )

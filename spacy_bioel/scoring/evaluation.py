@@ -44,7 +44,7 @@ def evaluate(
     RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
     """
     chosen = [get_protocol(name) for name in protocols]
-    golds, links = _canonicalised(gold, predicted, canonical)
+    golds, links = canonicalised(gold, predicted, canonical)
     labels = [""] + (_labels(golds, links) if per_label else [])
     found = []
     for name, protocol in chosen:
@@ -75,11 +75,11 @@ def count_documents(
     RAISES BioelError: Those of `evaluate`.
     """
     _, chosen = get_protocol(protocol)
-    golds, links = _canonicalised(gold, predicted, canonical)
+    golds, links = canonicalised(gold, predicted, canonical)
     return [chosen.count(*of_doc) for of_doc in zip(golds, links, strict=True)]
 
 
-def _canonicalised(
+def canonicalised(
     gold: Sequence[AnnotatedText],
     predicted: Sequence[Sequence[Link]],
     canonical: Callable[[str], str],

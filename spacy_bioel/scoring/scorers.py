@@ -3,6 +3,9 @@
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
 joined by "|"; "" and "NIL" both mean no id.
+
+`spacy evaluate` prints keys that begin with `spans_` and the name of a span group, and no others of
+ours: with `--spans-key bioel` mention detection, with `--spans-key bioel_link` links.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from spacy_bioel.scoring.counts import Counts, count_mentions, count_strict
 from spacy_bioel.scoring.given import count_gold_strict
 from spacy_bioel.types import ANNOTATES, Link, Mention
 
-Scores = dict[str, float | None]
+Scores = dict[str, Any]
 Scorer = Callable[..., Scores]
 CountFunction = Callable[[list[Mention], list[Link]], Counts]
+Pair = tuple[list[Mention], list[Link]]
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
     """Registered as `spacy-bioel.mention_scorer.v1`: mention detection by offsets and label.
 
-    RETURNS (Scorer): Computes `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold.
+    RETURNS (Scorer): Computes `bioel_mention_p`, `_r` and `_f` in [0, 1]; None without gold. Also
+        as `spans_KEY_p`, `_r` and `_f`, and of each label as `spans_KEY_per_type`, for the KEY of
+        the group.
     """
 
     # Partial functions, not closures, so that pipelines with them can be pickled.
@@ -39,7 +45,8 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
     RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the share of
         exactly right ids among gold mentions with an id whose offsets were predicted; 0 when none
         was predicted. All are in [0, 1]; None without gold, as in spaCy's own scorers. A
-        `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement.
+        `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement. P, R
+        and F are also `spans_KEY_link_p`, `_r`, `_f` and `_per_type`, for the KEY of the group.
     """
 
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
@@ -62,8 +69,8 @@ def _score_found(examples: Iterable[Example], **settings: Any) -> Scores:
 def _score_mentions(
     examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
 ) -> Scores:
-    total = _sum_counts(count_mentions, _pairs(examples, spans_key, gold_key, str))
-    return _prf(total, "bioel_mention")
+    pairs = list(_pairs(examples, spans_key, gold_key, str))
+    return _scores(count_mentions, pairs, "bioel_mention", f"spans_{spans_key}")
 
 
 def _score_links(
@@ -75,11 +82,11 @@ def _score_links(
     **kwargs: Any,
 ) -> Scores:
     pairs = list(_pairs(examples, spans_key, gold_key, canonical))
-    scores = _prf(_sum_counts(count_strict, pairs), "bioel_link")
+    scores = _scores(count_strict, pairs, "bioel_link", f"spans_{spans_key}_link")
     return scores | {"bioel_link_acc": _accuracy_of_found(pairs)}
 
 
-def _accuracy_of_found(pairs: Iterable[tuple[list[Mention], list[Link]]]) -> float | None:
+def _accuracy_of_found(pairs: Iterable[Pair]) -> float | None:
     """Share of right ids among gold mentions with an id whose offsets were predicted."""
     total = _sum_counts(_count_found, pairs)
     if not total.get("gold"):
@@ -99,7 +106,7 @@ def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
 
 def _pairs(
     examples: Iterable[Example], spans_key: str, gold_key: str, canonical: Callable[[str], str]
-) -> Iterator[tuple[list[Mention], list[Link]]]:
+) -> Iterator[Pair]:
     for example in examples:
         gold = [
             Mention(span.start_char, span.end_char, span.label_, _ids(span, canonical))
@@ -127,7 +134,7 @@ def _ids(span: Span, canonical: Callable[[str], str]) -> tuple[str, ...]:
     return tuple(sorted({canonical(i) for i in set(span.kb_id_.split("|")) - {"", "NIL"}}))
 
 
-def _sum_counts(count: CountFunction, pairs: Iterable[tuple[list[Mention], list[Link]]]) -> Counts:
+def _sum_counts(count: CountFunction, pairs: Iterable[Pair]) -> Counts:
     total: Counts = {}
     for gold, links in pairs:
         for name, value in count(gold, links).items():
@@ -135,11 +142,28 @@ def _sum_counts(count: CountFunction, pairs: Iterable[tuple[list[Mention], list[
     return total
 
 
-def _prf(total: Counts, prefix: str) -> Scores:
-    if not total.get("gold"):
-        return {f"{prefix}_{letter}": None for letter in "prf"}
-    n_right = total["right_gold"]
-    precision = n_right / total["predicted"] if total["predicted"] else 0.0
-    recall = n_right / total["gold"]
-    f1 = 2 * n_right / (total["predicted"] + total["gold"])
-    return {f"{prefix}_p": precision, f"{prefix}_r": recall, f"{prefix}_f": f1}
+def _scores(count: CountFunction, pairs: Sequence[Pair], name: str, key: str) -> Scores:
+    """Precision, recall and F under both names, and of each label under the second one."""
+    total = _sum_counts(count, pairs)
+    prf: Scores = _prf(total) if total.get("gold") else dict.fromkeys("prf")
+    labels = sorted({item.label for pair in pairs for items in pair for item in items})
+    per_type = {
+        label: _prf(_sum_counts(count, (_of_label(pair, label) for pair in pairs)))
+        for label in labels
+    }
+    scores = {f"{start}_{letter}": value for start in (name, key) for letter, value in prf.items()}
+    return scores | {f"{key}_per_type": per_type}
+
+
+def _of_label(pair: Pair, label: str) -> Pair:
+    gold, links = pair
+    return [m for m in gold if m.label == label], [x for x in links if x.label == label]
+
+
+def _prf(total: Counts) -> dict[str, float]:
+    n_right, predicted, gold = total["right_gold"], total["predicted"], total["gold"]
+    return {
+        "p": n_right / predicted if predicted else 0.0,
+        "r": n_right / gold if gold else 0.0,
+        "f": 2 * n_right / (predicted + gold) if predicted + gold else 0.0,
+    }

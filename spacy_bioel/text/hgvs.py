@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from spacy_bioel.types import VARIANT
+
 _THREE = {
     "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
     "H": "His", "I": "Ile", "L": "Leu", "K": "Lys", "M": "Met", "F": "Phe", "P": "Pro", "S": "Ser",
@@ -26,6 +28,11 @@ _DNA = re.compile(
     re.IGNORECASE,
 )
 _BASES = set("ACGT")
+
+
+def hgvs_of(mention: str, label: str) -> str | None:
+    """`to_hgvs` of a mention that is labelled as a variant; None for any other."""
+    return to_hgvs(mention) if label == VARIANT else None
 
 
 def to_hgvs(text: str) -> str | None:

@@ -50,6 +50,8 @@ def tune(
 ) -> Report:
     """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
+    The scores and losses of training, nlp.meta["performance"], are dropped.
+
     nlp (Language): A pipeline with a detector, a linker, or both.
     texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
     RAISES BioelError: [B232] with neither pipe.
@@ -88,5 +90,7 @@ def tune(
     tuned = tuple(one for one in found if one is not None)
     n_mentions = sum(len(text.mentions) for text in texts)
     report = Report(len(texts), n_mentions, len(folds), tuned, tuple(notes))
+    # Training measured other weights and thresholds, and its losses are no scores.
+    nlp.meta["performance"] = {}
     nlp.meta["bioel"] = {**nlp.meta.get("bioel", {}), "tuning": report.to_json()}
     return report

@@ -97,7 +97,7 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
 
 def test_help_says_what_each_protocol_compares(run: Run, capsys: Capture) -> None:
     assert run("evaluate", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "• mention: offsets equal, label equal, ids ignored;" in text
     assert "• end_to_end: offsets equal, label ignored, ids equal sets;" in text
     assert "strict is end_to_end, partial is" in text

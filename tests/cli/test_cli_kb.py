@@ -234,3 +234,36 @@ def test_parse_columns() -> None:
     assert parse_columns("id=1, name=Label") == {"id": 1, "name": "Label"}
     with pytest.raises(BioelError, match=r"\[B070\].*'name='"):
         parse_columns("id=1,name=")
+
+
+def test_bad_records_are_skipped_and_reported(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, report = tmp_path / "mine.csv", tmp_path / "bad.tsv"
+    source.write_bytes(b"id,name\nX:1,Gout\nX:2\nX 3,Rash\nX:4,M\xe9ni\xe8re\n")
+    assert run("kb", "build", tmp_path / "kb", source) == 2
+    assert not report.exists() and not (tmp_path / "kb").exists()
+    capsys.readouterr()
+    assert run("kb", "build", tmp_path / "kb", source, "--skip-bad", report) == 0
+    assert list(KnowledgeBase.open(tmp_path / "kb").ids) == ["X:1"]
+    rows = [line.split("\t") for line in report.read_text().splitlines()]
+    assert [row[:3] for row in rows] == [
+        ["file", "line", "code"],
+        [str(source), "3", "B129"],
+        [str(source), "4", "B026"],
+        [str(source), "5", "B103"],
+    ]
+    assert rows[1][3].startswith(f"{source}, line 3: expected an id, and a name")
+    assert f"3 bad records left out, see {report}" in capsys.readouterr().err
+
+
+def test_only_bad_records_are_refused_and_reported(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, report = tmp_path / "mine.jsonl", tmp_path / "bad.tsv"
+    source.write_text('{"id": 1, "names": []}\n{"id": 2, "names": []}\n')
+    assert run("kb", "build", tmp_path / "kb", source, "--skip-bad", report) == 2
+    said = capsys.readouterr().err
+    assert "is good, 2 are bad, so" in said and "The first: [B132]" in said
+    assert not (tmp_path / "kb").exists()
+    assert len(report.read_text().splitlines()) == 3

@@ -190,3 +190,18 @@ def test_a_trained_pipeline_is_not_overwritten(
     assert run("kb", "build", tmp_path / "model", concepts_file) == 2
     assert "[B029]" in capsys.readouterr().err
     assert all_files(tmp_path / "model") == before and "meta.json" in before
+
+
+def test_edit(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["--rename", "Naloxone hydrochloride", "--add", "Nalone", "--remove", "narcan"]
+    report = tmp_path / "report.json"
+    assert run("kb", "edit", kb, "D009270", "--prefix", "MESH", *names, "--json", report) == 0
+    counts = json.loads(report.read_text())
+    assert (counts["new_concepts"], counts["new_names"], counts["records"]) == (0, 1, 1)
+    base = KnowledgeBase.open(kb)
+    assert base.names.take(base.names_of(base.find("MESH:D009270"))) == [
+        "Naloxone hydrochloride", "Naloxone", "Nalone",
+    ]  # fmt: skip
+    assert "Edited MESH:D009270" in capsys.readouterr().out
+    assert run("kb", "edit", kb, "MESH:D009270") == 2
+    assert "[B402]" in capsys.readouterr().err

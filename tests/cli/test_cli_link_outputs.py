@@ -46,7 +46,8 @@ def rows(output: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("option", "name"), [("-o", "out.jsonl"), ("-o", "out.parquet"), ("--html", "out.html")]
+    ("option", "name"),
+    [("-o", "out.jsonl"), ("-o", "out.parquet"), ("-o", "out.bioc.xml"), ("--html", "out.html")],
 )
 def test_nothing_half_written_is_left(
     run: Run, model: Path, notes: Path, tmp_path: Path, option: str, name: str, capsys: Capture

@@ -194,10 +194,10 @@ def test_link_says_at_once_what_is_wrong_with_a_knowledge_base(
     assert "[B023]" in capsys.readouterr().err and not (tmp_path / "out.jsonl").exists()
 
 
-def test_link_writes_no_tables(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_link_has_no_other_formats(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "a.txt").write_text("Naloxone\n")
-    assert run("link", model, tmp_path / "a.txt", "-o", tmp_path / "out.csv") == 2
-    assert "[B198]" in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+    assert run("link", model, tmp_path / "a.txt", "-o", tmp_path / "out.docx") == 2
+    assert "[B198]" in capsys.readouterr().err and not (tmp_path / "out.docx").exists()
 
 
 def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:

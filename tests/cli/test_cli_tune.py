@@ -126,6 +126,8 @@ def test_unusable_input(
     assert "[B076]" in capsys.readouterr().err
     assert run("tune", model, corpus, out) == 2  # without --prefix MESH
     assert "[B077]" in capsys.readouterr().err
+    assert run("tune", model, corpus, out, "--label", "Illness=Disease") == 2
+    assert "[B363]" in capsys.readouterr().err
     kb = tmp_path / "kb"
     build_kb([Concept("MESH:D006973", ("Pressure disease",))], kb)
     spacy.blank("en").to_disk(tmp_path / "blank")

@@ -65,6 +65,8 @@ def test_a_folder_is_all_its_pairs(tmp_path: Path) -> None:
         ("T1\tDisease 0 99\tRenal", "B105"),
         ("T1\tDisease 0 5\tliver", "B106"),
         ("N1\tReference T9 MESH:D1\tx", "B265"),
+        ("E1\tCauses", "B264"),
+        ("E1\tCauses:R1", "B264"),
     ],
 )
 def test_broken_lines(tmp_path: Path, line: str, code: str) -> None:
@@ -84,3 +86,50 @@ def test_one_file_of_a_pair_is_not_enough(tmp_path: Path, suffix: str) -> None:
 def test_a_folder_without_annotations_is_named(tmp_path: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B263\].*\*\.ann"):
         list(read_brat(tmp_path))
+
+
+def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
+    path = write(tmp_path, "T1\tDisease 0 5\tRenal\nT1\tDisease 10 23\tliver failure\n")
+    with pytest.raises(BioelError, match=r"\[B340\] .*7.ann, line 2: T1 "):
+        list(read_brat(path))
+
+
+def test_a_document_without_a_text(tmp_path: Path) -> None:
+    (tmp_path / "7.txt").touch()
+    (tmp_path / "7.ann").touch()
+    assert list(read_brat(tmp_path)) == [AnnotatedText("7", "")]
+
+
+def test_a_trigger_is_no_mention(tmp_path: Path) -> None:
+    lines = (
+        "T1\tChemical 36 43\tlithium\nT2\tCausing 24 29\tafter\nE1\tCausing:T2 Cause:T1\n"
+        "N1\tReference E1 GO:1\tx\nN2\tReference T2 GO:2\tx\nM1\tNegation E1\n"
+    )
+    (document,) = read_brat(write(tmp_path, lines))
+    assert document.mentions == (Mention(36, 43, "Chemical"),)
+
+
+def test_windows_line_ends_are_characters_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "7.txt").write_bytes("\ufeffnaïve 😀\r\nlithium".encode())
+    (tmp_path / "7.ann").write_bytes(
+        b"T1\tChemical 9 16\tlithium\r\nN1\tReference T1 MESH:D1\tx\r\n"
+    )
+    (document,) = read_brat(tmp_path)
+    assert document.text == "naïve 😀\r\nlithium"
+    assert document.mentions == (Mention(9, 16, "Chemical", ("MESH:D1",)),)
+
+
+def test_offsets_in_other_units_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "7.txt").write_text("😀 lithium, lithium", encoding="utf8")
+    (tmp_path / "7.ann").write_text("T1\tChemical 3 10\tlithium\n")  # of UTF-16
+    with pytest.raises(BioelError, match=r"\[B106\] .*7.ann, line 1"):
+        list(read_brat(tmp_path))
+
+
+def test_a_text_without_annotations_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path)
+    (tmp_path / "8.txt").write_text("Lithium")
+    assert list(read_brat(tmp_path, prefix="MESH")) == [DOCUMENT]
+    assert "[W301]" in caplog.text and "are left out (1: 8.txt)" in caplog.text

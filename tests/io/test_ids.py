@@ -16,6 +16,7 @@ from spacy_bioel.io.ids import curie, split_ids, unique_names
         ("261600", "MESH", "OMIM:261600"),
         ("261600", "SNOMED", "SNOMED:261600"),
         ("UMLS:C0011849", "", "C0011849"),
+        ("Cellosaurus:CVCL_0132", "", "CVCL_0132"),
         ("C0011849", "UMLS", "C0011849"),
         ("HP:0001250", "MESH", "HP:0001250"),
         ("DO:DOID:0001816", "MESH", "DOID:0001816"),

@@ -11,7 +11,14 @@ from kb_files import all_files, columns_of, vectors_of
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import grow
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, forget_retired_ids, remove_leftovers, retire_ids
+from spacy_bioel.kb.build.edit import NameEdit
+from spacy_bioel.kb.build.grow import (
+    add_concepts,
+    edit_names,
+    forget_retired_ids,
+    remove_leftovers,
+    retire_ids,
+)
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import has_vectors, is_encoded, open_vectors, write_vectors
 from spacy_bioel.types import Concept
@@ -259,3 +266,70 @@ def test_vectors_that_nobody_can_read_are_leftovers(folder):
     (vectors_of(folder) / "about.json").write_text(json.dumps([1]))
     assert remove_leftovers(folder)[0] == 1
     assert not has_vectors(KnowledgeBase.open(folder))
+
+
+@pytest.fixture
+def gout(tmp_path):
+    concepts = [
+        Concept("X:1", ("Gout", "podagra")),
+        Concept("X:2", ("Rash",)),
+        Concept("X:3", ("A",)),
+    ]
+    build_kb([*concepts, Concept("X:9", (), replaced_by="X:1")], tmp_path / "gout", source="mine")
+    return tmp_path / "gout"
+
+
+@pytest.mark.parametrize(
+    ("edit", "names"),
+    [
+        (NameEdit(add=["gouty arthritis", "PODAGRA"]), ["Gout", "podagra", "gouty arthritis"]),
+        (NameEdit(remove=["gout"]), ["podagra"]),
+        (NameEdit(rename="Gouty arthritis"), ["Gouty arthritis", "Gout", "podagra"]),
+        (NameEdit(rename="Podagra"), ["Podagra", "Gout"]),
+        (NameEdit(rename="New", remove=["gout", "podagra"]), ["New"]),
+        (NameEdit(add=["rash"]), ["Gout", "podagra", "Rash"]),  # spelled as the first that has it
+    ],
+)
+def test_names_are_edited(gout, edit, names):
+    growth = edit_names(gout, {"X:1": edit})
+    kb = KnowledgeBase.open(gout)
+    assert names_of(kb, "X:1") == names
+    assert (growth.concepts, growth.report.records) == (0, 1)
+    assert growth.names == kb.n_names - 4
+    assert (kb.canonical("X:9"), names_of(kb, "X:2"), kb.meta["source"]) == (
+        "X:1",
+        ["Rash"],
+        "mine",
+    )
+    assert kb.preferred_name(kb.find("X:1")) == names[0]
+
+
+@pytest.mark.parametrize(
+    ("id", "edit", "message"),
+    [
+        ("X:4", NameEdit(add=["a"]), r"\[B200\] .*'X:4'"),
+        ("X:9", NameEdit(add=["a"]), r"\[B406\] 'X:9' is retired .* X:1 has its names"),
+        ("X:1", NameEdit(remove=["nothing"]), r"\[B403\] .*'nothing', it has: 'Gout', 'podagra'"),
+        ("X:2", NameEdit(remove=["RASH"]), r"\[B404\] 'RASH' is the only name of 'X:2'"),
+        ("X:1", NameEdit(add=["?"]), r"\[B405\] '\?' has no letter or digit"),
+    ],
+)
+def test_edits_that_are_refused_change_nothing(gout, id, edit, message):
+    before = all_files(gout)
+    with pytest.raises(BioelError, match=message):
+        edit_names(gout, {"X:3": NameEdit(add=["b"]), id: edit})
+    assert all_files(gout) == before
+
+
+def test_vectors_of_the_names_that_stay_are_copied(gout):
+    encode(gout)
+    growth = edit_names(gout, {"X:1": NameEdit(add=["gouty arthritis"], remove=["podagra"])})
+    assert growth.vectors_outdated
+    asked = []
+
+    def encode_new(names):
+        asked.extend(names)
+        return np.ones((len(names), 2))
+
+    done = write_vectors(KnowledgeBase.open(gout), encode_new, fingerprint="f", dim=2)
+    assert (asked, done.encoded, done.copied) == (["gouty arthritis"], 1, 3)

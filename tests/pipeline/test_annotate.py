@@ -5,7 +5,12 @@ from spacy.tokens import Doc, DocBin, Span
 from tiny import blank
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import get_links, register_extensions, set_links
+from spacy_bioel.pipeline.annotate import (
+    get_links,
+    register_extensions,
+    set_links,
+    set_links_as_ents,
+)
 from spacy_bioel.types import Candidate, Link
 
 NEPHRITIS = Candidate("X:1", 0.9, "Nephritis", "exact+dense")
@@ -46,6 +51,18 @@ def test_two_labels_on_the_same_characters_do_not_share(doc: Doc) -> None:
     assert disease._.candidates == (NEPHRITIS, KIDNEY)
     assert sign._.candidates == (KIDNEY,)
     assert Span(doc, 0, 1, label="Other")._.candidates == ()
+
+
+def test_links_as_entities(doc: Doc) -> None:
+    set_links(doc, [*LINKS, Link(16, 19, "")])
+    doc.ents = [Span(doc, 2, 4, label="Other")]
+    set_links_as_ents(doc, spans_key="bioel")
+    found = [(e.text, e.label_, e.kb_id_, e._.cuis, e._.candidates, e.ent_id_) for e in doc.ents]
+    assert found == [
+        ("Lupus nephritis", "Disease", "X:1|X:2", ("X:1", "X:2"), (NEPHRITIS,), ""),
+        ("rash", "Sign", "NIL", (), (), ""),
+    ]
+    assert get_links(doc)[:4] == LINKS
 
 
 @pytest.mark.parametrize("order", [[3, 2, 1, 0], [2], [1, 0], []])

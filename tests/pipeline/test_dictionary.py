@@ -31,6 +31,24 @@ def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> Non
     assert [span.text for span in longest_names(blank().make_doc(text), kb)] == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Lung disease (COPD) was there.", ["Lung disease (COPD)"]),
+        ("(Dry) cough, cough [dry].", ["(Dry) cough", "cough [dry]"]),
+        ("Lung disease (COPD was there.", []),  # the longest name alone is looked at
+        ("Dry) cough", []),
+    ],
+)
+def test_no_name_has_half_a_pair_of_brackets(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    names = ("Lung disease (COPD)", "Lung disease", "(dry) cough", "cough (dry)")
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert [span.text for span in longest_names(blank().make_doc(text), kb)] == expected
+
+
 LONG = "N-(1-methyl-4-phenyl-1,2,3,6-tetrahydro-pyridin-2-yl)-3-oxo-butan-amide"
 NAMES = ("IL-2h", "drug 10mg", "drug", LONG, "N", "mg", "5 days", "don't", "β10mg", "été 5mg")
 

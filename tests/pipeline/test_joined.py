@@ -61,6 +61,7 @@ def found(doc: Doc) -> list[tuple[str, list[str]]]:
 EXPECTED = [("Fever", ["D:1"]), ("cough", ["S:2"]), ("malaria", ["B:1"])]
 
 
+@pytest.mark.filterwarnings(r"ignore:\[W321\]")
 def test_a_label_has_the_candidates_of_its_knowledge_base_others_those_of_all(
     folders: dict[str, str],
 ) -> None:
@@ -145,7 +146,7 @@ def test_another_set_of_them(folders: dict[str, str]) -> None:
     linker.set_kb(JoinedKnowledgeBase(parts))
     assert linker.cfg["kb"] == list(folders.values())
     linker.set_kb({"Disease": folders["Sign"]})  # one alone is no joined one
-    assert linker.cfg["kb"] == folders["Sign"]
+    assert linker.cfg["kb"] == {"Disease": folders["Sign"]}
 
 
 def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders: dict[str, str]) -> None:
@@ -242,3 +243,27 @@ def test_a_second_linker_may_leave_the_entities_to_the_first(folders: dict[str, 
     signs = doc.spans["signs"]
     assert [span._.cui for span in signs] == ["S:1", "S:2", "B:1"]
     assert [span._.candidates[0].xrefs for span in signs] == [(), ("U:2",), ("N:3",)]
+
+
+def test_one_knowledge_base_for_one_label_is_for_no_other(
+    folders: dict[str, str], tmp_path: Path
+) -> None:
+    """As the setting, assigned later, saved, as bytes, and in a worker process."""
+    alone = {"Disease": folders["Disease"]}
+    expected = [("Fever", ["D:1"]), ("cough", []), ("malaria", [])]
+    nlp, other = linking(alone), linking(folders)
+    other.get_pipe("bioel_linker").set_kb(alone)
+    nlp.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    copy = linking("")
+    copy.get_pipe("bioel_linker").from_bytes(nlp.get_pipe("bioel_linker").to_bytes())
+    pickled = linking("")
+    pickled._components[-1] = (
+        "bioel_linker",
+        pickle.loads(pickle.dumps(nlp.get_pipe("bioel_linker"))),
+    )
+    for each in (nlp, other, loaded, copy, pickled):
+        assert found(each(TEXT)) == expected
+    assert other.get_pipe("bioel_linker").cfg["kb"] == alone
+    other.get_pipe("bioel_linker").set_kb(folders["Disease"])
+    assert found(other(TEXT))[1:] == [("cough", ["D:2"]), ("malaria", ["B:1"])]

@@ -11,6 +11,7 @@ import spacy
 from spacy.tokens import Doc, Span
 from tiny import ents, linking_nlp, links, with_entity
 
+from spacy_bioel.errors import BioelError
 from spacy_bioel.lab.spelling import TfidfSearch
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 
@@ -232,3 +233,22 @@ def test_a_batch_gives_what_its_documents_give_alone(kb_folder: Path) -> None:
         [("aspirin", "MESH:D001241"), ("aspirin", "MESH:D001241")],
     ]
     assert [ents(nlp(text)) for text in texts] == [ents(doc) for doc in nlp.pipe(texts)]
+
+
+def test_links_become_entities(kb_folder: Path) -> None:
+    text = "Naloxone and clonidine."
+    nlp = linking_nlp(kb_folder, mentions="kb", set_ents="links")
+    for doc in (nlp(text), *nlp.pipe([text], n_process=2)):
+        found = [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents]
+        assert found == [(s.text, s.label_, s.kb_id_) for s in doc.spans["bioel"]]
+        assert [(words, id) for words, _, id in found] == [
+            ("Naloxone", "MESH:D009270"),
+            ("clonidine", "MESH:D003000"),
+        ]
+        assert all(ent.label_ and ent._.candidates for ent in doc.ents)
+    assert not linking_nlp(kb_folder, mentions="kb")(text).ents
+
+
+def test_entities_that_are_neither(kb_folder: Path) -> None:
+    with pytest.raises(BioelError, match=r"\[B345\]"):
+        linking_nlp(kb_folder, set_ents="all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_words_that_always_are_mentions_and_words_that_never_are() -> None:
 
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
-    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"]}
+    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
     assert apply_lists(doc, spans, always=always, never=["2015"]) == [
         (0, 1, "Species", 1.0),
         (2, 3, "Species", 1.0),
@@ -228,3 +229,13 @@ def test_short_forms_of_mentions_are_mentions() -> None:
         longer,
     ]
     assert add_short_forms(doc, []) == []
+
+
+def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
+    nlp = initialized(TEXT, always={"Diseese": ["flu"]})
+    with pytest.warns(UserWarning, match=r"\[W322\] .*`always`.*\['Diseese'\].* finds Disease\."):
+        doc = nlp("flu")
+    assert [span.label_ for span in doc.spans["bioel"] if span.text == "flu"] == ["Diseese"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("flu")  # said once

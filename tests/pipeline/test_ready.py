@@ -182,3 +182,21 @@ def test_word_lists_that_are_assigned_are_checked(name: str, value: object) -> N
     nlp.get_pipe("bioel_mentions").cfg[name] = value  # type: ignore[attr-defined]
     with pytest.raises(BioelError, match=r"\[B336\]"):
         nlp("cat")
+
+
+def test_parts_of_it_and_other_settings() -> None:
+    settings = {
+        "components": {"bioel_mentions": {"always": {"Species": ["patient"]}, "threshold": 0.9}},
+        "components.bioel_linker.nil_threshold": 1.0,
+    }
+    nlp = spacy_bioel.load(config=settings, disable="bioel_linker")
+    detector: Any = nlp.get_pipe("bioel_mentions")
+    assert (nlp.pipe_names, nlp.disabled) == (["bioel_mentions"], ["bioel_linker"])
+    assert (detector.threshold, detector.cfg["abbreviations"]) == (0.9, True)
+    assert dict(nlp.components)["bioel_linker"].cfg["nil_threshold"] == 1.0
+    doc = nlp("A patient.")
+    assert [(span.text, span.label_) for span in doc.spans["bioel"]] == [("patient", "Species")]
+    linker_only = spacy_bioel.load(exclude=["bioel_mentions"])
+    assert linker_only.component_names == ["bioel_linker"]
+    with pytest.raises(BioelError, match=r"\[B270\] nil_threshold = 2"):
+        spacy_bioel.load(config={"components": {"bioel_linker": {"nil_threshold": 2.0}}})

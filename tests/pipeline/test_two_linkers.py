@@ -100,6 +100,46 @@ def test_types_that_the_knowledge_base_lacks(kb_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"mentions": "spans"}, r"\[W320\] .*what is in doc\.spans\['bioel'\],.*to doc\.ents,"),
+        ({"label_types": {"Think": []}}, r"\[W321\] .*`label_types`.*\['Think'\].*\['Thing'\]"),
+        ({"kb": ["Think", "Thing"]}, r"\[W321\] .*`kb`.*\['Think'\].*\['Thing'\]"),
+    ],
+)
+def test_settings_that_do_not_fit_the_pipes_before(
+    kb_folder: Path, settings: dict[str, Any], expected: str
+) -> None:
+    labels = settings.pop("kb", None)
+    nlp = linking_nlp(kb_folder, ["aspirin"], **settings)
+    if labels:
+        nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(labels, str(kb_folder)))
+    with pytest.warns(UserWarning, match=expected):
+        nlp("aspirin")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("aspirin")  # said once
+
+
+def test_settings_that_may_fit(kb_folder: Path) -> None:
+    """Labels of a function are known to nobody; and of places for mentions, one is enough."""
+
+    @Language.component("finds_something")
+    def finds_something(doc: Doc) -> Doc:
+        doc.ents = [Span(doc, 0, 1, label="Drug")]
+        return doc
+
+    nlp = linking_nlp(kb_folder, label_types={"Drug": []})
+    nlp.add_pipe("finds_something", first=True)
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"}, first=True)
+    ruler.add_patterns([{"label": "Thing", "pattern": "aspirin"}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doc = nlp("aspirin")
+    assert [span.kb_id_ for span in doc.spans["bioel"]] == ["MESH:D001241"]
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("max_candidates", 0),

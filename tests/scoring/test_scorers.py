@@ -33,6 +33,11 @@ def make_example(
 GOLD = [(0, 5, "D", "A|B"), (12, 20, "C", "C"), (25, 32, "C", "")]
 
 
+def ours(scores: dict[str, object]) -> dict[str, object]:
+    """Scores without those that repeat them for `spacy evaluate`."""
+    return {key: value for key, value in scores.items() if not key.startswith("spans_")}
+
+
 def test_mention_scores(nlp: Language) -> None:
     example = make_example(nlp, GOLD, [(0, 5, "D", "NIL"), (12, 20, "D", "NIL")])
     scores = make_mention_scorer_v1()([example])
@@ -41,6 +46,14 @@ def test_mention_scores(nlp: Language) -> None:
         "bioel_mention_p": 0.5,
         "bioel_mention_r": pytest.approx(1 / 3),
         "bioel_mention_f": pytest.approx(0.4),
+        "spans_bioel_p": 0.5,
+        "spans_bioel_r": pytest.approx(1 / 3),
+        "spans_bioel_f": pytest.approx(0.4),
+        # C: two gold mentions, none predicted. D: one gold mention, and two predictions.
+        "spans_bioel_per_type": {
+            "C": {"p": 0.0, "r": 0.0, "f": 0.0},
+            "D": {"p": 0.5, "r": 1.0, "f": pytest.approx(2 / 3)},
+        },
     }
 
 
@@ -49,11 +62,17 @@ def test_link_scores(nlp: Language) -> None:
     scores = make_link_scorer_v1()([make_example(nlp, GOLD, predicted)])
     # linked gold: fever {A, B}, levodopa C; linked predictions: fever, after. P 1/2, R 1/2.
     # Of the two gold mentions with an id only fever was predicted, and it is right.
-    assert scores == {
+    assert ours(scores) == {
         "bioel_link_p": 0.5,
         "bioel_link_r": 0.5,
         "bioel_link_f": 0.5,
         "bioel_link_acc": 1.0,
+    }
+    assert (scores["spans_bioel_link_f"], "spans_bioel_f" in scores) == (0.5, False)
+    assert scores["spans_bioel_link_per_type"]["D"] == {
+        "p": 0.5,
+        "r": 1.0,
+        "f": pytest.approx(2 / 3),
     }
 
 
@@ -68,7 +87,7 @@ def test_sums_over_examples(nlp: Language) -> None:
 def test_none_without_gold_and_zero_without_predictions(nlp: Language) -> None:
     empty = Example(nlp(TEXT), nlp(TEXT))
     assert make_mention_scorer_v1()([empty])["bioel_mention_f"] is None
-    assert make_link_scorer_v1()([]) == {
+    assert ours(make_link_scorer_v1()([])) == {
         "bioel_link_p": None,
         "bioel_link_r": None,
         "bioel_link_f": None,
@@ -98,7 +117,8 @@ def test_keys_are_settings_and_the_scorers_are_registered(nlp: Language) -> None
     example = Example(
         make_doc(nlp, "mine", [(0, 5, "D", "A")]), make_doc(nlp, "truth", [(0, 5, "D", "A")])
     )
-    assert make(spans_key="mine", gold_key="truth")([example])["bioel_link_f"] == 1.0
+    scores = make(spans_key="mine", gold_key="truth")([example])
+    assert scores["bioel_link_f"] == scores["spans_mine_link_f"] == 1.0
 
 
 def test_labels_that_were_not_looked_for_do_not_count(nlp: Language) -> None:

@@ -12,7 +12,8 @@ documents to keep, by a hash of their ids, `left_out`, corpora whose documents a
 `skip_bad`: documents of PubTator with a wrong row are left out, with a note.
 "a+b+c" is a mixture of corpora, each of which must say what it annotates.
 "{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
-`settings` are for `train.py`.
+`settings` are for `train.py`, `about` is for `card.py`: `title`, `licence`, `domain`, `authors`,
+and `demo`, of a corpus whose pipeline is for no real work.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
-from mixtures import join_kbs, write_mixture
+from mixtures import check_annotated, join_kbs, write_mixture
 from specs import ASSETS, find_split, is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
@@ -82,21 +83,25 @@ def fetch(
     finder = Finder(folders, may_download=True)
     # A folder that was given is all there is of the test documents: often they are kept elsewhere.
     test_finder = Finder(folders, may_download=not folder)
+    notes: list[str] = []
     with replacing_folder(target) as staging:
         for split in SPLITS:
             choices = [[choice, *_other_files(choice)] for choice in spec["splits"][split]]
             try:
                 files = (test_finder if split == "test" else finder).choose(choices)
-            except BioelError as error:
+            except BioelError:
                 if split != "test":
                     check_fold(corpus, spec, finder)
                     raise
-                show_note(f"Without the test split: {error}")
+                names = ", ".join(choice["file"] for choice in spec["splits"]["test"])
+                show_note(f"No test split of {corpus}: {names} was not found. Training needs none.")
                 continue
-            place_split(files, staging, split, spec=spec)
+            place_split(files, staging, split, spec=spec, note=notes.append)
         (staging / "kb").mkdir()
         for _, path in finder.choose([choice["files"] for choice in spec["kb"]["choices"]]):
             link_or_copy(path, staging / "kb" / path.name)
+    for note in dict.fromkeys(notes):  # two splits may be parts of one file
+        show_note(f"Left out: {note}")
     placed = sorted(p.relative_to(target) for p in target.rglob("*") if p.is_file())
     show_note(f"{target}: {', '.join(map(str, placed))}")
 
@@ -133,10 +138,18 @@ def _other_files(choice: Spec) -> list[Spec]:
     return ids + [file | {"says": "left_out"} for file in choice.get("left_out", [])]
 
 
-def place_split(files: list[tuple[Spec, Path]], folder: Path, split: str, *, spec: Spec) -> None:
+def place_split(
+    files: list[tuple[Spec, Path]],
+    folder: Path,
+    split: str,
+    *,
+    spec: Spec,
+    note: Callable[[str], None] = show_note,
+) -> None:
     """Link to the file, or write what it says to JSON lines where ids or labels have a say.
 
     files (list): The corpus, and those of `_other_files`.
+    note (Callable): Is told of each document that is left out for a wrong row.
     """
     file, path = files[0]
     labels = spec.get("labels", {})
@@ -146,7 +159,7 @@ def place_split(files: list[tuple[Spec, Path]], folder: Path, split: str, *, spe
     if "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
     elif file.get("skip_bad"):
-        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: show_note(str(e)))
+        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: note(str(e)))
     else:
         texts = read_corpus(path, prefix=spec["prefix"])
     ids = [
@@ -183,6 +196,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 def convert(corpus: str, split: str) -> None:
     """Convert a split: train for training, test for measuring, dev for both."""
     source, prefix = find_split(corpus, split), load_spec(corpus)["prefix"]
+    if split == "train" and not is_mixture(corpus):
+        check_annotated(corpus)
     if split != "test":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.spacy", prefix=prefix)
     if split != "train":

@@ -53,17 +53,22 @@ class Finder:
     def choose(self, choices: list[list[Spec]]) -> list[tuple[Spec, Path]]:
         """The files of the first choice that is complete here, or else can be downloaded.
 
-        RAISES BioelError: [T002] when neither is so, about the last choice.
+        RAISES BioelError: [T002] when neither is so, about the choice of which most is here.
         """
         for files in choices:
             found = [(file, self.find(file["file"])) for file in files]
             if all(path or file.get("optional") for file, path in found):
                 return [(file, path) for file, path in found if path]
         needed = [[file for file in files if not file.get("optional")] for files in choices]
-        for files in needed[:-1]:
-            if all(archive_of(file) in self.urls for file in files):
-                return [(file, self.download(file)) for file in files]
-        return [(file, self.download(file)) for file in needed[-1]]
+        missing = [sum(not self._has(file) for file in files) for files in needed]
+        if min(missing):
+            needed, missing = needed[::-1], missing[::-1]  # of equals, the last is for the public
+        return [(file, self.download(file)) for file in needed[missing.index(min(missing))]]
+
+    def _has(self, file: Spec) -> bool:
+        """Whether a file, or what contains it, is here or has an address."""
+        archive = archive_of(file)
+        return archive in self.urls or bool(self.find(file["file"]) or self.find(archive))
 
     def download(self, file: Spec) -> Path:
         """RAISES BioelError: [T002] with the reason why there is no such file."""

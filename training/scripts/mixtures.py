@@ -12,6 +12,7 @@ from documents import pieces
 from specs import ASSETS, find_split, load_spec, parts_of
 
 from spacy_bioel.corpus import declared
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.kb.build.build import build_kb
@@ -19,6 +20,10 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import AnnotatedText, Concept
 
+NO_MENTION = (
+    "[T020] {corpus} is said to annotate {labels}, but no mention of {path} has that label: it "
+    "cannot be learned. Correct `annotates` or `labels` of {corpus} in training/corpora.yml."
+)
 _BEGINNING = 200  # letters and digits by which a document is known in another corpus
 
 
@@ -27,14 +32,30 @@ def write_mixture(corpus: str) -> None:
 
     Training documents that one of the parts has for development are left out.
 
-    RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate.
+    RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
+        a label that it annotates and no mention has.
     """
     parts = parts_of(corpus)
+    for part in parts:
+        check_annotated(part)
     dev = list(mixed([_read(part, "dev") for part in parts]))
     train = mixed([_read(part, "train") for part in parts], left_out=set(map(beginning, dev)))
     with replacing_folder(ASSETS / corpus) as folder:
         write_texts_jsonl(folder / "dev.jsonl", dev)
         write_texts_jsonl(folder / "train.jsonl", chain.from_iterable(map(pieces, train)))
+
+
+def check_annotated(corpus: str) -> None:
+    """RAISES BioelError: [T020] when no training mention has a label that the corpus annotates."""
+    spec = load_spec(corpus)
+    missing = set(spec.get("annotates", ()))
+    path = find_split(corpus, "train")
+    texts = iter(read_corpus(path, prefix=spec["prefix"]) if missing else ())
+    while missing and (text := next(texts, None)) is not None:
+        missing -= {mention.label for mention in text.mentions}
+    if missing:
+        found = ", ".join(sorted(missing))
+        raise BioelError(NO_MENTION.format(corpus=corpus, labels=found, path=path))
 
 
 def _read(part: str, split: str) -> Iterator[AnnotatedText]:

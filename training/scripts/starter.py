@@ -11,7 +11,6 @@ fusion: the default weights of the evidence, from development documents.
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import shutil
@@ -23,6 +22,7 @@ from typing import Annotated, Any
 import numpy as np
 import spacy
 import typer
+from concepts import write_names
 from finder import DOWNLOADS, Finder
 from safetensors.numpy import load_file, save_file
 from spacy.training import Example
@@ -109,20 +109,13 @@ def knowledge_base(release: str) -> None:
     """
     kb = KnowledgeBase.open(KBS / "descriptors")
     known = {normalize_name(name) for name in kb.names}
-    # Without a time in the header, so that the same names give the same bytes.
-    with (
-        (ASSETS / "mesh.jsonl.gz").open("wb") as raw,
-        gzip.GzipFile("", "wb", 9, raw, mtime=0) as file,
-    ):
-        for row, concept_id in enumerate(kb.ids):
-            names = kb.names.take(kb.names_of(row))
-            names += [
-                name for name in names_of_cancer(names[0]) if normalize_name(name) not in known
-            ]
-            record = {"id": concept_id, "names": names, "types": kb.types_of(row)}
-            file.write((json.dumps(record, ensure_ascii=False) + "\n").encode("utf8"))
+    concepts = []
+    for row, concept_id in enumerate(kb.ids):
+        names = kb.names.take(kb.names_of(row))
+        names += [name for name in names_of_cancer(names[0]) if normalize_name(name) not in known]
+        concepts.append(Concept(concept_id, tuple(names), kb.types_of(row)))
     about = {key: kb.meta[key] for key in ("source", "licence")} | {"release": release}
-    (ASSETS / "mesh.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
+    write_names(ASSETS / "mesh", concepts, about)
 
 
 def names_of_cancer(preferred: str) -> list[str]:
@@ -162,9 +155,7 @@ def pipeline(corpora: list[str], detector: Annotated[Path, typer.Option()]) -> N
     with replacing_folder(folder / "bioel_mentions") as staging:
         shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
         file = staging / "model.safetensors"
-        # A wheel is compressed: numbers of 16 bits are half as large in it.
-        weights = {name: array.astype("float16") for name, array in load_file(file).items()}
-        save_file({name: array.astype("float32") for name, array in weights.items()}, file)
+        save_file({name: array.astype("float16") for name, array in load_file(file).items()}, file)
 
 
 @app.command()

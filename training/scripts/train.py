@@ -22,7 +22,7 @@ import torch
 import typer
 from confection import Config
 from spacy.cli.train import train
-from spacy.util import load_config
+from spacy.util import load_config, load_model_from_config
 from specs import load_spec
 from thinc import compat
 
@@ -66,6 +66,9 @@ def main(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from OUTPUT/model-last, where there is one.")
     ] = False,
+    config_only: Annotated[
+        bool, typer.Option("--config-only", help="Write OUTPUT/config.cfg, and do not train.")
+    ] = False,
 ) -> None:
     """Read corpus/CORPUS/{train,dev}.spacy and kb/CORPUS; write OUTPUT/model-best, model-last."""
     require_gpu(gpu_id)
@@ -87,9 +90,14 @@ def main(
     # Numbers next to zero, as softmax gradients have them, slow products down many times.
     torch.set_flush_denormal(True)
     output.mkdir(parents=True, exist_ok=True)
-    # Kept beside the model: `spacy train` with this file does the same again.
+    # Kept beside the model, with all defaults: `spacy train` with this file does the same again,
+    # and `spacy debug` accepts it.
+    merged = load_model_from_config(merged, auto_fill=True).config
     path = output / "config.cfg"
     merged.to_disk(path)
+    if config_only:
+        typer.echo(f"Wrote {path}.")
+        return
     with tempfile.TemporaryDirectory(dir=output) as folder:
         if resume and (output / "model-last").is_dir():
             go_on(merged, output / "model-last", Path(folder))

@@ -8,8 +8,6 @@ cells: names of cell lines in training documents, with their ids of Cellosaurus.
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +18,7 @@ from typing import Annotated, Any
 import srsly
 import typer
 import zstandard
+from concepts import record_of, write_names
 from documents import selected
 from finder import DOWNLOADS, Finder
 from specs import load_spec
@@ -61,7 +60,7 @@ def species(
     taxonomy = Taxonomy(packages)
     if output is not None:
         with replacing_file(output) as path:
-            srsly.write_jsonl(path, map(_record, taxonomy.taxa(lambda *_: True)))
+            srsly.write_jsonl(path, map(record_of, taxonomy.taxa(lambda *_: True)))
         return
     about = {"source": "NCBI Taxonomy, organisms of texts", "licence": _NLM}
     _write("species", taxonomy.taxa(_is_written_of), release=taxonomy.release, **about)
@@ -148,7 +147,7 @@ def cells(data: DataOption = "") -> None:
 
 
 def _is_name(text: str) -> bool:
-    """Not "fibroblasts"."""
+    """Whether a string is the name of a cell line, and not a word such as "fibroblasts"."""
     return not (text.isalpha() and text.islower())
 
 
@@ -158,18 +157,7 @@ def _finder(data: str) -> Finder:
 
 
 def _write(name: str, concepts: Iterable[Concept], **about: str) -> None:
-
-    lines = [json.dumps(_record(concept), ensure_ascii=False) + "\n" for concept in concepts]
-    with replacing_file(ASSETS / f"{name}.jsonl.gz") as path:
-        # Without a time in the header, so that the same names give the same bytes.
-        path.write_bytes(gzip.compress("".join(lines).encode("utf8"), mtime=0))
-    with replacing_file(ASSETS / f"{name}.json") as path:
-        path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
-    show_note(f"{name}: {len(lines):,} concepts")
-
-
-def _record(concept: Concept) -> dict[str, Any]:
-    return {"id": concept.id, "names": concept.names, "types": concept.types}
+    show_note(f"{name}: {write_names(ASSETS / name, concepts, about):,} concepts")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def _current(id: str, drafts: Drafts) -> str:
     current = drafts.retired.get(id, id)
     if current not in drafts.current:
         near = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
-        raise BioelError(Errors.B310.format(id=id, near=", ".join(near) or "no id"))
+        hint = f"Did you mean: {', '.join(near)}?" if near else "Check the id and its prefix."
+        raise BioelError(Errors.B310.format(id=id, hint=hint))
     return current
 
 

@@ -1,4 +1,4 @@
-"""Changes of a knowledge base: concepts are added, ids retired, leftovers removed.
+"""Changes of a knowledge base: concepts are added, names edited, ids retired, leftovers removed.
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
 tombstones and no segments to merge, so a changed knowledge base is read as fast as a built one.
@@ -18,6 +18,7 @@ from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
+from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.columns.files import IntArray, write_files
 from spacy_bioel.kb.columns.layout import generation_of, is_old_set, left_by_earlier
@@ -98,6 +99,32 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
         drafts = _without(kb, replaced_by)
         report = BuildReport(records=len(replaced_by))
         return _replace(transaction, kb, drafts, report, _about(kb))
+
+
+def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit") -> Growth:
+    """Change the names of concepts of a knowledge base.
+
+    path (str | Path): Folder of the knowledge base; replaced at the very end.
+    edits (Mapping[str, NameEdit]): By the ids of the concepts.
+    source (str): Origin of new names, which they remember.
+    RETURNS (Growth): Counts of names that are new or gone.
+    RAISES BioelError: [B200] unknown id, [B203] the folder is not writable, [B212] another writer
+        does not finish in time, [B406] retired id; errors of `NameEdit.apply`,
+        `KnowledgeBase.open` and `verify`.
+    """
+    with _changing(path, to="edit names") as (transaction, kb):
+        drafts = drafts_of(kb)
+        if source not in drafts.sources:
+            drafts.sources.append(source)
+        number = drafts.sources.index(source)
+        for id, edit in edits.items():
+            current = kb.canonical(id)
+            if current != id:
+                raise BioelError(Errors.B406.format(path=kb.where, id=id, current=current))
+            if kb.find(id) < 0:
+                raise _unknown(kb, id)
+            edit.apply(drafts.current[id], id=id, where=kb.where, source=number)
+        return _replace(transaction, kb, drafts, BuildReport(records=len(edits)), _about(kb))
 
 
 def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:

@@ -165,9 +165,8 @@ def _collect(
     before = dict(drafts.retired)
     for number, record in enumerate(concepts, start=1):
         report.records = number
-        _check_id(record.id, field="id", number=number)
+        check_ids(record, number=number)
         if record.replaced_by:
-            _check_id(record.replaced_by, field="replacement", number=number)
             drafts.retired.setdefault(record.id, record.replaced_by)
             continue
         id = before.get(record.id, record.id)
@@ -183,6 +182,13 @@ def _collect(
 def _tidy(xref: str) -> str:
     """A cross-reference on one line: line breaks and tabs separate them in the column."""
     return " ".join(xref.split())
+
+
+def check_ids(record: Concept, *, number: int) -> None:
+    """RAISES BioelError: [B026] when id or replacement of a record cannot be one."""
+    _check_id(record.id, field="id", number=number)
+    if record.replaced_by:
+        _check_id(record.replaced_by, field="replacement", number=number)
 
 
 def _check_id(id: str, *, field: str, number: int) -> None:

@@ -23,6 +23,7 @@ from spacy_bioel.kb.columns.ragged import Ragged
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import remember
 from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.types import KbRelease
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
@@ -167,6 +168,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
             (found for kb, row in self._found(concept) if (found := kb.definition(row))), ""
         )
 
+    @property
+    def has_xrefs(self) -> bool:
+        return any(part.has_xrefs for part in self.parts)
+
     def xrefs(self, concept: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(x for kb, row in self._found(concept) for x in kb.xrefs(row)))
 
@@ -202,6 +207,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
     @property
     def title(self) -> str:
         return " + ".join(part.title for part in self.parts)
+
+    @property
+    def releases(self) -> tuple[KbRelease, ...]:
+        return sum((part.releases for part in self.parts), ())
 
     @property
     def where(self) -> str:

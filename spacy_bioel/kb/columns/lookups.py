@@ -19,7 +19,7 @@ from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.ragged import Ragged
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Concept
+from spacy_bioel.types import Concept, KbRelease
 
 _N_SHOWN = 5  # missing ids named in a Coverage
 
@@ -67,6 +67,7 @@ class Lookups:
 
     path: Path | None
     meta: dict[str, Any]
+    fingerprint: str
     ids: Strings
     names: Strings
     definitions: Strings
@@ -103,6 +104,14 @@ class Lookups:
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
+
+    @property
+    def releases(self) -> tuple[KbRelease, ...]:
+        """Release of the sources; of each part, if this one is joined."""
+        source, release, licence = (
+            str(self.meta.get(key, "")) for key in ("source", "release", "licence")
+        )
+        return (KbRelease(self.title, source, release, licence, self.fingerprint, len(self)),)
 
     @property
     def where(self) -> str:
@@ -184,6 +193,11 @@ class Lookups:
     def definition(self, concept: int) -> str:
         """Definition of the concept, "" if it has none."""
         return self.definitions[concept]
+
+    @property
+    def has_xrefs(self) -> bool:
+        """Whether cross-references are kept; a folder of an earlier version has none."""
+        return self._xrefs is not None
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
         """Cross-references of the concept to other vocabularies, as its source writes them."""

@@ -139,17 +139,21 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     files (Mapping[str, RawFile]): Files of a knowledge base by name.
     where (str): Folder, for messages.
     RETURNS (dict[str, Any]): Parsed meta.json.
-    RAISES BioelError: [B020] no knowledge base, [B030] unreadable meta.json, [B021] another
+    RAISES BioelError: [B020] no knowledge base, [B409] the name of one of the package, [B408] a
+        saved pipeline, [B030] unreadable meta.json, [B021] another
         schema, [B022] another normaliser, [B210] edited meta.json, [B023] missing, truncated or
         foreign column, [B024] damaged small column.
     """
     if META_FILE not in files:
-        raise BioelError(Errors.B020.format(path=where))
+        of_package = Path(where).name.startswith("starter:")
+        raise BioelError((Errors.B409 if of_package else Errors.B020).format(path=where))
     text = files[META_FILE].tobytes()
     meta = read_json(text, where=where, file=META_FILE)
     try:
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
+        if isinstance(meta, dict) and {"lang", "pipeline"} <= set(meta):  # spaCy's
+            raise BioelError(Errors.B408.format(path=where)) from None
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
     if type(schema) is not int or not 1 <= schema <= SCHEMA_VERSION:
         raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))

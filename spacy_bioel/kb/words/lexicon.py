@@ -96,21 +96,27 @@ class Lexicon:
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """All arrays by name, for storage."""
-        tables = {"names": self.names, "words": self.words}
-        return {
-            f"{name}.{column}": getattr(table, column)
-            for name, table in tables.items()
-            for column in ("keys", "masks")
-        }
+        """All arrays by name, for storage: of masks, each different one, and their numbers."""
+        arrays: dict[str, NDArray] = {}
+        for name, table in (("names", self.names), ("words", self.words)):
+            masks, numbers = np.unique(table.masks, return_inverse=True)
+            smallest = np.min_scalar_type(len(masks))
+            arrays[f"{name}.keys"] = table.keys
+            arrays[f"{name}.different_masks"] = masks
+            arrays[f"{name}.mask_numbers"] = numbers.astype(smallest)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
-        """Create a lexicon from the result of `arrays`."""
-        names, words = (
-            KeyMasks(arrays[f"{name}.keys"], arrays[f"{name}.masks"]) for name in ("names", "words")
-        )
-        return cls(names, words)
+        """Create a lexicon from the result of `arrays`, also of earlier versions, which stored the
+        mask of each key."""
+
+        def table(name: str) -> KeyMasks:
+            if (masks := arrays.get(f"{name}.masks")) is None:
+                masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
+            return KeyMasks(arrays[f"{name}.keys"], masks)
+
+        return cls(table("names"), table("words"))
 
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None

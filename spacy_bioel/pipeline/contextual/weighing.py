@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.fusion import Fusion, rank, share
+from spacy_bioel.pipeline.linker.equivalents import share_of_equivalents
+from spacy_bioel.pipeline.linker.fusion import Fusion, rank
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -65,7 +66,8 @@ class Reading:
 
         fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
         """
-        shares = share((fusion or default_reading()).scores(self.features), self.mention)
+        scores = (fusion or default_reading()).scores(self.features)
+        shares = share_of_equivalents(self.kb, self.concept, scores, self.mention)
         order = rank(self.mention, self.concept, shares, top=top)
         by_string = [{c.id: c for c in found} for found in self.given]
         ranked: list[list[Candidate]] = [[] for _ in self.given]
@@ -109,7 +111,11 @@ def weigh(
     mention, concept = keys // len(kb), keys % len(kb)
     features = np.zeros((len(keys), len(READ_FEATURES)), dtype=np.float32)
     probability = np.array([c.score for found in given for c in found], dtype=np.float64)
-    nil = 1 - np.bincount(owner, probability, len(given))
+    taken = np.bincount(owner, probability, len(given))
+    likeliest = np.zeros(len(given))
+    np.maximum.at(likeliest, owner, probability)
+    # Equivalents have the same probability together, and each of them has it.
+    nil = 1 - np.where(taken > 1 + _LOWEST * 10, likeliest, taken)
     odds = np.maximum(probability, _LOWEST) / np.maximum(nil[owner], _LOWEST)
     features[:, 0] = np.log(_LOWEST)
     features[place[: len(of_string)], 0] = np.log(odds)

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.pipeline.linker.equivalents import share_of_equivalents
 from spacy_bioel.pipeline.linker.evidence import (
     SOURCES,
     Candidates,
     NameSearch,
     gather_candidates,
 )
-from spacy_bioel.pipeline.linker.fusion import default_fusion, rank, share
+from spacy_bioel.pipeline.linker.fusion import default_fusion, rank
 from spacy_bioel.pipeline.linker.names import (
     EncodedNames,
     FrozenEncoder,
@@ -279,7 +280,8 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(candidates.features)
         for label in {label for _, label in wanted}:
             allowed = self.allowed(candidates.concept, label)
-            shares = share(np.where(allowed, scores, -np.inf), candidates.query)
+            own = np.where(allowed, scores, -np.inf)
+            shares = share_of_equivalents(self.kb, candidates.concept, own, candidates.query)
             top = self.state.settings.max_candidates
             rows = rank(candidates.query, candidates.concept, shares, top=top)
             described = self._describe(candidates, shares, rows[allowed[rows]])

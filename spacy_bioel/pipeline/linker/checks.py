@@ -1,9 +1,9 @@
-"""Settings that cannot work, found at first use: the order of pipes, and semantic types."""
+"""Settings that cannot work, found at first use: the order of pipes, labels and semantic types."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spacy.language import Language
@@ -11,14 +11,15 @@ from spacy.language import Language
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.pipeline.loading import LINKER
+from spacy_bioel.pipeline.loading import DETECTOR, LINKER
 
-_MENTIONS = {"doc.ents", "doc.spans"}
+_ENTS, _SPANS = "doc.ents", "doc.spans"
 _N_SHOWN = 5
 
 
 def check_order(nlp: Language, linker: Any) -> None:
-    """Warn [W271] when all that finds mentions comes after the linker.
+    """Warn [W271] when all that finds mentions comes after the linker, [W320] when it is not where
+    the linker looks, [W321] of labels in the settings that no pipe gives.
 
     linker (Linker): A pipe of it, or one that was taken out.
     RAISES BioelError: [B271] when another linker writes to the same span group.
@@ -31,17 +32,75 @@ def check_order(nlp: Language, linker: Any) -> None:
         is_linker = nlp.get_pipe_meta(name).factory == LINKER
         if is_linker and pipe is not linker and pipe.cfg["spans_key"] == key:  # type: ignore[attr-defined]
             raise BioelError(Errors.B271.format(first=names[0], second=name, key=key))
+    if linker.cfg["mentions"] in (*BY_KB, "read"):
+        return
     at = nlp.pipe_names.index(names[0])
-    before, after = nlp.pipe_names[:at], nlp.pipe_names[at + 1 :]
-    late = _finders(nlp, after)
-    if linker.cfg["mentions"] not in (*BY_KB, "read") and late and not _finders(nlp, before):
-        warnings.warn(Warnings.W271.format(linker=names[0], finder=late[0]), stacklevel=2)
+    before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
+    finders, late = _finders(nlp, before), _finders(nlp, after)
+    if finders:
+        _check_places(names[0], linker.cfg, finders)
+        _check_labels(nlp, linker.cfg, before, finders)
+    elif late:
+        warnings.warn(Warnings.W271.format(linker=names[0], finder=next(iter(late))), stacklevel=2)
 
 
-def _finders(nlp: Language, names: Sequence[str]) -> list[str]:
-    """Pipes that say that they find mentions."""
-    metas = {name: nlp.get_pipe_meta(name) for name in names}
-    return [n for n, m in metas.items() if m.factory != LINKER and _MENTIONS & set(m.assigns)]
+def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Pipes that say that they find mentions, and where they write them: doc.ents, or a span group;
+    "doc.spans" stands for a group that they do not name.
+    """
+    found = {}
+    for name, pipe in pipes.items():
+        meta = nlp.get_pipe_meta(name)
+        places = {_ENTS, _SPANS} & set(meta.assigns)
+        if not places or meta.factory == LINKER:
+            continue
+        if meta.factory == DETECTOR:
+            places = {_group(pipe.cfg["spans_key"])} | ({_ENTS} if pipe.cfg["set_ents"] else set())
+        elif _SPANS in places and isinstance(key := getattr(pipe, "key", None), str):
+            places = places - {_SPANS} | {_group(key)}
+        found[name] = places
+    return found
+
+
+def _group(key: str) -> str:
+    return f"{_SPANS}[{key!r}]"
+
+
+def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
+    """Warn [W320] when the pipes before write mentions where the linker does not look."""
+    group = _group(cfg["spans_key"])
+    wanted = {"ents": {_ENTS}, "spans": {group, _SPANS}}.get(
+        cfg["mentions"], {_ENTS, group, _SPANS}
+    )
+    written = set().union(*finders.values())
+    if wanted.isdisjoint(written):
+        message = Warnings.W320.format(
+            linker=name,
+            mentions=cfg["mentions"],
+            wanted=" or ".join(sorted(wanted - {_SPANS})),
+            finders=", ".join(finders),
+            written=", ".join(sorted(written)),
+        )
+        warnings.warn(message, stacklevel=3)
+
+
+def _check_labels(
+    nlp: Language, cfg: Mapping[str, Any], pipes: Mapping[str, Any], finders: Mapping[str, object]
+) -> None:
+    """Warn [W321] of labels in the settings that no pipe gives, if all say which they give."""
+    if any(not nlp.get_pipe_meta(name).assigns for name in pipes):  # a function may do anything
+        return
+    given = {name: set(getattr(pipes[name], "labels", ())) for name in finders}
+    if not all(given.values()):
+        return
+    known = set().union(*given.values())
+    for setting in ("label_types", "kb"):
+        value = cfg[setting]
+        if isinstance(value, dict) and (unknown := sorted(set(value) - known)):
+            message = Warnings.W321.format(
+                setting=setting, unknown=unknown, finders=", ".join(finders), known=sorted(known)
+            )
+            warnings.warn(message, stacklevel=3)
 
 
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:

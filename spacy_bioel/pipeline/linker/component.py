@@ -12,7 +12,7 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.annotate import set_ent_links, set_links
+from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
 from spacy_bioel.pipeline.linker.lifecycle import LiveLinker
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
@@ -35,6 +35,14 @@ class Linker(LiveLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
+        generator = self.generator
+        return self._link(self._find(docs, generator), generator)
+
+    def link_mentions(self, mentions: "Mentions") -> list[list[Link]]:
+        """Links of given mentions of each document."""
+        return self._link(mentions, self.generator)
+
+    def _link(self, mentions: "Mentions", generator: "CandidateGenerator") -> list[list[Link]]:
         from spacy_bioel.models.reading import reading_evidence, reads
         from spacy_bioel.pipeline.contextual.methods import read_mentions
         from spacy_bioel.pipeline.linker.labels import with_labels
@@ -45,9 +53,7 @@ class Linker(LiveLinker):
             weighed,
         )
 
-        generator = self.generator
         settings = generator.state.settings
-        mentions = self._find(docs, generator)
         is_reading = reading_evidence(self.model) in settings.evidence and reads(self.model)
         if mentions.likely is not None and not (is_reading or self.statistics.counts):
             # Names need no search: their concepts are known, and nobody prefers others.
@@ -97,15 +103,17 @@ class Linker(LiveLinker):
         return mention_queries(spans, LinkerSettings.of(self.cfg))
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
-        """Write links as the span group `spans_key`, and to the entities that were linked."""
-        key, kb = self.cfg["spans_key"], self.kb.fingerprint
+        """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
+        key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
         for doc, links in zip(docs, scores, strict=True):
             from_ents = self.cfg["mentions"] == "ents" or (
                 self.cfg["mentions"] == "auto" and key not in doc.spans
             )
-            set_links(doc, links, spans_key=key, kb=kb)
+            set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil)
             if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
+            elif self.cfg["set_ents"] == "links":
+                set_links_as_ents(doc, spans_key=key)
 
     # Training.
 
@@ -141,7 +149,9 @@ class Linker(LiveLinker):
         with self._lock:
             if kb is None or kb == "":
                 kb = self._configured_kb() if self._kb is None else self._kb
-            self.set_kb(kb)
+                self._take(kb, self.cfg["kb"])
+            else:
+                self.set_kb(kb)
             assert self._kb is not None
             self.statistics = MentionStatistics()
             self.count_mentions(get_examples())

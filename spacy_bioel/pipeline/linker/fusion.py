@@ -94,17 +94,22 @@ def default_fusion() -> Fusion:
     return Fusion.from_json(srsly.read_json(_DEFAULT))
 
 
-def share(scores: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
+def share(
+    scores: FloatArray, groups: NDArray[np.int64], *, counted: NDArray[np.bool_] | None = None
+) -> FloatArray:
     """Probability of each candidate among those of its group and NIL.
 
     scores (FloatArray): -inf for a candidate that is out of the question. Shape (n,).
     groups (NDArray[int64]): Number of the mention of each candidate. Shape (n,).
+    counted (NDArray[bool] | None): Candidates that take probability from others; None: all.
+        Shape (n,).
     """
     n_groups = int(groups.max(initial=-1)) + 1
     highest = np.zeros(n_groups)  # NIL's
     np.maximum.at(highest, groups, scores)
     odds = np.exp(scores - highest[groups])
-    return odds / (np.bincount(groups, odds, n_groups) + np.exp(-highest))[groups]
+    taken = odds if counted is None else odds * counted
+    return odds / (np.bincount(groups, taken, n_groups) + np.exp(-highest))[groups]
 
 
 def rank(

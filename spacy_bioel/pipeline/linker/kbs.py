@@ -43,6 +43,8 @@ def folders_of(value: KbSetting) -> list[str]:
 def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> KnowledgeBase:
     """Open the knowledge bases of the setting, several as a joined one.
 
+    Of a setting with a folder for each label but one folder only, `only_labels` has the labels.
+
     open (Callable): From a folder to its knowledge base.
     RAISES BioelError: [B321] on another value; those of `open`.
     """
@@ -57,14 +59,25 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
     return JoinedKnowledgeBase([open(folder) for folder in folders], labels=numbers)
 
 
-def setting_of(kb: KnowledgeBase, folder: Callable[[int, KnowledgeBase], str]) -> KbSetting:
+def only_labels(value: KbSetting) -> tuple[str, ...]:
+    """Labels of the mentions that may be linked, where all of them have the same folder; ():
+    mentions of all labels may be.
+    """
+    return tuple(value) if isinstance(value, dict) and len(folders_of(value)) == 1 else ()
+
+
+def setting_of(
+    kb: KnowledgeBase, folder: Callable[[int, KnowledgeBase], str], *, before: KbSetting
+) -> KbSetting:
     """The setting that opens a knowledge base.
 
     folder (Callable): From the number of a part, and the part, to its folder.
+    before (KbSetting): The setting that it was opened by, for the labels of a single folder.
     """
     from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 
     if not isinstance(kb, JoinedKnowledgeBase):
-        return folder(0, kb)
+        place = folder(0, kb)
+        return dict.fromkeys(only_labels(before), place) or place
     folders = [folder(number, part) for number, part in enumerate(kb.parts)]
     return {label: folders[n] for label, n in kb.labels.items()} if kb.labels else folders

@@ -97,17 +97,22 @@ class LiveLinker(StoredLinker):
     @property
     def state(self) -> LinkerState:
         """The parts as they are now. RAISES BioelError: Those of `kb` and `LinkerSettings.of`."""
+        from spacy_bioel.kb.columns.joined import parts_of
         from spacy_bioel.pipeline.linker.state import LinkerState
 
         with self._lock:
+            kb = self.kb  # first: opening it may bring the package's encoder and statistics
+            settings = LinkerSettings.of(self.cfg)
+            if len(parts_of(kb)) > 1:  # which knows its labels; in bytes they have no folders
+                settings = replace(settings, only_labels=())
             return LinkerState(
-                kb=self.kb,  # first: opening it may bring the package's encoder and statistics
+                kb=kb,
                 encoder=self._freeze() if self.has_encoder else None,
                 statistics=self.statistics,
                 fusion=self.fusion,
                 reading=self.reading,
                 finding=self.finding,
-                settings=LinkerSettings.of(self.cfg),
+                settings=settings,
                 make_index=self._index,
                 make_spelling=self._spelling,
             )
@@ -210,14 +215,23 @@ class LiveLinker(StoredLinker):
         from spacy_bioel.pipeline.linker import starter
 
         if isinstance(kb, str | list | dict):
-            opened = open_kbs(kb, starter.open_setting)
+            self._take(open_kbs(kb, starter.open_setting), kb)
         else:
-            opened = open_kb(kb)
+            self._take(open_kb(kb), "")
+
+    def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
+        """Link against an open knowledge base from now on.
+
+        setting (KbSetting): By which it was opened, for its labels.
+        """
+        from spacy_bioel.pipeline.linker.starter import place_of
+
         with self._lock:
-            self._kb, self._is_equipped = opened, False
+            self._kb, self._is_equipped = kb, False
             self._training = self._generator = None
+            self._checked = []  # labels are compared with those of the pipes anew
             # The cache folder of this machine means nothing elsewhere.
-            self.cfg["kb"] = setting_of(opened, lambda _, part: starter.place_of(part))
+            self.cfg["kb"] = setting_of(kb, lambda _, part: place_of(part), before=setting)
 
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None

@@ -19,6 +19,7 @@ from spacy_bioel.pipeline.linker.decision import (
     agree_in_document,
     mention_queries,
 )
+from spacy_bioel.pipeline.linker.equivalents import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.text.normalize import normalize_name
@@ -145,7 +146,7 @@ def _shares(
     shares = np.zeros(len(concepts))
     for part in kb.memberships():
         own = weights * part[concepts]
-        total = np.bincount(name, own, len(counts))[name]
+        total = np.bincount(name, own * ~repeats(kb, concepts, own, name), len(counts))[name]
         shares = np.maximum(shares, np.divide(own, total, out=np.zeros_like(own), where=total > 0))
     return shares
 

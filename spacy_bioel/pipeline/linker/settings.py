@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.linker.kbs import check_kb
+from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
 from spacy_bioel.pipeline.settings import check_number, is_number
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
@@ -20,6 +20,8 @@ FINDING: dict[str, bool | float] = {
     "learned": True,
     "threshold": 0.5,
 }
+# Which entities get the ids of links: those that were linked, none, or all links become entities.
+SET_ENTS = (True, False, "links")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
@@ -32,6 +34,7 @@ class LinkerSettings:
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
+    only_labels (tuple[str, ...]): Labels of the only knowledge base; see `kbs.only_labels`.
     """
 
     evidence: frozenset[str]
@@ -47,6 +50,7 @@ class LinkerSettings:
     finding: tuple[tuple[str, bool | float], ...]
     spans_key: str
     gold_key: str
+    only_labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> LinkerSettings:
@@ -54,11 +58,13 @@ class LinkerSettings:
 
         RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
             and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
-            unknown setting, [B321] on a knowledge base that is none.
+            unknown setting, [B321] on a knowledge base that is none, [B345] on another `set_ents`.
         """
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         check_kb(cfg["kb"])
+        if cfg.get("set_ents", True) not in SET_ENTS:
+            raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
@@ -85,6 +91,7 @@ class LinkerSettings:
             finding=_finding(cfg),
             spans_key=cfg["spans_key"],
             gold_key=cfg["gold_key"],
+            only_labels=only_labels(cfg["kb"]),
         )
 
     @property
@@ -94,6 +101,8 @@ class LinkerSettings:
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
         """Semantic types that a mention of this label may link to; None: all."""
+        if self.only_labels and label and label not in self.only_labels:
+            return ()
         return dict(self.label_types).get(label)
 
 
@@ -113,6 +122,7 @@ def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
 
 # Beside those that candidates and links depend on.
 _KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "set_ents", "training"}
+_KNOWN.remove("only_labels")  # it follows from "kb"
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ class StoredLinker(StoredPipe):
         """See `Linker.kb`."""
         raise NotImplementedError
 
-    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """See `Linker.set_kb`."""
+    def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
+        """See `LiveLinker._take`."""
         raise NotImplementedError
 
     def _loaded(self) -> None:
@@ -82,7 +82,11 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.kb.columns.joined import parts_of
 
         several = len(parts_of(self.kb)) > 1
-        return setting_of(self.kb, lambda n, _: f"{_INCLUDED}.{n}" if several else _INCLUDED)
+        return setting_of(
+            self.kb,
+            lambda n, _: f"{_INCLUDED}.{n}" if several else _INCLUDED,
+            before=self.cfg["kb"],
+        )
 
     def parts(self) -> Parts:
         from spacy_bioel.models.encoder_storage import encoder_parts
@@ -155,9 +159,8 @@ class StoredLinker(StoredPipe):
         super().from_bytes(parts["pipe"])
         if parts["kbs"]:
             blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
-            self.set_kb(
-                open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
-            )
+            kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
+            self._take(kb, self.cfg["kb"])
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -186,7 +189,7 @@ def _found(folder: Path, place: str) -> str:
 def _unpickle(make: Callable[[], StoredLinker], data: bytes, kb: KnowledgeBase) -> StoredLinker:
     linker = make()
     linker.from_bytes(data)
-    linker.set_kb(kb)
+    linker._take(kb, linker.cfg["kb"])
     return linker
 
 

@@ -19,14 +19,9 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
-from spacy_bioel.pipeline.mentions.decoding import (
-    ScoredSpan,
-    agree,
-    drop_overlaps,
-    has_whole_brackets,
-)
-from spacy_bioel.pipeline.mentions.defined import add_short_forms
-from spacy_bioel.pipeline.mentions.lists import apply_lists, check_lists
+from spacy_bioel.pipeline.mentions.choosing import Considered, choose_mentions, consider_spans
+from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
+from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
 from spacy_bioel.pipeline.settings import check_number
 from spacy_bioel.pipeline.storage import (
     Parts,
@@ -79,6 +74,7 @@ class MentionDetector(StoredPipe):
             "spans_key": spans_key,
             "gold_key": gold_key,
         }
+        self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self._check_settings()
 
     def _check_settings(self) -> None:
@@ -172,27 +168,35 @@ class MentionDetector(StoredPipe):
         docs = list(docs)
         self._require_trained()
         require_token_vectors(self.model, docs)
-        chosen = []
-        always, never = self.cfg["always"], self.cfg["never"]
-        check_lists(always, never)  # they may have been assigned
-        for doc, spans in zip(docs, self._score(docs), strict=True):
-            spans = agree(doc, spans, weight=self.cfg["consistency"])
-            spans = [span for span in spans if span[3] >= self.threshold]
-            if always or never:
-                spans = apply_lists(doc, spans, always=always, never=never)
-            if not self.cfg["allow_overlap"]:
-                spans = drop_overlaps(spans, threshold=self.threshold)
-            chosen.append(add_short_forms(doc, spans) if self.cfg["abbreviations"] else spans)
-        return chosen
+        always = self.cfg["always"]
+        check_lists(always, self.cfg["never"])  # they may have been assigned
+        if set(always) - self._known_lists:
+            check_labels(always, self.labels)
+            self._known_lists = set(always)
+        scored = self._score(docs, lowest=_DOUBTFUL)
+        pairs = zip(docs, scored, strict=True)
+        return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
-    def _score(self, docs: list[Doc]) -> list[list[ScoredSpan]]:
-        """Spans of each document that are not out of the question."""
+    def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
+        """The spans of a document that might have been mentions, and what became of each.
+
+        doc (Doc): With the token vectors that the detector reads.
+        lowest (float): Least probability of a span.
+        RAISES BioelError: Those of `predict`.
+        """
+        self._require_trained()
+        require_token_vectors(self.model, [doc])
+        (scored,) = self._score([doc], lowest=lowest)
+        return consider_spans(doc, scored, self.cfg)
+
+    def _score(self, docs: list[Doc], *, lowest: float) -> list[list[ScoredSpan]]:
+        """Spans of each document with at least this probability, or that of the threshold."""
         from spacy_bioel.models.detector import find_spans
 
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
         if not any(len(doc) for doc in docs):
             return mentions
-        lowest = min(self.threshold, _DOUBTFUL)
+        lowest = min(self.threshold, lowest)
         spans, probabilities = find_spans(self.model, self._batch(docs), lowest=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in docs])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
@@ -200,8 +204,7 @@ class MentionDetector(StoredPipe):
         labels = [self.labels[label] for label in spans[:, 2]]
         found = zip(owners, places, labels, probabilities.tolist(), strict=True)
         for owner, (start, end), label, p in found:
-            if has_whole_brackets(docs[owner][start:end].text):
-                mentions[owner].append((start, end, label, p))
+            mentions[owner].append((start, end, label, p))
         return mentions
 
     def _require_trained(self) -> None:

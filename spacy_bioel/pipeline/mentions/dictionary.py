@@ -14,6 +14,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.decoding import has_whole_brackets
 from spacy_bioel.text.normalize import normalize_names, normalize_token
 
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
@@ -35,7 +36,8 @@ class _Word(NamedTuple):
 def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     """Spans that are names of concepts, none inside another, left to right.
 
-    Very short names ("p", "at") are mostly something else in running text and are left out.
+    None has half a pair of brackets. Very short names ("p", "at") are mostly something else in
+    running text and are left out.
     """
     tokens = [token.text for token in doc]
     ends = _longest_ends(_words(tokens, range(len(doc) + 1)), kb)
@@ -46,10 +48,23 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
             ends[first] = max(last, ends.get(first, last))
     spans: list[Span] = []
     for start in sorted(ends):
-        span = doc[start : ends[start] + 1]
-        if (not spans or start >= spans[-1].end) and len(span.text) >= _MIN_CHARS:
+        span = _with_brackets(doc[start : ends[start] + 1])
+        free = span is not None and (not spans or span.start >= spans[-1].end)
+        if span is not None and free and len(span.text) >= _MIN_CHARS:
             spans.append(span)
     return spans
+
+
+def _with_brackets(span: Span) -> Span | None:
+    """The span, with a bracket beside it whose other half it has; None if that leaves a half.
+
+    Brackets are no part of the words by which names are found.
+    """
+    doc, start, end = span.doc, span.start, span.end
+    for first, last in ((start, end), (start, end + 1), (start - 1, end)):
+        if first >= 0 and last <= len(doc) and has_whole_brackets(doc[first:last].text):
+            return doc[first:last]
+    return None
 
 
 def _word_borders(doc: Doc, tokens: Sequence[str]) -> list[int]:

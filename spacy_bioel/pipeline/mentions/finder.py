@@ -18,6 +18,7 @@ from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.misspelled import Misspellings
 from spacy_bioel.pipeline.abbreviations import forms_to_write_out
 from spacy_bioel.pipeline.linker.fusion import Fusion
+from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.everyday import ruled_out
 from spacy_bioel.pipeline.mentions.evidence import EQUAL, FEATURES, NameEvidence, common_words
 from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
@@ -101,11 +102,19 @@ class NameFinder:
 
     def weigh(self, spans: Spans) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
         """Spans that stand for no other thing, the name rows that they are, and their features."""
+        hits, rows, features, is_other = self._weigh(spans)
+        kept = ~is_other
+        return hits.take(kept), rows[kept], features[kept]
+
+    def _weigh(
+        self, spans: Spans
+    ) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+        """Spans that are names, their rows and features, and which stand for other things."""
         words, hits = spans.words, spans.hits
         rows, features = self.evidence.table(words, hits, spans.meant)
-        rows[ruled_out(words, hits, rows, features, self.kb)] = -1
-        kept = rows >= 0
-        return hits.take(kept), rows[kept], features[kept]
+        is_other = ruled_out(words, hits, rows, features, self.kb)
+        named = rows >= 0
+        return hits.take(named), rows[named], features[named], is_other[named]
 
     def meant(self, word: str) -> str:
         """The word that a misspelled one stands for; any other word as it is."""
@@ -140,13 +149,9 @@ class NameFinder:
             docs, variants=variants, typos=typos, abbreviations=abbreviations, shorthand=shorthand
         )
         hits, rows, features = self.weigh(spans)
-        probability = _by_rules(features)
-        if learned:  # but for coordinations: no text says which of them are right
-            alone = hits.gap == hits.end
-            scores = (weights or default_weights()).scores(features[alone])
-            probability[alone] = 1 / (1 + np.exp(-scores))
-        if not variants:
-            probability[features[:, EQUAL] == 0] = 0.0
+        probability = _probability(
+            hits, features, variants=variants, learned=learned, weights=weights
+        )
         kept = choose(hits, probability, threshold=threshold)
         words = spans.words
         hits = hits.take(kept)
@@ -159,11 +164,80 @@ class NameFinder:
             found[doc].append(FoundName(*name))
         return found
 
+    def consider(
+        self,
+        doc: Doc,
+        *,
+        threshold: float,
+        variants: bool,
+        learned: bool,
+        weights: Fusion | None = None,
+        **looking_up: bool,
+    ) -> list[Considered]:
+        """The spans of a document that are names, or nearly, and what became of each.
+
+        Arguments are those of `find`.
+        """
+        spans = self.look_up([doc], variants=variants, **looking_up)
+        hits, rows, features, is_other = self._weigh(spans)
+        probability = _probability(
+            hits, features, variants=variants, learned=learned, weights=weights
+        )
+        probability[is_other] = 0.0
+        kept = set(choose(hits, probability, threshold=threshold).tolist())
+        starts, ends = spans.words.places(hits.start, hits.end)
+        columns = (
+            starts.tolist(),
+            ends.tolist(),
+            self.kb.names.take(rows),
+            probability.tolist(),
+            is_other.tolist(),
+        )
+        considered = set()
+        for i, (start, end, name, p, other) in enumerate(zip(*columns, strict=True)):
+            reason = "overlaps a longer or likelier name"
+            if other:
+                reason = "an everyday word, a negation, or an acronym in another case"
+            elif p < threshold:
+                reason = f"below the threshold of {threshold:g}"
+            considered.add(
+                Considered(
+                    start=start,
+                    end=end,
+                    text=doc.text[start:end],
+                    label="",
+                    probability=round(p, 4),
+                    is_mention=i in kept,
+                    reason="" if i in kept else reason,
+                    name=name,
+                )
+            )
+        return sorted(considered, key=lambda c: (c.start, c.end, not c.is_mention, c.name))
+
 
 @cache
 def default_weights() -> Fusion:
     """Weights of the evidence that come with the package, see training/scripts/names.py."""
     return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+
+
+def _probability(
+    hits: Hits,
+    features: NDArray[np.float32],
+    *,
+    variants: bool,
+    learned: bool,
+    weights: Fusion | None,
+) -> NDArray[np.float64]:
+    """Probability that each hit means the name. Shape (n,)."""
+    probability = _by_rules(features)
+    if learned:  # but for coordinations: no text says which of them are right
+        alone = hits.gap == hits.end
+        scores = (weights or default_weights()).scores(features[alone])
+        probability[alone] = 1 / (1 + np.exp(-scores))
+    if not variants:
+        probability[features[:, EQUAL] == 0] = 0.0
+    return probability
 
 
 def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from spacy.tokens import Doc
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 
 
@@ -20,6 +21,13 @@ def check_lists(always: Any, never: Any) -> None:
     for words in lists:
         if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
             raise BioelError(Errors.B336.format(always=always, never=never))
+
+
+def check_labels(always: Mapping[str, object], labels: Sequence[str]) -> None:
+    """Warn [W322] of word lists for labels that a model has not learned."""
+    if unknown := sorted(set(always) - set(labels)):
+        message = Warnings.W322.format(unknown=unknown, known=", ".join(labels))
+        warnings.warn(message, stacklevel=2)
 
 
 def apply_lists(
@@ -39,6 +47,7 @@ def apply_lists(
     found = [
         (span.start, span.end, label, 1.0)
         for label, words in always.items()
+        if words
         for match in _pattern(tuple(words)).finditer(doc.text)
         if (span := doc.char_span(*match.span())) is not None
     ]

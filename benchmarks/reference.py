@@ -1,0 +1,135 @@
+"""Parts of the reference that are generated from the code: settings, commands, error codes.
+
+`python -m benchmarks.reference NAME` prints one of them; the site has them all (`site.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum
+from functools import partial
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+import srsly
+import typer
+from spacy.language import Language
+
+from benchmarks.markdown import table
+from spacy_bioel.cli.app import app
+from spacy_bioel.errors import Errors, Warnings
+from spacy_bioel.pipeline import factories
+
+# Pipe -> setting -> its description for users. Settings that are groups have one for each key.
+DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"
+_PIPES = (factories.make_mention_detector, factories.make_linker)  # registered by their import
+_GROUPS = ("evidence", "finding", "training")
+
+
+def defaults(pipe: str) -> dict[str, Any]:
+    """Settings of a pipe with their defaults; those of a group as `group.key`."""
+    found: dict[str, Any] = {}
+    for name, value in Language.get_factory_meta(pipe).default_config.items():
+        if name in _GROUPS:
+            found |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def settings_table(pipe: str) -> str:
+    """One line a setting: its default, and what it does."""
+    descriptions = srsly.read_yaml(DESCRIPTIONS)[pipe]
+    lines = [
+        [f"`{name}`", f"`{_shown(value)}`", descriptions[name]]
+        for name, value in defaults(pipe).items()
+    ]
+    return table(["setting", "default", "what it does"], lines)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        registered = [name for key, name in value.items() if key.startswith("@")]
+        if registered:
+            return registered[0]
+    return json.dumps(value)
+
+
+def commands() -> str:
+    """A section for each command, with its help, arguments and options."""
+    group = typer.main.get_command(app)
+    return "\n\n".join(_command(command, path) for path, command in _leaves(group, "bioel"))
+
+
+def _leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _leaves(inner, f"{path} {name}")
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+def _command(command: Any, path: str) -> str:
+    options, arguments = [], []
+    for param in command.params:
+        text = _cell(getattr(param, "help", None) or "")
+        if param.param_type_name == "argument":
+            arguments.append([f"`{param.metavar or param.name.upper()}`", text])
+        else:
+            names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
+            kind = "" if param.is_flag else f"`{_value(param)}`"
+            options.append([names, kind, _default(param), text])
+    parts = [f"## {path}", cleandoc(command.help or "")]
+    if arguments:
+        parts.append(table(["argument", ""], arguments))
+    parts.append(table(["option", "value", "default", ""], options))
+    return "\n\n".join(parts)
+
+
+def _value(param: Any) -> str:
+    """Placeholder of an option's value: the choices where there are some."""
+    annotation = param.type_descriptor.annotation
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(choice.value for choice in annotation)
+    return param.metavar or getattr(annotation, "__name__", "value").replace("str", "text")
+
+
+def _default(param: Any) -> str:
+    value = param.default
+    if value is None or value is False or callable(value) or param.required:
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def codes(messages: type) -> str:
+    """One line a code: the message, with the names of what is filled in."""
+    names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
+    lines = []
+    for name in names:
+        text = getattr(messages, name).removeprefix(f"[{name}] ")
+        lines.append([f'<a id="{name}"></a>{name}', _cell(text)])
+    return table(["code", "message"], lines)
+
+
+def _cell(text: str) -> str:
+    """A text as it may stand in a cell of a table; what a message fills in is set in italics."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "settings bioel_mentions": partial(settings_table, "bioel_mentions"),
+    "settings bioel_linker": partial(settings_table, "bioel_linker"),
+    "commands": commands,
+    "errors": partial(codes, Errors),
+    "warnings": partial(codes, Warnings),
+}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in GENERATED:
+        sys.exit(f"python -m benchmarks.reference NAME, where NAME is one of: {list(GENERATED)}")
+    print(GENERATED[sys.argv[1]]())

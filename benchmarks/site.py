@@ -1,0 +1,72 @@
+"""Hooks of mkdocs.yml: pages from files outside docs/, links between both, and generated parts.
+
+`<!-- generated: NAME -->` in a page is replaced by `GENERATED[NAME]()` when the site is built, so
+that nothing that is generated is kept twice.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from benchmarks.readme_front import address
+from benchmarks.reference import GENERATED
+
+ROOT = Path(__file__).parents[1]
+# File of the repository -> page of the site. All of docs/ keeps its place.
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "spacy_bioel/assets/SOURCES.md": "sources.md",
+    "training/assets/SOURCES.md": "sources_embedded.md",
+    "docs": "index.md",
+}
+_SOURCE_OF = {page: file for file, page in PAGES.items() if file != "docs"}
+# An inline link or picture, and the definition of a link.
+_LINK = re.compile(
+    r"(?<=\]\()(?P<target>[^)\s#]+)|(?<=^\[)(?P<label>[^\]]+\]: )(?P<url>[^\s#]+)", re.M
+)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for file, page in PAGES.items():
+        if file != "docs":
+            content = (ROOT / file).read_text("utf8")
+            files.append(File.generated(config, page, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    here = page.file.src_uri
+    text = re.sub(r"^<!-- generated: ([\w ]+) -->$", _generated, markdown, flags=re.M)
+    return with_links_of_the_site(text, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
+
+
+def _generated(match: re.Match[str]) -> str:
+    return GENERATED[match[1]]()
+
+
+def with_links_of_the_site(text: str, *, source: str, page: str) -> str:
+    """The text of a file with its links as the site has them.
+
+    source (str): The file, from the root of the repository.
+    page (str): Its place in the site.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        target = match["target"] or match["url"].removeprefix(address() or "\0")
+        if re.match(r"[a-z]+:", target):
+            return match[0]
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        place = PAGES.get(file, file.removeprefix("docs/"))
+        relative = posixpath.relpath(place, posixpath.dirname(page) or ".")
+        return f"{match['label'] or ''}{relative}"
+
+    return _LINK.sub(moved, text)

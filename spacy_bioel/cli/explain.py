@@ -1,0 +1,107 @@
+"""`bioel explain`: why a text has the links that it has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from spacy_bioel.cli.console import JsonOption, show_table, write_json, writing
+from spacy_bioel.cli.models import load_model
+from spacy_bioel.errors import BioelError, Errors
+
+if TYPE_CHECKING:
+    from spacy_bioel.pipeline.explain import Report
+    from spacy_bioel.pipeline.explanation import ExplainedCandidate, Explanation
+
+_MOST_ARGUMENTS = 2
+
+
+def explain(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] TEXT",
+            help="MODEL: a pipeline, by folder or package name, or a knowledge base; default: the "
+            "pipeline of the package. TEXT: the text itself, in quotes.",
+        ),
+    ],
+    mention: Annotated[
+        str | None,
+        typer.Option(help="Explain these words of the text only, whether they were found or not."),
+    ] = None,
+    json_file: JsonOption = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Also write it as a page.")
+    ] = None,
+) -> None:
+    """Explain what a pipeline finds in a text: the spans that it considered, why each is a mention
+    or none, the candidates of each with their evidence and scores, and the release of the knowledge
+    bases.
+    """
+    from spacy_bioel.pipeline import explain as explaining
+    from spacy_bioel.pipeline.loading import STARTER
+
+    if len(arguments) > _MOST_ARGUMENTS:
+        raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
+    model, text = [STARTER, *arguments][-2:]
+    report = explaining.explain(load_model(model), text, mention)
+    if json_file is not None:
+        write_json(json_file, asdict(report))
+    if html is not None:
+        from spacy_bioel.export.explanation import render_report
+
+        with writing(html) as file:
+            file.write(render_report(report, text=text))
+    if str(json_file) != "-":
+        _show(report)
+
+
+def _show(report: Report) -> None:
+    typer.echo(f"Pipeline: {report.model}. {report.finds}")
+    for kb in report.kbs:
+        typer.echo(f"Knowledge base: {kb}")
+    table = Table("start", "end", "text", "label or name", "probability", "mention", title="Spans")
+    for span in report.considered:
+        cells = (f"{span.start}", f"{span.end}", span.text, span.label or span.name)
+        fate = "yes" if span.is_mention else "no"
+        fate = f"{fate}: {span.reason}" if span.reason else fate
+        table.add_row(*cells, f"{span.probability:.4f}", fate)
+    if report.considered:
+        show_table(table)
+    for mention in report.mentions:
+        _show_mention(mention)
+    if not (report.mentions or report.considered):
+        typer.echo("Nothing in the text was considered a mention.")
+
+
+def _show_mention(mention: Explanation) -> None:
+    title = " ".join(filter(None, (mention.text, mention.label)))
+    typer.echo(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
+    if not mention.is_mention:
+        typer.echo("The pipeline does not find it. If it were a mention:")
+    typer.echo(mention.reason)
+    typer.echo(f"Looked up: {', '.join(map(repr, mention.strings))}")
+    table = Table("id", "preferred name", "matched name", "score", "by its words", "evidence")
+    for candidate in mention.candidates:
+        table.add_row(*_cells(candidate))
+    if mention.candidates:
+        show_table(table)
+    for candidate in mention.excluded:
+        typer.echo(
+            f"Not allowed for {mention.label}: {candidate.id} {candidate.preferred}, which would "
+            f"have {candidate.score:.2f}; its types: {candidate.evidence or 'none'}"
+        )
+
+
+def _cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
+    from spacy_bioel.pipeline.explanation import features_text
+
+    of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
+    names = (candidate.preferred, candidate.name)
+    evidence = features_text(candidate.features) or candidate.evidence
+    return (candidate.id, *names, f"{candidate.score:.4f}", of_string, evidence)

@@ -1,0 +1,130 @@
+"""Texts for `bioel link`: plain text, tables of Parquet, and corpora with or without mentions."""
+
+from __future__ import annotations
+
+import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import AnnotatedText
+
+if TYPE_CHECKING:
+    from spacy_bioel.distributed.rows import Document
+
+STDIN = "-"
+_PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
+# Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
+_CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
+
+
+def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
+    """Stream the documents of a corpus with their mentions.
+
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B344] no corpus; those of
+        the readers, while they are read.
+    """
+    from spacy_bioel.corpus import read_texts
+
+    _check_format(format)
+    path = Path(source)
+    if source == STDIN or source.endswith(_PARQUET):
+        found = "stdin" if source == STDIN else "Parquet"
+        raise BioelError(Errors.B344.format(source=source, found=found))
+    if not path.exists():
+        raise BioelError(Errors.B101.format(path=source))
+    if not path.is_dir() and _is_plain(path, format):
+        raise BioelError(Errors.B344.format(source=source, found="plain text"))
+    return read_texts(path, format=format)
+
+
+def read_documents(source: str, format: str | None) -> Iterator[Document]:
+    """Stream (text, id) of each document; ids of plain text are line numbers.
+
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, and
+        those of Parquet; raised by the call itself, before the pipeline is loaded.
+    """
+    _check_format(format)
+    if format is None and source.endswith(_PARQUET):
+        from spacy_bioel.distributed.parquet import read_documents
+
+        return read_documents(source)
+    if Path(source).is_dir():
+        return _read_corpus(Path(source), format or "brat")  # the only corpus that is a folder
+    if source != STDIN and not Path(source).is_file():
+        raise BioelError(Errors.B101.format(path=source))
+    if source == STDIN:
+        documents = _read_lines(sys.stdin.buffer, source="stdin")
+    elif _is_plain(Path(source), format):
+        documents = _read_plain(source)
+    else:
+        return _read_corpus(Path(source), format)
+    first = next(documents, None)
+    if first is None:
+        raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
+    return chain([first], documents)
+
+
+def _check_format(format: str | None) -> None:
+    from spacy_bioel.io.formats import CORPUS_FORMATS
+
+    known = (_PLAIN, _DOCBIN, *CORPUS_FORMATS)
+    if format is not None and format not in known:
+        raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
+
+
+def _read_plain(source: str) -> Iterator[Document]:
+    from spacy_bioel.io.open import open_binary
+
+    with open_binary(source) as file:
+        yield from _read_lines(file, source=source)
+
+
+def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
+    """Stream the non-empty lines with their numbers.
+
+    Undecodable bytes become lone surrogates, so that only their document fails.
+
+    RAISES BioelError: [B103] on the byte order mark of UTF-16.
+    """
+    for number, line in enumerate(file, start=1):
+        if number == 1 and line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+            found = "the mark of UTF-16"
+            raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
+        text = line.decode("utf-8-sig" if number == 1 else "utf8", "surrogateescape").strip()
+        if text:
+            yield text, str(number)
+
+
+def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
+    """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
+    from spacy_bioel.corpus import read_texts
+    from spacy_bioel.io.brat import read_brat
+    from spacy_bioel.io.formats import detect_corpus_format
+    from spacy_bioel.io.jsonl import read_documents_jsonl
+    from spacy_bioel.io.pubtator import read_pubtator
+
+    readers = {"pubtator": read_pubtator, "brat": read_brat}
+    if format is None and path.suffix != f".{_DOCBIN}":
+        format = detect_corpus_format(path)
+    if format == "jsonl":
+        return read_documents_jsonl(path)
+    if format in readers:
+        texts = readers[format](path, annotations=False)
+    else:
+        texts = read_texts(path, format=format)
+    return ((text.text, text.id) for text in texts)
+
+
+def _is_plain(path: Path, format: str | None) -> bool:
+    from spacy_bioel.io.formats import detect_corpus_format
+
+    if format is not None or path.suffix != ".txt":
+        return format == _PLAIN
+    try:
+        return detect_corpus_format(path) not in _CORPORA_IN_TXT
+    except BioelError:  # no format detected; an unreadable file fails again when it is read
+        return True

@@ -1,0 +1,81 @@
+"""Links as flat rows, for tables, and parts of them that several formats write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.opened import preferred_name
+from spacy_bioel.text.hgvs import hgvs_of
+from spacy_bioel.types import Candidate, Link
+
+# Characters at which readers of corpora divide a field of ids.
+_SEPARATORS = re.compile(r"[|+;,\s]")
+
+
+class LinkRow(NamedTuple):
+    """A link with its document; the parts of a composite are joined by "|".
+
+    document (str | int): Id of the document, or its number.
+    start, end (int): Offsets in characters; text is what the document has there.
+    label (str): Label of the mention.
+    id, preferred_name (str | None): The concept, and the first of its names; None for NIL. The name
+        is also None where the knowledge base is not open.
+    name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
+        composite has the lowest score of its parts.
+    hgvs (str | None): Of a variant.
+    """
+
+    document: str | int
+    start: int
+    end: int
+    text: str
+    label: str
+    id: str | None
+    preferred_name: str | None
+    name: str | None
+    score: float | None
+    evidence: str | None
+    hgvs: str | None
+
+
+def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
+    """Yield a row a link."""
+    for link in links:
+        chosen = linked_candidates(link)
+        mention = text[link.start : link.end]
+        yield LinkRow(
+            document,
+            link.start,
+            link.end,
+            mention,
+            link.label,
+            "|".join(link.ids) or None,
+            _joined([preferred_name(c.kb, c.id) for c in chosen]),
+            _joined([c.name for c in chosen]),
+            min((c.score for c in chosen), default=None),
+            _joined([c.evidence for c in chosen]),
+            hgvs_of(mention, link.label),
+        )
+
+
+def linked_candidates(link: Link) -> list[Candidate]:
+    """Candidates of the ids of a link, in their order; none for NIL."""
+    found = {candidate.id: candidate for candidate in link.candidates}
+    return [found[id] for id in link.ids if id in found]
+
+
+def check_ids(ids: Sequence[str], *, format: str) -> None:
+    """Refuse ids that a reader of the format would divide.
+
+    RAISES BioelError: [B343] on an id with white space or a separator of ids.
+    """
+    for id in ids:
+        if found := _SEPARATORS.search(id):
+            raise BioelError(Errors.B343.format(id=id, found=found.group(), format=format))
+
+
+def _joined(parts: Sequence[str]) -> str | None:
+    return "|".join(parts) if any(parts) else None

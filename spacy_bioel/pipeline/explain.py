@@ -1,0 +1,240 @@
+"""Explanation of what a pipeline found and linked in a text, and of what it did not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.explanation import (
+    ExplainedCandidate,
+    Explanation,
+    explain_link,
+    releases,
+)
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.decision import Query, mention_queries
+from spacy_bioel.pipeline.linker.evidence import FEATURES
+from spacy_bioel.pipeline.linker.fusion import default_fusion, share
+from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
+from spacy_bioel.pipeline.loading import find_detector, find_linker
+from spacy_bioel.pipeline.mentions.choosing import Considered
+from spacy_bioel.types import KbRelease
+
+_N_EXCLUDED = 3
+_LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
+_CHANGED = 0.05  # difference of scores that is worth a sentence
+_ASKED_FOR = 1e-4  # least probability of a span that was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Explanation of a whole text.
+
+    model (str): Name and version of the pipeline.
+    kbs (tuple[KbRelease, ...]): Its knowledge bases.
+    finds (str): How it finds mentions.
+    considered (tuple[Considered, ...]): Spans that may have become mentions. With a question about
+        a stretch of text, those that overlap it.
+    mentions (tuple[Explanation, ...]): Of the links. With a question, those of the stretches that
+        were asked for, whether the pipeline found them or not.
+    """
+
+    model: str
+    kbs: tuple[KbRelease, ...]
+    finds: str
+    considered: tuple[Considered, ...]
+    mentions: tuple[Explanation, ...]
+
+
+def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
+    """Run a pipeline on a text and explain what it found, or one stretch of the text.
+
+    mention (str | None): Each place of these characters is explained, in whatever case; one that
+        the pipeline did not find is linked as if it had.
+    RAISES BioelError: [B338] when the text has no such characters, [B339] when no place of them
+        begins and ends with a token.
+    """
+    doc = nlp(text)
+    linker, detector = find_linker(nlp), find_detector(nlp)
+    places = None if mention is None else _places(doc, mention)
+    lowest = {} if places is None else {"lowest": _ASKED_FOR}
+    considered = _consider(doc, linker, detector, **lowest)
+    if places is not None:
+        ranges = [(span.start_char, span.end_char) for span in places]
+        considered = [
+            c for c in considered if any(c.start < end and start < c.end for start, end in ranges)
+        ]
+    mentions: list[Explanation] = []
+    if linker is not None:
+        found = linker.mentions([doc])
+        are_mentions = {(span.start, span.end) for span in found.spans[0]}
+        if places is not None:
+            found = _asked_for(doc, found, places, considered, linker.generator)
+        probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
+        mentions = [
+            replace(
+                explained,
+                probability=probabilities.get((span.start_char, span.end_char, span.label_)),
+                is_mention=(span.start, span.end) in are_mentions,
+            )
+            for span, explained in zip(found.spans[0], _explain(linker, found), strict=True)
+        ]
+    return Report(
+        model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
+        kbs=releases(linker.kb) if linker is not None else (),
+        finds=_finds(nlp, linker, detector),
+        considered=tuple(considered),
+        mentions=tuple(mentions),
+    )
+
+
+def _places(doc: Doc, mention: str) -> list[Span]:
+    matches = list(re.finditer(re.escape(mention), doc.text, re.IGNORECASE)) if mention else []
+    if not matches:
+        raise BioelError(Errors.B338.format(mention=mention))
+    spans = [doc.char_span(*match.span()) for match in matches]
+    kept = [span for span in spans if span is not None]
+    if not kept:
+        around = doc.char_span(*matches[0].span(), alignment_mode="expand")
+        raise BioelError(Errors.B339.format(mention=mention, around=str(around)))
+    return kept
+
+
+def _finds(nlp: Language, linker: Any, detector: Any) -> str:
+    """Sentence that says where mentions come from."""
+    if linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact"):
+        return "Mentions are names of the knowledge base."
+    if linker is not None and linker.cfg["mentions"] == "read":
+        return "Mentions are found by the network of bioel_linker."
+    if detector is not None:
+        return f"Mentions are found by bioel_mentions, threshold {detector.threshold:g}."
+    return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
+
+
+def _consider(doc: Doc, linker: Any, detector: Any, **lowest: float) -> list[Considered]:
+    if linker is not None and linker.cfg["mentions"] == "kb":
+        settings = linker.state.settings
+        options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
+        found: list[Considered] = linker.generator.finder.consider(
+            doc, weights=linker.finding, **options
+        )
+        return found
+    return [] if detector is None else detector.consider(doc, **lowest)
+
+
+def _asked_for(
+    doc: Doc,
+    found: Mentions,
+    places: Sequence[Span],
+    considered: Sequence[Considered],
+    generator: CandidateGenerator,
+) -> Mentions:
+    """The mentions in these places; where there is none, a mention with the likeliest label."""
+    (spans,), (queries,) = found.spans, found.queries
+    likely = found.likely if found.likely is not None else [1.0] * len(spans)
+    known: dict[tuple[int, int], list[tuple[Span, Query, float]]] = {}
+    for span, query, p in zip(spans, queries, likely, strict=True):
+        known.setdefault((span.start, span.end), []).append((span, query, p))
+    chosen: list[tuple[Span, Query, float]] = []
+    for place in places:
+        if own := known.get((place.start, place.end)):
+            chosen += own
+            continue
+        here = [c for c in considered if (c.start, c.end) == (place.start_char, place.end_char)]
+        best = max(here, key=lambda c: c.probability, default=None)
+        span = Span(doc, place.start, place.end, label=best.label if best is not None else "")
+        (query,) = mention_queries([span], generator.state.settings)
+        chosen.append((span, query, 1.0))
+    columns = list(zip(*chosen, strict=True))
+    weighed = list(columns[2]) if found.likely is not None else None
+    return replace(found, spans=[columns[0]], queries=[columns[1]], likely=weighed)
+
+
+def _explain(linker: Any, mentions: Mentions) -> Iterator[Explanation]:
+    """Explanations of the mentions of one document."""
+    (links,) = linker.link_mentions(mentions)
+    for span, query, link in zip(mentions.spans[0], mentions.queries[0], links, strict=True):
+        generator: CandidateGenerator = linker.generator.of(span.label_)
+        settings = generator.state.settings
+        about = explain_link(
+            link, text=span.text, kb=linker.kb, nil_threshold=settings.nil_threshold
+        )
+        details = _details(generator, query.whole, span.label_)
+        readings = [part for reading in query.readings for part in reading]
+        candidates = tuple(replace(c, **details.get(c.id, {})) for c in about.candidates)
+        yield replace(
+            about,
+            candidates=candidates,
+            reason=_reason(about.reason, candidates, settings.types_of(span.label_), span.label_),
+            strings=tuple(dict.fromkeys([query.whole, *readings])),
+            excluded=_excluded(generator, query.whole, span.label_),
+        )
+
+
+def _reason(
+    reason: str,
+    candidates: Sequence[ExplainedCandidate],
+    types: tuple[str, ...] | None,
+    label: str,
+) -> str:
+    """The decision in one sentence, and another where not the string alone decided."""
+    if types == ():
+        return f"NIL: mentions of {label} are not linked, for its list in label_types is empty."
+    best = candidates[0] if candidates else None
+    if best is None or best.of_string is None or abs(best.of_string - best.score) < _CHANGED:
+        return reason
+    return f"{reason} By its words alone it has {best.of_string:.2f}; the document changed that."
+
+
+def _details(generator: CandidateGenerator, string: str, label: str) -> dict[str, dict[str, Any]]:
+    """Of each concept that a string has as a candidate, its evidence as numbers."""
+    if not string:
+        return {}
+    ranked = generator.rank([(string, label)])[string, label]
+    of_string = {c.id: c.score for c in ranked}
+    table = generator.gather([string])
+    ids = generator.kb.ids_of(table.concept)
+    return {
+        id: {
+            "of_string": of_string.get(id),
+            "features": tuple(
+                (name, round(float(value), 4))
+                for name, value in zip(FEATURES, row, strict=True)
+                if value
+            ),
+        }
+        for id, row in zip(ids, table.features, strict=True)
+    }
+
+
+def _excluded(
+    generator: CandidateGenerator, string: str, label: str
+) -> tuple[ExplainedCandidate, ...]:
+    """The best concepts that a label excludes, with the score that they would have."""
+    if not string:
+        return ()
+    table = generator.gather([string])
+    scores = (generator.state.fusion or default_fusion()).scores(table.features)
+    shares = share(scores, table.query)
+    out = ~generator.allowed(table.concept, label) & (shares >= _LEAST_EXCLUDED)
+    best = np.flatnonzero(out)[np.argsort(-shares[out], kind="stable")][:_N_EXCLUDED]
+    kb = generator.kb
+    return tuple(
+        ExplainedCandidate(
+            id=kb.ids[row],
+            name=kb.name(name) if name >= 0 else string,
+            preferred=kb.preferred_name(row),
+            score=round(float(shares[i]), 4),
+            evidence=", ".join(kb.types_of(row)),
+        )
+        for i, row, name in zip(
+            best.tolist(), table.concept[best].tolist(), table.name[best].tolist(), strict=True
+        )
+    )

@@ -1,0 +1,176 @@
+"""Explanation of a link: records, and the sentence that says why it is this one, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import expm1
+from typing import Any
+
+from spacy.tokens import Span
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.opened import opened
+from spacy_bioel.pipeline.annotate import group_of, link_of
+from spacy_bioel.text.reasons import reason_of
+from spacy_bioel.types import Candidate, KbRelease, Link
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedCandidate:
+    """Candidate with everything that speaks for it.
+
+    id, name, score, evidence: As in `Candidate`.
+    preferred (str): Preferred name of the concept.
+    of_string (float | None): Its score by the mention's string alone, before the document, the
+        context and how sure the mention is had a say; None where names need no search.
+    features (tuple): Pairs of a feature of `pipeline.linker.evidence` and its value, not 0.
+    """
+
+    id: str
+    name: str
+    preferred: str
+    score: float
+    evidence: str
+    of_string: float | None = None
+    features: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Decision about a mention.
+
+    start, end (int), text, label (str): The mention, by character offsets.
+    ids (tuple[str, ...]): Of the link; none: NIL.
+    reason (str): The decision in one sentence.
+    nil_threshold (float): Score that a candidate had to have.
+    probability (float | None): That it is a mention, by the detector; None: nothing is known.
+    candidates (tuple[ExplainedCandidate, ...]): Best first.
+    kbs (tuple[KbRelease, ...]): The knowledge bases that were searched; none when they are not open
+        in this process.
+    strings (tuple[str, ...]): Strings that were looked up: the whole mention, normalised, its short
+        forms written out, and the parts of a composite.
+    excluded (tuple[ExplainedCandidate, ...]): The best concepts that mentions of this label may not
+        link to, by the setting `label_types` or the knowledge base of the label.
+    is_mention (bool): Whether the pipeline found it; otherwise this is what would be, if it had.
+    """
+
+    start: int
+    end: int
+    text: str
+    label: str
+    ids: tuple[str, ...]
+    reason: str
+    nil_threshold: float
+    probability: float | None
+    candidates: tuple[ExplainedCandidate, ...]
+    kbs: tuple[KbRelease, ...]
+    strings: tuple[str, ...] = ()
+    excluded: tuple[ExplainedCandidate, ...] = ()
+    is_mention: bool = True
+
+    def __str__(self) -> str:
+        lines = [f"{self.text!r} {self.label} -> {' | '.join(self.ids) or 'NIL'}", self.reason]
+        for c in self.candidates:
+            matched = f", matched {c.name!r}" if c.name != c.preferred else ""
+            lines.append(f"  {c.score:.4f} {c.id} {c.preferred}{matched} ({c.evidence})")
+        lines += [f"Knowledge base: {kb}" for kb in self.kbs]
+        return "\n".join(lines)
+
+
+def features_text(features: Sequence[tuple[str, float]]) -> str:
+    """Features in words: "a name of it, the preferred one; linked to it 7x in training (100%)"."""
+    of = dict(features)
+    parts = []
+    if "exact" in of:
+        variant = "" if of["exact"] == 1 else " but for its spelling"
+        preferred = ", the preferred one" if "preferred" in of else ""
+        shared = round(of["exact"] / of["unique"])
+        others = f", of {shared} concepts" if shared > 1 else ""
+        parts.append(f"a name of it{variant}{preferred}{others}")
+    else:
+        kinds = {"sparse": "spelling", "dense": "vector"}
+        parts += [
+            f"{kind} of its nearest name {of[name]:.2f}"
+            for name, kind in kinds.items()
+            if name in of
+        ]
+    if "memory" in of:
+        n = expm1(of["seen"])
+        parts.append(f"linked to it {n:,.0f}x in training ({of['memory']:.0%})")
+    elif recalled := max(of.get("recalled", 0.0), of.get("recalled_dense", 0.0)):
+        parts.append(f"like a training mention of it {recalled:.2f}")
+    if "prior" in of:
+        parts.append(f"concept {expm1(of['prior']):,.0f}x in training")
+    return "; ".join(parts)
+
+
+def explain_span(span: Span) -> Explanation | None:
+    """Explanation of a linked span from what is stored with its document; None: it is no mention.
+
+    The pipeline is not needed. Where its knowledge base is not open, preferred names are those that
+    matched.
+    """
+    link = link_of(span)
+    if link is None:
+        return None
+    group = group_of(span)
+    assert group is not None
+    places = [(other.start, other.end, other.label) for other in group]
+    scores = dict(zip(places, group.attrs.get("scores", ()), strict=False))
+    kb: Any = None
+    with suppress(BioelError):  # it is not open in this process
+        kb = opened(group.attrs.get("kb", ""))
+    return explain_link(
+        link,
+        text=span.text,
+        kb=kb,
+        nil_threshold=float(group.attrs.get("nil_threshold", 0.0)),
+        probability=scores.get((span.start, span.end, span.label)),
+    )
+
+
+def explain_link(
+    link: Link,
+    *,
+    text: str,
+    kb: KnowledgeBase | None,
+    nil_threshold: float,
+    probability: float | None = None,
+) -> Explanation:
+    """Explanation by a link alone.
+
+    text (str): The mention.
+    kb (KnowledgeBase | None): Where its candidates are from, if it is open.
+    """
+    return Explanation(
+        start=link.start,
+        end=link.end,
+        text=text,
+        label=link.label,
+        ids=link.ids,
+        reason=reason_of(link, nil_threshold=nil_threshold),
+        nil_threshold=nil_threshold,
+        probability=probability,
+        candidates=tuple(explain_candidate(c, kb) for c in link.candidates),
+        kbs=releases(kb, link.label) if kb is not None else (),
+    )
+
+
+def explain_candidate(candidate: Candidate, kb: KnowledgeBase | None) -> ExplainedCandidate:
+    """A candidate with its preferred name."""
+    row = -1 if kb is None else kb.find(candidate.id)
+    preferred = candidate.name if kb is None or row < 0 else kb.preferred_name(row)
+    return ExplainedCandidate(
+        candidate.id, candidate.name, preferred, candidate.score, candidate.evidence
+    )
+
+
+def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
+    """The knowledge bases that mentions of a label may link to; "": all."""
+    if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
+        return kb.parts[number].releases
+    return kb.releases

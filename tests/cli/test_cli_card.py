@@ -1,0 +1,104 @@
+"""`bioel card`: the model card of a pipeline, from the scores of `bioel evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+
+Run = Callable[..., int]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture()
+def tuned(run: Run, model: Path, corpus: Path, tmp_path: Path) -> Path:
+    """A tuned pipeline, and its scores beside it."""
+    folder = tmp_path / "tuned"
+    assert run("tune", model, corpus, folder, "--prefix", "MESH") == 0
+    scores = ("--seed", 3, "--json", tmp_path / "scores.json")
+    assert run("evaluate", folder, corpus, "--prefix", "MESH", *scores) == 0
+    return folder
+
+
+def test_the_card(run: Run, tuned: Path, corpus: Path, tmp_path: Path, capsys: Capture) -> None:
+    capsys.readouterr()
+    about = ("--name", "mine", "--version", "1.2.3", "--author", "A. Person")
+    about += ("--corpus", "My notes", "--licence", "CC BY 4.0", "--domain", "letters")
+    about += ("--train", corpus, "--limit", "Knows no children.")
+    assert run("card", tuned, tmp_path / "scores.json", *about) == 0
+    assert "[W311]" not in capsys.readouterr().err
+    card = (tuned / "README.md").read_text("utf8")
+    fingerprint = KnowledgeBase.open(tuned / "bioel_linker" / "kb").fingerprint
+    for said in (
+        "# en_mine\n",
+        "| version | 1.2.3 |",
+        f"3 concepts with 5 names; fingerprint `{fingerprint}` |",
+        "| trained on | My notes: train 2 documents, 6 mentions |",
+        "| domain | letters |",
+        "| authors | A. Person |",
+        "| `end_to_end` | `recall` | 80.0 | ",
+        "Intervals: bootstrap over documents, seed 3.",
+        "Chosen by `bioel tune` on 2 documents with 6 mentions.",
+        "| `bioel_linker` | `nil_threshold` 0.",
+        "- Knows no children.\n",
+        "whose ids it does not know: 0.",
+    ):
+        assert said in card
+    # Names of the knowledge base have no label to be right or wrong.
+    assert "`mention`" not in card
+    meta = spacy.load(tuned).meta
+    assert (meta["name"], meta["version"], meta["author"]) == ("mine", "1.2.3", "A. Person")
+    assert meta["performance"]["end_to_end_recall"] == 0.8
+    assert meta["sources"][0] == {"name": "My notes", "license": "CC BY 4.0"}
+    assert "not for decisions about patients" in meta["description"]
+
+
+def test_what_is_not_stated_is_said(run: Run, tuned: Path, tmp_path: Path) -> None:
+    assert run("card", tuned, tmp_path / "scores.json") == 0
+    card = (tuned / "README.md").read_text("utf8")
+    assert "| authors | not stated |" in card and "| domain | not stated |" in card
+
+
+def test_a_card_is_replaced_on_request_and_scores_are_those_of_the_pipeline(
+    run: Run, tuned: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    scores = tmp_path / "scores.json"
+    (tuned / "README.md").write_text("Mine.", encoding="utf8")
+    assert run("card", tuned, scores) == 2
+    assert "[B367]" in capsys.readouterr().err
+    assert (tuned / "README.md").read_text("utf8") == "Mine."
+    # The card does not change the fingerprint, anything else does.
+    assert run("card", tuned, scores, "--replace") == 0
+    assert run("card", tuned, scores, "--replace") == 0
+    assert "[W311]" not in capsys.readouterr().err
+    (tuned / "other").write_text("x", encoding="utf8")
+    assert run("card", tuned, scores, "--replace") == 0
+    assert "[W311]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '[{"protocol": "gold"}]', "no JSON"])
+def test_files_without_scores(text: str, run: Run, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "scores.json").write_text(text, encoding="utf8")
+    assert run("card", tmp_path, tmp_path / "scores.json") == 2
+    assert "[B366]" in capsys.readouterr().err
+
+
+def test_scores_that_say_nothing_of_names(
+    run: Run, tuned: Path, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    options = ("--prefix", "MESH", "--protocol", "mention", "--json", tmp_path / "scores.json")
+    assert run("evaluate", tuned, corpus, *options) == 0
+    assert run("card", tuned, tmp_path / "scores.json") == 2
+    assert "found only mention" in capsys.readouterr().err
+    assert not (tuned / "README.md").exists()
+
+
+def test_a_folder_that_is_no_pipeline(
+    run: Run, tuned: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run("card", tmp_path, tmp_path / "scores.json") == 2
+    assert "[B365]" in capsys.readouterr().err

@@ -1,0 +1,272 @@
+"""`bioel evaluate --errors` and `--html`, and gold labels that are not those of the pipeline."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.cli.error_page import SHOWN
+from spacy_bioel.cli.error_rows import COLUMNS
+from spacy_bioel.scoring.kinds import KINDS, MARKS
+
+Run = Callable[..., int]
+Capture = pytest.CaptureFixture[str]
+
+# Hypertension under an id that the knowledge base does not know, "clonidine" without an id, a gold
+# mention that goes on to the right, and a name of the knowledge base that nobody annotated. The
+# text and a label look like markup.
+PUBTATOR = """\
+7|t|Hypertension after <b>clonidine & Narcan pills.
+7|a|Naloxone\thelps.
+7\t0\t12\tHypertension\tDisease\tD999999
+7\t22\t31\tclonidine\tDrug<1>\t-1
+7\t34\t46\tNarcan pills\tDrug<1>\tD009270
+"""
+KINDS_FOUND = ["wrong_id", "not_nil", "wrong_borders", "spurious"]
+
+
+@pytest.fixture()
+def gold(tmp_path: Path) -> Path:
+    path = tmp_path / "errors.txt"
+    path.write_text(PUBTATOR.replace("Naloxone\thelps", "Naloxone helps"), encoding="utf8")
+    return path
+
+
+def read_table(path: Path, separator: str) -> list[dict[str, str]]:
+    with path.open(encoding="utf8", newline="") as file:
+        return list(csv.DictReader(file, delimiter=separator))
+
+
+def test_every_error_is_a_row(
+    run: Run, model: Path, gold: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    out = tmp_path / "out" / "errors.tsv"
+    assert run("evaluate", model, gold, "--prefix", "MESH", "--errors", out) == 0
+    assert f"4 errors -> {out}" in capsys.readouterr().err
+    rows = read_table(out, "\t")
+    assert list(rows[0]) == list(COLUMNS)
+    assert [row["kind"] for row in rows] == KINDS_FOUND
+    first, _, third, last = rows
+    assert {key: first[key] for key in ("document", "marks", "start", "end", "rank")} == {
+        "document": "7",
+        "marks": "missing",
+        "start": "0",
+        "end": "12",
+        "rank": "",
+    }
+    assert (first["gold_ids"], first["gold_names"]) == ("MESH:D999999", "")
+    assert (first["predicted_ids"], first["predicted_names"]) == ("MESH:D006973", "Hypertension")
+    assert first["candidates"].startswith("MESH:D006973 Hypertension (0.98, exact)")
+    assert first["context"].startswith("[[Hypertension]] after <b>clonidine & Narcan pills.")
+    assert (third["string"], third["predicted_string"], third["rank"]) == (
+        "Narcan pills",
+        "Narcan",
+        "1",
+    )
+    assert (last["start"], last["predicted_start"], last["predicted_string"]) == (
+        "",
+        "48",
+        "Naloxone",
+    )
+
+
+def test_the_same_rows_as_csv_and_json_lines(
+    run: Run, model: Path, gold: Path, tmp_path: Path
+) -> None:
+    for suffix in ("tsv", "csv", "jsonl"):
+        out = tmp_path / f"errors.{suffix}"
+        assert run("evaluate", model, gold, "--prefix", "MESH", "--errors", out) == 0
+    rows = read_table(tmp_path / "errors.tsv", "\t")
+    assert len(rows) == 4
+    assert read_table(tmp_path / "errors.csv", ",") == rows
+    lines = (tmp_path / "errors.jsonl").read_text("utf8").splitlines()
+    first, *_, last = map(json.loads, lines)
+    assert first["candidates"][0]["id"] == "MESH:D006973"
+    assert (first["marks"], first["rank"], first["gold_ids"]) == (
+        ["missing"],
+        None,
+        ["MESH:D999999"],
+    )
+    assert (last["kind"], last["start"], last["gold_ids"]) == ("spurious", None, [])
+
+
+class Page(HTMLParser):
+    """Tags, ids and references of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self.ids += [found["id"]] if found.get("id") else []
+        for key in ("href", "xlink:href"):
+            self.references += [found[key].removeprefix("#")] if found.get(key) else []
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def count(self, tag: str, **attributes: str) -> int:
+        return sum(t == tag and attributes.items() <= a.items() for t, a in self.tags)
+
+
+def test_the_page(run: Run, model: Path, gold: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "errors.html"
+    assert run("evaluate", model, gold, "--prefix", "MESH", "--html", out) == 0
+    text = out.read_text("utf8")
+    page = Page(text)
+    assert page.open == []
+    # Escaped: neither the text nor a label of it is markup.
+    assert "after &lt;b&gt;<mark>clonidine</mark> &amp; Narcan" in text
+    assert "Drug&lt;1&gt;" in text and page.count("b") == 0
+    # Self-contained: ids are unique, and nothing is referred to but these.
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.references) <= set(page.ids)
+    assert re.findall(r'(?:src|href)="(?!#)', text) == []
+    assert "prefers-color-scheme: dark" in text
+    assert page.count("svg", role="img") == 2 == page.count("figcaption")
+    assert page.count("table") == page.count("caption") > 5
+    assert page.count("th") == page.count("th", scope="col") + page.count("th", scope="row")
+    assert page.count("article") == 4
+    assert {"counts", "worst", "reliability", "definitions", *KINDS_FOUND} <= set(page.ids)
+    assert "none, so that no error is marked as unseen" in text
+
+
+def test_a_page_without_matplotlib_has_tables_and_says_so(
+    run: Run, model: Path, gold: Path, tmp_path: Path, capsys: Capture, monkeypatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    out = tmp_path / "errors.html"
+    assert run("evaluate", model, gold, "--prefix", "MESH", "--html", out) == 0
+    assert "[W310]" in capsys.readouterr().err
+    page = Page(out.read_text("utf8"))
+    assert (page.count("svg"), page.count("figure"), page.count("article")) == (0, 0, 4)
+
+
+def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"id": f"d{i}", "text": "no such", "mentions": [{"start": 3, "end": 7}]})
+        for i in range(3 * SHOWN)
+    ]
+    (tmp_path / "gold.jsonl").write_text("\n".join(lines), encoding="utf8")
+    html, rows = tmp_path / "errors.html", tmp_path / "errors.tsv"
+    files = ("--html", html, "--errors", rows)
+    assert run("evaluate", model, tmp_path / "gold.jsonl", *files) == 0
+    text = html.read_text("utf8")
+    assert len(read_table(rows, "\t")) == 3 * SHOWN == 150
+    assert text.count("<article>") == SHOWN
+    assert f"50 of 150 are shown, spread over the corpus; {rows} has all." in text
+    assert "document d147" in text and "document d1<" not in text
+
+
+def test_errors_of_given_mentions(run: Run, model: Path, gold: Path, tmp_path: Path) -> None:
+    out = tmp_path / "errors.tsv"
+    command = ("evaluate", model, gold, "--prefix", "MESH", "--protocol", "gold", "--errors", out)
+    assert run(*command) == 0
+    found = [(row["kind"], row["string"]) for row in read_table(out, "\t")]
+    assert found == [
+        ("wrong_id", "Hypertension"),
+        ("not_nil", "clonidine"),
+        ("nil_first_right", "Narcan pills"),
+    ]
+
+
+def test_help_defines_all_kinds_and_marks(run: Run, capsys: Capture) -> None:
+    assert run("evaluate", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for name in [*KINDS, *MARKS]:
+        assert f"• {name}: " in text
+    assert f"up to {SHOWN} single errors of each kind" in text.replace("│ ", "").replace(" │", "")
+
+
+def scores(run: Run, tmp_path: Path, *argv: object) -> dict[tuple[str, str], tuple[float, int]]:
+    out = tmp_path / "scores.json"
+    assert run("evaluate", *argv, "--protocol", "gold", "--json", out) == 0
+    rows = json.loads(out.read_text())
+    return {(r["metric"], r["label"]): (r["value"], r["n"]) for r in rows}
+
+
+def test_labels_and_prefixes_of_the_corpus(run: Run, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "gold.jsonl"
+    mentions = [
+        {"start": 0, "end": 6, "label": "Drug", "ids": ["D009270"]},
+        {"start": 11, "end": 20, "label": "Medicine", "ids": ["MESH:D003000"]},
+        {"start": 24, "end": 36, "label": "Sign", "ids": ["6973"]},
+    ]
+    text = {"id": "1", "text": "Narcan and clonidine or Hypertension.", "mentions": mentions}
+    path.write_text(json.dumps(text), encoding="utf8")
+    as_one = ("--label", "Drug=Chemical", "--label", "Medicine=Chemical")
+    found = scores(run, tmp_path, model, path, "--prefix", "Drug=MESH:", "--prefix", "X", *as_one)
+    assert found["accuracy@1", "Chemical"] == (100.0, 2)
+    assert found["accuracy@1", "Sign"] == (0.0, 1)  # X:6973
+    found = scores(run, tmp_path, model, path, "--prefix", "MESH", "--label", "Sign=", *as_one)
+    assert set(found) >= {("accuracy@1", "Chemical"), ("accuracy@1", "")}
+    assert found["accuracy@1", ""] == (100.0, 2)
+
+
+def test_ids_that_are_bare_by_nature_get_no_prefix(run: Run, model: Path, tmp_path: Path) -> None:
+    """A CUI of UMLS has none, also where --prefix is for the other ids."""
+    mentions = [
+        {"start": 0, "end": 6, "label": "Drug", "ids": ["UMLS:C0027358"]},
+        {"start": 11, "end": 20, "label": "Drug", "ids": ["D003000"]},
+    ]
+    path, out = tmp_path / "gold.jsonl", tmp_path / "errors.jsonl"
+    text = {"id": "1", "text": "Narcan and clonidine.", "mentions": mentions}
+    path.write_text(json.dumps(text), encoding="utf8")
+    options = ("--prefix", "MESH", "--protocol", "gold", "--errors", out)
+    assert run("evaluate", model, path, *options) == 0
+    (error,) = map(json.loads, out.read_text("utf8").splitlines())
+    assert (error["gold_ids"], error["marks"]) == (["C0027358"], ["missing"])
+
+
+def test_what_a_corpus_annotates(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    """Names of the knowledge base have its types as labels: D and C."""
+    out = tmp_path / "errors.tsv"
+    options = ("--prefix", "MESH", "--label", "Chemical=", "--label", "Species=")
+    options += ("--label", "Disease=C", "--errors", out)
+    assert run("evaluate", model, corpus, *options) == 0
+    kinds = [row["kind"] for row in read_table(out, "\t")]
+    assert kinds == ["spurious", "spurious", "spurious", "missed"]
+    assert run("evaluate", model, corpus, *options, "--annotates", "C") == 0
+    assert [row["kind"] for row in read_table(out, "\t")] == ["missed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--errors", "errors.xlsx"], "B360"),
+        (["--prefix", "MESH", "--prefix", "OMIM"], "B361"),
+        (["--label", "Disease"], "B362"),
+        (["--label", "=Disease"], "B362"),
+        (["--label", "Disease=A", "--label", "Disease=B"], "B362"),
+        (["--label", "Illness=Disease"], "B363"),
+        (["--prefix", "Gene=NCBIGene"], "B363"),
+        (["--annotates", "Disease"], "B364"),
+    ],
+)
+def test_unusable_options(
+    options: list[str], code: str, run: Run, model: Path, corpus: Path, capsys: Capture
+) -> None:
+    assert run("evaluate", model, corpus, *options) == 2
+    assert f"[{code}]" in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""Linked Docs as a data frame, as HTML and as data for displaCy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import spacy
+from spacy import displacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+import spacy_bioel
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import set_links
+from spacy_bioel.types import Candidate, Concept, Link
+
+TEXT = "Narcan for V600E & <b>"
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    folder = tmp_path_factory.mktemp("kb") / "kb"
+    build_kb([Concept("MESH:D009270", ("Naloxone", "Narcan"))], folder)
+    return KnowledgeBase.open(folder)
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    return spacy.blank("en")
+
+
+@pytest.fixture
+def doc(nlp: Language, kb: KnowledgeBase) -> Doc:
+    doc = nlp(TEXT)
+    candidate = Candidate("MESH:D009270", 0.9, "Narcan", "exact")
+    links = [
+        Link(0, 6, "Chemical", ("MESH:D009270",), (candidate,)),
+        Link(0, 16, "<i>", ()),
+        Link(11, 16, "Variant", ("MINE:1", "X:2")),
+    ]
+    set_links(doc, links, kb=kb.fingerprint)
+    return doc
+
+
+def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
+    pd = pytest.importorskip("pandas")
+
+    def stream() -> Iterator[Any]:
+        yield nlp("nothing")
+        yield doc, "a"
+        yield doc
+
+    frame = spacy_bioel.links_frame(stream())
+    assert frame["document"].tolist() == ["a", "a", "a", 2, 2, 2]
+    found = frame[frame["document"] == 2].drop(columns="document").to_dict("records")
+    assert found[0] == {
+        "start": 0,
+        "end": 6,
+        "text": "Narcan",
+        "label": "Chemical",
+        "id": "MESH:D009270",
+        "preferred_name": "Naloxone",
+        "name": "Narcan",
+        "score": 0.9,
+        "evidence": "exact",
+        "hgvs": None,
+    }
+    assert (found[1]["id"], found[2]["id"]) == (None, "MINE:1|X:2")
+    assert pd.isna(found[1]["score"]) and found[2]["hgvs"] == "p.Val600Glu"
+
+
+def test_a_frame_without_links_has_its_columns_and_types(nlp: Language) -> None:
+    pytest.importorskip("pandas")
+    frame = spacy_bioel.links_frame(nlp("nothing"))
+    assert len(frame) == 0 and list(frame.columns)[:3] == ["document", "start", "end"]
+    assert [str(frame[name].dtype) for name in ("start", "score", "id")] == [
+        *("int64", "float64", "object")
+    ]
+
+
+def test_a_frame_without_pandas(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(BioelError, match=r"\[B192\].*pip install 'spacy-bioel\[pandas\]'"):
+        spacy_bioel.links_frame(doc)
+
+
+def test_render(doc: Doc) -> None:
+    part = spacy_bioel.render(doc, jupyter=False)
+    assert part is not None and part.startswith("<style>") and part.endswith("</section></div>")
+    assert '<a href="https://meshb.nlm.nih.gov/record/ui?ui=D009270">MESH:D009270</a>' in part
+    assert "Naloxone (matched: Narcan)" in part and "&lt;b&gt;" in part and "<b>" not in part
+    page = spacy_bioel.render([(doc, "first"), doc], page=True, title="Two")
+    assert page is not None and page.startswith("<!DOCTYPE html>")
+    assert [page.count(f"<h{n}>") for n in (1, 2)] == [1, 2]
+    assert "<h2>first</h2>" in page and "<h2>1</h2>" in page and "<title>Two</title>" in page
+
+
+def test_render_shows_it_in_a_notebook(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+
+    class Display:
+        HTML = str
+        display = shown.append
+
+    monkeypatch.setitem(sys.modules, "IPython", Display)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython.display", Display)  # type: ignore[arg-type]
+    assert spacy_bioel.render(doc, jupyter=True) is None
+    assert len(shown) == 1 and "<mark>Narcan</mark>" in shown[0]
+
+
+@pytest.mark.parametrize("style", ["span", "ent"])
+def test_displacy_has_links_to_pages(doc: Doc, style: str) -> None:
+    data = spacy_bioel.displacy_data(doc)
+    html = displacy.render(data, style=style, manual=True, jupyter=False)
+    assert "<i>" not in html and "&lt;i&gt;" in html and "NIL" not in html
+    # Of entities that overlap, there is the longest.
+    assert ("ui?ui=D009270" in html, "MINE:1|X:2" in html) == ((style == "span"),) * 2
+
+
+def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp: Language) -> None:
+    pytest.importorskip("pandas")
+    doc = nlp("Narcan")
+    candidate = Candidate("X:1", 0.5, "Narcan", "exact")
+    set_links(doc, [Link(0, 6, "D", ("X:1",), (candidate,))], kb="none is open")
+    frame = spacy_bioel.links_frame(doc)
+    assert frame[["id", "preferred_name", "name"]].values.tolist() == [["X:1", None, "Narcan"]]
+
+
+def test_the_package_knows_its_functions_before_they_are_imported() -> None:
+    assert {"links_frame", "render", "displacy_data", "load"} <= set(dir(spacy_bioel))
+    with pytest.raises(AttributeError, match="has no attribute 'rendered'"):
+        _ = spacy_bioel.rendered

@@ -1,0 +1,265 @@
+"""Each format holds its text, and its own reader finds the same links in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.distributed.rows import Failure, LinkedText
+from spacy_bioel.errors import BioelError
+from spacy_bioel.export.brat import writing_brat
+from spacy_bioel.export.formats import format_of
+from spacy_bioel.export.suffixes import SUFFIXES, suffix_of
+from spacy_bioel.export.text_format import TextFormat
+from spacy_bioel.io.formats import detect_corpus_format, read_corpus
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.types import Candidate, Concept, Link, Mention
+
+TEXT = "Naloxone | a\ttitle\nbreast and ovarian\r\ncancer, V600E 😀 in HeLa"
+FAILED = LinkedText("c", "broken", error=Failure("E088", "too long"))
+MENTIONS = (
+    Mention(0, 8, "Chemical", ("MESH:D009270",)),
+    Mention(19, 45, "Disease", ("C0006142", "OMIM:1")),  # a composite across a line end
+    Mention(30, 45, "Disease", ("OMIM:1",)),  # within it
+    Mention(47, 52, "Variant"),
+    Mention(58, 62, "CellLine", ("CVCL_0030",)),
+)
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    folder = tmp_path_factory.mktemp("kb") / "kb"
+    build_kb(
+        [
+            Concept("MESH:D009270", ("Naloxone hydrochloride", "Naloxone")),
+            Concept("C0006142", ("Breast cancer",)),
+            Concept("OMIM:1", ("Ovarian cancer",)),
+            Concept("CVCL_0030", ("HeLa",)),
+        ],
+        folder,
+    )
+    return KnowledgeBase.open(folder)
+
+
+@pytest.fixture(scope="module")
+def documents(kb: KnowledgeBase) -> list[LinkedText]:
+    def candidate(id: str, score: float, name: str) -> Candidate:
+        return Candidate(id, score, name, "exact", kb.fingerprint)
+
+    naloxone = candidate("MESH:D009270", 0.9, "Naloxone")
+    breast = candidate("C0006142", 0.7, "Breast cancer")
+    ovarian = candidate("OMIM:1", 0.6, "Ovarian cancer")
+    candidates = [(naloxone, breast), (breast, ovarian), (ovarian,), (breast,), ()]
+    links = tuple(
+        Link(mention.start, mention.end, mention.label, mention.ids, found)
+        for mention, found in zip(MENTIONS, candidates, strict=True)
+    )
+    return [LinkedText("a", TEXT, links), FAILED, LinkedText(None, "")]
+
+
+def written(suffix: str, documents: Sequence[LinkedText]) -> str:
+    format, out = format_of(suffix), io.StringIO()
+    assert isinstance(format, TextFormat)
+    with format.writing(out) as write:
+        for document in documents:
+            write(document)
+    return out.getvalue()
+
+
+def test_pubtator(documents: list[LinkedText]) -> None:
+    assert written(".pubtator", documents) == (
+        "a|t|Naloxone | a title\n"
+        "a|a|breast and ovarian  cancer, V600E 😀 in HeLa\n"
+        "a\t0\t8\tNaloxone\tChemical\tMESH:D009270\n"
+        "a\t19\t45\tbreast and ovarian  cancer\tDisease\tC0006142|OMIM:1\n"
+        "a\t30\t45\tovarian  cancer\tDisease\tOMIM:1\n"
+        "a\t47\t52\tV600E\tVariant\t-\n"
+        "a\t58\t62\tHeLa\tCellLine\tCVCL_0030\n"
+        "\n"
+        "3|t|\n3|a|\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("A title. An abstract. Its end.", "A title."),
+        ("A. Title\nAn abstract.", "A. Title"),
+        ("E. coli? yes", "E. coli? yes"),
+        ("St. John's wort! 3 times. Then", "St. John's wort!"),
+        ("", ""),
+    ],
+)
+def test_the_title_is_the_first_line_or_sentence(text: str, title: str) -> None:
+    links = (Link(0, 15, "X"),) if text.startswith("St.") else ()
+    found = written(".pubtator", [LinkedText("1", text, links)]).splitlines()
+    assert found[0] == f"1|t|{title}"
+    assert f"{title} {found[1].removeprefix('1|a|')}".strip() == text.replace("\n", " ")
+
+
+@pytest.mark.parametrize("suffix", [".pubtator", ".bioc.xml", ".bioc.json", ".jsonl"])
+def test_links_are_read_back(
+    documents: list[LinkedText], tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text(written(suffix, documents), encoding="utf8", newline="")
+    first, second = read_corpus(path)
+    assert (first.id, first.mentions, len(first.text)) == ("a", MENTIONS, len(TEXT))
+    assert second.mentions == () and second.text.strip() == ""
+    # JSON lines have the failed document with its error, and their reader says so.
+    assert ("[W260]" in caplog.text) == (suffix == ".jsonl")
+
+
+def test_bioc_has_the_linked_candidate(documents: list[LinkedText]) -> None:
+    (first, _) = json.loads(written(".bioc.json", documents))["documents"]
+    (passage,) = first["passages"]
+    assert passage["text"] == TEXT
+    assert [found["infons"] for found in passage["annotations"]][1:4] == [
+        {
+            "type": "Disease",
+            "identifier": "C0006142|OMIM:1",
+            "name": "Breast cancer|Ovarian cancer",
+            "score": "0.6",
+            "evidence": "exact|exact",
+        },
+        {
+            "type": "Disease",
+            "identifier": "OMIM:1",
+            "name": "Ovarian cancer",
+            "score": "0.6",
+            "evidence": "exact",
+        },
+        {"type": "Variant", "hgvs": "p.Val600Glu"},
+    ]
+
+
+def test_characters_that_xml_cannot_hold_are_replaced() -> None:
+    text = LinkedText("\x01", "a\x00b <&> \uffff\r\nc", (Link(0, 3, "\x08"),))
+    found = written(".bioc.xml", [text])
+    assert "<id>\ufffd</id>" in found
+    assert "<text>a\ufffdb &lt;&amp;&gt; \ufffd \nc</text>" in found
+    assert '<infon key="type">\ufffd</infon>' in found
+
+
+def test_csv(documents: list[LinkedText]) -> None:
+    header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
+    assert header == (
+        "document start end text label id preferred_name name score evidence hgvs".split()
+    )
+    assert rows == [
+        ["a", "0", "8", "Naloxone", "Chemical", "MESH:D009270"]
+        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", ""],
+        ["a", "19", "45", "breast and ovarian\r\ncancer", "Disease", "C0006142|OMIM:1"]
+        + ["Breast cancer|Ovarian cancer"] * 2
+        + ["0.6", "exact|exact", ""],
+        ["a", "30", "45", "ovarian\r\ncancer", "Disease", "OMIM:1"]
+        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", ""],
+        ["a", "47", "52", "V600E", "Variant", "", "", "", "", "", "p.Val600Glu"],
+        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", "", "", "", "", ""],
+    ]  # fmt: skip
+
+
+def test_tsv() -> None:
+    text = LinkedText("1", 'a "b"\tc', (Link(0, 7, "X"),))
+    assert written(".tsv", [text]).splitlines()[1] == '1\t0\t7\t"a ""b""\tc"\tX\t\t\t\t\t\t'
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_json_is_one_array(documents: list[LinkedText], n: int) -> None:
+    rows = json.loads(written(".json", documents[:n]))
+    lines = [json.loads(line) for line in written(".jsonl", documents[:n]).splitlines()]
+    assert rows == lines
+    assert [row["id"] for row in rows] == ["a", "c", None][:n]
+
+
+@pytest.mark.parametrize("n", [0, 3])
+@pytest.mark.parametrize("suffix", [".bioc.json", ".bioc.xml", ".html"])
+def test_an_output_without_documents_is_whole(
+    documents: list[LinkedText], suffix: str, n: int
+) -> None:
+    found = written(suffix, documents[1:2] * n)
+    assert found.endswith(
+        {".html": "</html>\n", ".bioc.xml": "</collection>\n"}.get(suffix, "]}\n")
+    )
+    assert "broken" not in found and "E088" not in found
+
+
+def test_brat(documents: list[LinkedText], tmp_path: Path) -> None:
+    with writing_brat(tmp_path / "out.ann") as write:
+        for document in [*documents, LinkedText("a", "again"), LinkedText("b/c:1", "x")]:
+            write(document)
+    names = ["3.ann", "3.txt", "a-2.ann", "a-2.txt", "a.ann", "a.txt"]
+    assert sorted(path.name for path in (tmp_path / "out.ann").iterdir()) == [
+        *names,
+        "b%2Fc%3A1.ann",
+        "b%2Fc%3A1.txt",
+    ]
+    assert (tmp_path / "out.ann/a.ann").read_text(encoding="utf8") == (
+        "T1\tChemical 0 8\tNaloxone\n"
+        "N1\tReference T1 MESH:D009270\tNaloxone hydrochloride\n"
+        "T2\tDisease 19 37;39 45\tbreast and ovarian cancer\n"
+        "N2\tReference T2 UMLS:C0006142\tBreast cancer\n"
+        "N3\tReference T2 OMIM:1\tOvarian cancer\n"
+        "T3\tDisease 30 37;39 45\tovarian cancer\n"
+        "N4\tReference T3 OMIM:1\tOvarian cancer\n"
+        "T4\tVariant 47 52\tV600E\n"
+        "T5\tCellLine 58 62\tHeLa\n"
+        "N5\tReference T5 Cellosaurus:CVCL_0030\t\n"
+    )
+
+
+def test_a_folder_that_is_not_empty_stays(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "note.ann"):
+        (tmp_path / "note.ann").write_text("mine")
+        with pytest.raises(BioelError, match=r"\[B341\]"), writing_brat(path):
+            pass
+        assert (tmp_path / "note.ann").read_text() == "mine"
+
+
+@pytest.mark.parametrize("suffix", [".pubtator", ".bioc.xml", ".bioc.json"])
+def test_an_id_that_a_reader_would_divide_is_refused(suffix: str) -> None:
+    with pytest.raises(BioelError, match=re.escape("cannot hold the concept id 'X:1,2'")):
+        written(suffix, [LinkedText("1", "abc", (Link(0, 3, "X", ("X:1,2",)),))])
+
+
+@pytest.mark.parametrize("id", ["a|b", "a\tb", "a\nb"])
+def test_a_document_id_that_would_break_rows_is_refused(id: str) -> None:
+    with pytest.raises(BioelError, match=r"\[B342\]"):
+        written(".pubtator", [LinkedText(id, "abc")])
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("-", ""), ("/dev/stdout", ""), ("a.JSON", ".json"), ("a.bioc.json", ".bioc.json")],
+)
+def test_the_end_of_a_name_is_the_format(name: str, suffix: str) -> None:
+    assert suffix_of(name) == suffix
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.xml", "a.bioc", "a.jsonl.gz"])
+def test_names_of_no_format(name: str) -> None:
+    with pytest.raises(BioelError, match=r"\[B198\].*\.bioc\.json, \.pubtator"):
+        suffix_of(name)
+
+
+def test_each_end_has_a_format() -> None:
+    with_text = [suffix for suffix in SUFFIXES if isinstance(format_of(suffix), TextFormat)]
+    assert sorted(set(SUFFIXES) - set(with_text)) == [".ann", ".parquet"]
+
+
+def test_brat_is_read_back(documents: list[LinkedText], tmp_path: Path) -> None:
+    with writing_brat(tmp_path / "out.ann") as write:
+        write(documents[0])
+    assert detect_corpus_format(tmp_path / "out.ann") == "brat"
+    (text,) = read_corpus(tmp_path / "out.ann")
+    assert text.text == TEXT
+    found = [(m.start, m.end, m.label, m.ids) for m in text.mentions]
+    assert found == [(m.start, m.end, m.label, m.ids) for m in MENTIONS]
+    assert text.mentions[1].fragments == ((19, 37), (39, 45))

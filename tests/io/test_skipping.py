@@ -1,0 +1,112 @@
+"""Bad records that are skipped and noted, in each format that has records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.io.skipping import BadRecord, skipping_bad
+
+MESH = """<?xml version="1.0"?>
+<DescriptorRecordSet>
+<DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>a</String>
+</DescriptorName></DescriptorRecord>
+<DescriptorRecord><DescriptorUI>D2</DescriptorUI></DescriptorRecord>
+<DescriptorRecord><DescriptorUI>D3</DescriptorUI><DescriptorName><String>c</String>
+</DescriptorName></DescriptorRecord>
+</DescriptorRecordSet>
+"""
+OBO = """format-version: 1.2
+
+[Term]
+id: X:1
+name: fever
+
+[Term]
+id: X:2
+name: cough
+synonym: without quotes
+
+[Term]
+id: X:3
+name: rash
+is_a: X:1
+"""
+CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "ids", "bad"),
+    [
+        ("a.tsv", "id\tname\nX:1\ta\nX:2\nX:3\tc\n", ["X:1", "X:3"], [(3, "B129")]),
+        (
+            "a.csv",
+            b'id,name\n\xe9,x\nX:1,"a"b\nX:2,"c, d"\n,e\n',
+            ["X:2"],
+            [(2, "B103"), (3, "B126"), (5, "B129")],
+        ),
+        ("a.tsv", b"id\tname\nX:1\ta\nX:2\tM\xe9ni\xe8re\nX:3\tc\n", ["X:1", "X:3"], [(3, "B103")]),
+        (
+            "a.jsonl",
+            '{"id": "X:1", "names": ["a"]}\n{"id": 2}\nno\n\n[1]\n{"id": "X:3", "names": ["c"]}\n',
+            ["X:1", "X:3"],
+            [(2, "B132"), (3, "B131"), (5, "B131")],
+        ),
+        ("a.txt", "X:1||a\nX:2\n||b\nX:3||c\n", ["X:1", "X:3"], [(2, "B116"), (3, "B116")]),
+        ("a.obo", OBO, ["X:1", "X:3"], [(10, "B119")]),
+        ("a.xml", MESH, ["MESH:D1", "MESH:D3"], [(0, "B122")]),
+        (
+            "a.json",
+            '{"X:1": {"label": "a"}, "X:2": {}, "X:3": {"label": "c"}}',
+            ["X:1", "X:3"],
+            [(0, "B120")],
+        ),
+        ("b.json", '{"X:1": [["primary", "a"]], "X:2": [1]}', ["X:1"], [(0, "B143")]),
+        (
+            "META/MRCONSO.RRF",
+            CONSO.format(n=1) + "C0000002|ENG\n" + CONSO.format(n=3),
+            ["C0000001", "C0000003"],
+            [(2, "B125")],
+        ),
+    ],
+)
+def test_the_others_are_read(
+    tmp_path: Path, name: str, content: str | bytes, ids: list[str], bad: list[tuple[int, str]]
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    source = path
+    if name.startswith("META"):
+        source = path.parent
+        (source / "MRSTY.RRF").write_text("C0000001|T047|B|Disease|AT1||\n")
+    noted: list[BadRecord] = []
+    with skipping_bad(noted.append) as skipped:
+        assert [concept.id for concept in read_ontology(source)] == ids
+    assert [(record.line, record.code) for record in noted] == bad
+    assert skipped.n == len(bad) and skipped.first == noted[0]
+    assert {record.path for record in noted} == {str(path)}
+    with pytest.raises(BioelError):  # outside of the block all is as ever
+        list(read_ontology(source))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("a.csv", 'id,name\nX:1,"a\nX:2,b\n', "B126"),  # the quote has swallowed the rest
+        ("a.xml", MESH.replace("</DescriptorRecordSet>", ""), "B111"),
+        ("a.tsv", "x\ty\n1\t2\n", "B141"),
+        ("a.owl", "<rdf:RDF><Class>", "B119"),
+    ],
+)
+def test_damage_of_a_file_as_a_whole_is_an_error(
+    tmp_path: Path, name: str, content: str, code: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    skip: Callable[[BadRecord], None] = [].append
+    with skipping_bad(skip), pytest.raises(BioelError, match=rf"\[{code}\]"):
+        list(read_ontology(tmp_path / name))

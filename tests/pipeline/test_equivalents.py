@@ -1,0 +1,104 @@
+"""Concepts of several vocabularies that are one thing: they do not halve each other's score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import blank
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.equivalents import repeats, share_of_equivalents
+from spacy_bioel.types import Concept
+
+SMALL = {"dim": 16, "blocks": 1, "filters": 4}
+MALARIA = Concept("M:1", ("Malaria",), xrefs=("UMLS:C24530",))
+OTHERS = [Concept(f"M:{i}", (name,)) for i, name in ((6, "Cough"), (7, "Fever"))]
+# The same disease in another vocabulary, and another one of that name.
+SAME = Concept("H:1", ("Malaria",), xrefs=("SCTID:61", "umls_cui:C24530"))
+ANOTHER = Concept("H:1", ("Malaria",), xrefs=("UMLS:C999",))
+
+
+def kb(folder: Path, *concepts: Concept) -> str:
+    build_kb(concepts, folder)
+    return str(folder)
+
+
+def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
+    nlp = blank()
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "Thing", "pattern": "malaria"}])
+    nlp.add_pipe("bioel_linker", config={"kb": kb, "model": SMALL, "mentions": mentions})
+    doc = nlp("Cough, fever or malaria.")
+    (span,) = [span for span in doc.spans["bioel"] if span.text == "malaria"]
+    return [(c.id, c.score) for c in span._.candidates]
+
+
+@pytest.mark.parametrize("mentions", ["ents", "kb"])
+def test_their_scores_are_those_that_one_alone_has(mentions: str, tmp_path: Path) -> None:
+    mine = kb(tmp_path / "mine", MALARIA, *OTHERS)
+    ((_, alone),) = candidates(mine, mentions)
+    joined = [mine, kb(tmp_path / "same", SAME)]
+    merged = kb(tmp_path / "merged", MALARIA, *OTHERS, SAME)
+    for both in (joined, merged):
+        (first, one), (second, other) = candidates(both, mentions)
+        assert {first, second} == {"M:1", "H:1"}
+        assert one == other > 0.95 * alone > 0.85
+    # One id in both is one concept.
+    ((_, twice),) = candidates([mine, kb(tmp_path / "again", MALARIA)], mentions)
+    assert twice > 0.95 * alone
+    # Homonyms do compete in one knowledge base.
+    homonyms = candidates(kb(tmp_path / "homonyms", MALARIA, *OTHERS, ANOTHER), mentions)
+    assert [score < 0.5 for _, score in homonyms] == [True, True]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    concepts = [
+        Concept("A:1", ("a",), xrefs=("MSH:D1", "ICD:7")),
+        Concept("A:2", ("b",), xrefs=("ICD:7",)),
+        Concept("B:1", ("c",), xrefs=("icd:7",)),
+        Concept("C0001", ("d",), xrefs=()),
+        Concept("D:1", ("e",), xrefs=("UMLS:C0001",)),
+        Concept("MESH:D1", ("f",), xrefs=()),
+    ]
+    folder = tmp_path_factory.mktemp("kb")
+    build_kb(concepts, folder / "kb")
+    return KnowledgeBase.open(folder / "kb")
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["A:1", "MESH:D1"], [False, True]),  # an id under another spelling
+        (["MESH:D1", "A:1"], [False, True]),
+        (["A:1", "A:2"], [False, False]),  # of one vocabulary
+        (["A:1", "B:1"], [False, True]),
+        (["C0001", "D:1"], [False, True]),
+        (["A:1", "D:1"], [False, False]),
+        (["A:1", "B:1", "MESH:D1", "D:1"], [False, True, True, False]),
+    ],
+)
+def test_what_equivalents_are(
+    vocabulary: KnowledgeBase, ids: list[str], expected: list[bool]
+) -> None:
+    concepts = vocabulary.find_all(ids)
+    shares = np.linspace(0.5, 0.1, len(ids))  # the first is the likeliest
+    groups = np.zeros(len(ids), dtype=np.int64)
+    assert repeats(vocabulary, concepts, shares, groups).tolist() == expected
+    # In another group, or hardly likely, nothing is repeated.
+    assert not repeats(vocabulary, concepts, shares, np.arange(len(ids))).any()
+    assert not repeats(vocabulary, concepts, shares / 100, groups).any()
+
+
+def test_the_likeliest_of_equivalents_is_counted_alone(vocabulary: KnowledgeBase) -> None:
+    concepts = vocabulary.find_all(["A:1", "MESH:D1", "D:1", "A:1", "A:2"])
+    scores = np.log([3.0, 1.0, 1.0, 3.0, 1.0])
+    groups = np.array([0, 0, 0, 1, 1])
+    shares = share_of_equivalents(vocabulary, concepts, scores, groups)
+    # Of 3 + 1 + 1 (NIL), for the second one is the first; in the other group of 3 + 1 + 1.
+    assert shares.tolist() == pytest.approx([0.6, 0.2, 0.2, 0.6, 0.2])
+    alone = share_of_equivalents(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2])
+    assert alone.tolist() == pytest.approx([0.6, 0.2])

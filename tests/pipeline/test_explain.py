@@ -1,0 +1,198 @@
+"""Explanations: of links alone, of whole texts, and on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from spacy.language import Language
+from spacy.tokens import Doc
+from tiny import blank, linking_nlp
+
+import spacy_bioel
+from spacy_bioel.cli import main
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.explanation import features_text
+from spacy_bioel.pipeline.mentions.choosing import choose_mentions, consider_spans
+from spacy_bioel.types import Concept
+
+CONCEPTS = (
+    Concept("X:1", ("Seizure", "Convulsion"), ("Sign",)),
+    Concept("X:2", ("Cold", "common cold"), ("Disease",)),
+    Concept("X:3", ("Chill", "cold"), ("Sign",)),
+    Concept("X:4", ("Femoral bowing",), ("Sign",)),
+)
+CFG = {
+    "threshold": 0.5,
+    "consistency": 0.0,
+    "always": {},
+    "never": ["cold"],
+    "allow_overlap": False,
+    "abbreviations": True,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explain") / "mine"
+    build_kb(CONCEPTS, folder, source="signs", release="2026-11", licence="CC0")
+    return folder
+
+
+@pytest.fixture
+def nlp(folder: Path) -> Language:
+    return linking_nlp(folder, ["cold", "convulsions", "zzzz"], evidence={"dense": False})
+
+
+def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
+    (kb,) = (report := spacy_bioel.explain(nlp, "No convulsions.")).kbs
+    assert (kb.name, kb.source, kb.release, kb.licence, kb.concepts) == (
+        "mine",
+        "signs",
+        "2026-11",
+        "CC0",
+        4,
+    )
+    assert kb.fingerprint == nlp.get_pipe("bioel_linker").kb.fingerprint
+    assert report.finds == ("Mentions are found by other components: entity_ruler, bioel_linker.")
+    assert report.considered == ()
+    (mention,) = report.mentions
+    assert (mention.text, mention.ids, mention.strings) == (
+        "convulsions",
+        ("X:1",),
+        ("convulsions",),
+    )
+    assert mention.is_mention
+    best = mention.candidates[0]
+    assert (best.id, best.name, best.preferred) == ("X:1", "Convulsion", "Seizure")
+    assert features_text(best.features) == "a name of it but for its spelling"
+    assert mention.reason.startswith("Linked: the best candidate, X:1, has the score 0.")
+
+
+def test_why_a_mention_is_not_linked(nlp: Language) -> None:
+    (mention,) = spacy_bioel.explain(nlp, "The zzzz.").mentions
+    assert (mention.ids, mention.candidates) == ((), ())
+    assert mention.reason == (
+        "NIL: no name of the knowledge base, and no training mention, is like it."
+    )
+    linker = nlp.get_pipe("bioel_linker")
+    linker.cfg["nil_threshold"] = 0.99
+    (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions
+    assert mention.ids == () and len(mention.candidates) == 2
+    assert mention.reason.startswith("NIL: the best candidate, X:2, has the score 0.")
+    assert mention.reason.endswith("less than nil_threshold of 0.99.")
+
+
+def test_concepts_that_a_label_excludes(folder: Path) -> None:
+    nlp = linking_nlp(
+        folder, ["seizure"], evidence={"dense": False}, label_types={"Thing": ["Disease"]}
+    )
+    (mention,) = spacy_bioel.explain(nlp, "A seizure.").mentions
+    assert mention.candidates == ()
+    (excluded,) = mention.excluded
+    assert (excluded.id, excluded.evidence) == ("X:1", "Sign")
+    nlp.get_pipe("bioel_linker").cfg["label_types"] = {"Thing": []}
+    (mention,) = spacy_bioel.explain(nlp, "A seizure.").mentions
+    assert mention.reason == (
+        "NIL: mentions of Thing are not linked, for its list in label_types is empty."
+    )
+
+
+def test_words_that_are_no_mention(nlp: Language) -> None:
+    (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "femoral bowing").mentions
+    assert (mention.text, mention.is_mention, mention.ids) == ("Femoral bowing", False, ("X:4",))
+    (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "cold").mentions
+    assert (mention.label, mention.is_mention) == ("Thing", True)
+    with pytest.raises(BioelError, match=r"\[B338\] The text has no 'bow tie'"):
+        spacy_bioel.explain(nlp, "Femoral bowing.", "bow tie")
+    with pytest.raises(BioelError, match=r"\[B339\] 'owing' begins .* Give 'bowing'\."):
+        spacy_bioel.explain(nlp, "Femoral bowing.", "owing")
+
+
+def test_names_of_a_knowledge_base(folder: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+    report = spacy_bioel.explain(nlp, "A common cold, but no femur bowing")
+    assert report.finds == "Mentions are names of the knowledge base."
+    found = [(c.text, c.name, c.is_mention, c.reason) for c in report.considered]
+    assert found == [
+        ("common cold", "common cold", True, ""),
+        ("cold", "Cold", False, "below the threshold of 0.5"),
+    ]
+    assert [(m.text, m.ids) for m in report.mentions] == [("common cold", ("X:2",))]
+
+
+def test_every_span_has_a_fate() -> None:
+    doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
+    spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
+    spans += [(10, 14, "D", 0.9)]
+    considered = consider_spans(doc, spans, CFG)
+    assert [(c.text, c.is_mention, c.reason) for c in considered] == [
+        ("Acute kidney injury", True, ""),
+        ("kidney injury", False, "overlaps likelier mentions"),
+        ("AKI", True, "by a short form that the document defines"),
+        ("AKI", False, "below the threshold of 0.5"),
+        ("cold", False, "by the word lists `always` and `never`"),
+        ("AKI", True, "by a short form that the document defines"),
+        ("AKI was (mild", False, "half of a pair of brackets"),
+    ]
+    chosen = choose_mentions(doc, spans, CFG)
+    assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
+
+
+def test_spans_of_a_detector(trained: Language) -> None:
+    text = "Naloxone-induced hypertension after morphine."
+    report = spacy_bioel.explain(trained, text)
+    kept = {(c.start, c.end, c.label) for c in report.considered if c.is_mention}
+    doc = trained(text)
+    group = doc.spans["bioel"]
+    assert kept == {(s.start_char, s.end_char, s.label_) for s in group} != set()
+    assert [m.ids for m in report.mentions] == [s._.cuis for s in group]
+    assert report.mentions[0].probability == group.attrs["scores"][0]
+
+
+def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
+    doc = nlp("A cold.")
+    again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    (span,) = again.spans["bioel"]
+    about = span._.explanation
+    assert (about.text, about.ids, about.nil_threshold) == ("cold", ("X:2",), 0.25)
+    assert [(c.id, c.preferred, c.name) for c in about.candidates] == [
+        ("X:2", "Cold", "Cold"),
+        ("X:3", "Chill", "Cold"),
+    ]
+    assert [kb.release for kb in about.kbs] == ["2026-11"]
+    assert str(about).splitlines()[0] == "'cold' Thing -> X:2"
+    assert str(about).splitlines()[-1].startswith("Knowledge base: signs, release 2026-11, 4 con")
+    assert again[0:1]._.explanation is None
+
+
+def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*argv: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["explain", *argv])
+        return int(str(ended.value.code))
+
+    text = "A common cold."
+    assert run(str(folder), text, "--json", "-") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
+    assert report["kbs"][0]["release"] == "2026-11"
+    assert run(str(folder), text, "--mention", "cold") == 0
+    out = capsys.readouterr().out
+    assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
+    assert "The pipeline does not find it. If it were a mention:" in out
+    assert "below the threshold of 0.5" in out
+    page = tmp_path / "why.html"
+    assert run(str(folder), "A common cold & <b>.", "--html", str(page)) == 0
+    html = page.read_text("utf8")
+    assert "<p>A common cold &amp; &lt;b&gt;.</p>" in html
+    assert "<h2>common cold Disease: X:2</h2><p>Linked: the best candidate, X:2, has the" in html
+    assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
+    capsys.readouterr()
+    assert run(str(folder), text, "--mention", "flu") == 2
+    assert "[B338]" in capsys.readouterr().err
+    assert run(str(folder), "A", "common", "cold.") == 2
+    assert "[B440] Expected [MODEL] TEXT" in capsys.readouterr().err

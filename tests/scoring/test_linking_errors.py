@@ -1,0 +1,169 @@
+"""Kinds and marks of errors, and reliability of scores, by examples with their answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.scoring.kinds import KINDS, MARKS, kind_of
+from spacy_bioel.scoring.linking_errors import (
+    Knowledge,
+    confusions,
+    find_errors,
+    pairs,
+    strings_of,
+)
+from spacy_bioel.scoring.reliability import Bin, reliability
+from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+
+GOLD = Mention(0, 4, "D", ("A",))
+NAMES = {"A": ["cold"], "B": ["cold", "flu"], "C": ["cough"]}
+KNOWLEDGE = Knowledge(
+    canonical=lambda id: {"old": "A"}.get(id, id),
+    knows=lambda id: id in NAMES,
+    has_name=lambda id, name: name in NAMES.get(id, ()),
+    is_seen=lambda string, ids: string == "cold" or "C" in ids,
+)
+
+
+def link(start: int = 0, end: int = 4, label: str = "D", *ids: str, names: str = "") -> Link:
+    """names: Ids of further candidates, with their first names, as "B C"."""
+    known = [*ids, *names.split()]
+    candidates = tuple(Candidate(id, 0.5, NAMES.get(id, ["?"])[0]) for id in known)
+    return Link(start, end, label, ids, candidates)
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "kind"),
+    [
+        (GOLD, None, "missed"),
+        (None, link(), "spurious"),
+        (GOLD, link(0, 5, "C", "A"), "wrong_borders"),
+        (GOLD, link(0, 4, "C", "A"), "wrong_label"),
+        (GOLD, link(0, 4, "C", "B"), "wrong_label"),
+        (Mention(0, 4, "D"), link(0, 4, "D", "A"), "not_nil"),
+        (GOLD, link(names="A B"), "nil_first_right"),
+        (GOLD, link(names="B A"), "nil"),
+        (GOLD, link(), "nil"),
+        (Mention(0, 4, "D", ("A", "B")), link(names="A B"), "nil"),
+        (GOLD, link(0, 4, "D", "B"), "wrong_id"),
+        (Mention(0, 4, "D", ("A", "B")), link(0, 4, "D", "A"), "wrong_id"),
+        (GOLD, link(0, 4, "D", "A"), ""),
+        (Mention(0, 4, "D"), link(names="A"), ""),
+    ],
+)
+def test_kinds(gold: Mention | None, predicted: Link | None, kind: str) -> None:
+    assert kind_of(gold, predicted) == kind
+    assert kind == "" or kind in KINDS
+
+
+def test_labels_that_cannot_be_compared() -> None:
+    assert kind_of(GOLD, link(0, 4, "MeSH", "A"), labels=False) == ""
+    assert kind_of(GOLD, link(0, 4, "MeSH", "B"), labels=False) == "wrong_id"
+
+
+def found(
+    text: str, gold: list[Mention], links: list[Link], **settings: object
+) -> list[tuple[str, str, tuple[str, ...], int]]:
+    annotated = AnnotatedText("1", text, tuple(gold))
+    errors = find_errors([annotated], [links], **{"knowledge": KNOWLEDGE} | settings)  # type: ignore[arg-type]
+    return [(e.string, e.kind, e.marks, e.rank) for e in errors]
+
+
+def test_marks() -> None:
+    def of_cold(gold: str, *ids: str, names: str = "") -> list:
+        return found("cold", [Mention(0, 4, "D", (gold,))], [link(0, 4, "D", *ids, names=names)])
+
+    # B matched by "cold", which is a name of A too.
+    assert of_cold("A", "B", names="A") == [("cold", "wrong_id", ("homonym",), 2)]
+    assert of_cold("A", "C") == [("cold", "wrong_id", (), 0)]
+    assert of_cold("old", "C") == [("cold", "wrong_id", ("retired",), 0)]
+    assert of_cold("old", "A") == []
+    assert of_cold("X", "C") == [("cold", "wrong_id", ("missing",), 0)]
+    assert found("flu", [Mention(0, 3, "D", ("A",))], []) == [("flu", "missed", ("unseen",), 0)]
+    assert found("flu", [Mention(0, 3, "D", ("C",))], []) == [("flu", "missed", (), 0)]
+    assert found("flu", [Mention(0, 3, "D", ())], []) == [("flu", "missed", (), 0)]
+    assert found("flu", [], [link(0, 3, "D", "B")]) == [("flu", "spurious", (), 0)]
+    assert list(MARKS) == ["homonym", "missing", "retired", "unseen"]
+
+
+def test_pairs_are_one_to_one_equal_offsets_first_then_the_longest_overlap() -> None:
+    gold = [Mention(0, 4, "D"), Mention(0, 10, "D"), Mention(20, 30, "D")]
+    links = [link(0, 4), link(2, 9), link(20, 22), link(23, 30), link(40, 44)]
+    places = [
+        (m and (m.start, m.end), x and (x.start, x.end)) for m, x in pairs(gold, [*links, link()])
+    ]
+    assert places == [
+        ((0, 4), (0, 4)),
+        ((0, 10), (2, 9)),
+        ((20, 30), (23, 30)),
+        (None, (20, 22)),
+        (None, (40, 44)),
+    ]
+
+
+def test_of_two_at_one_place_the_one_with_the_right_id_is_paired() -> None:
+    gold = [Mention(0, 4, "D", ("A",)), Mention(0, 4, "S", ("C",))]
+    links = [link(0, 4, "S", "A"), link(0, 4, "D", "C")]
+    assert found("cold", gold, links) == [
+        ("cold", "wrong_label", (), 1),
+        ("cold", "wrong_label", (), 1),
+    ]
+
+
+def test_a_small_overlap_far_to_the_left_is_seen() -> None:
+    assert [bool(m and x) for m, x in pairs([Mention(90, 99, "D")], [link(0, 91), link(5, 9)])] == [
+        True,
+        False,
+    ]
+
+
+def test_a_pipeline_without_a_linker_is_asked_for_mentions_alone() -> None:
+    gold = [Mention(0, 4, "D", ("A",)), Mention(5, 8, "D", ("B",))]
+    links = [link(0, 4), link(5, 8, "S")]
+    assert found("cold flu", gold, links, knowledge=None) == [("flu", "wrong_label", (), 0)]
+
+
+def test_given_mentions_that_were_widened_stand_for_themselves() -> None:
+    gold = [Mention(0, 4, "D", ("A",)), Mention(6, 9, "D", ("B",))]
+    links = [link(0, 4, "D", "A"), link(5, 9, "D", "C")]
+    assert found("cold xflu", gold, links, given=True) == [("flu", "wrong_id", ("unseen",), 0)]
+    assert [kind for _, kind, *_ in found("cold xflu", gold, links)] == ["wrong_borders"]
+
+
+def test_labels_that_nobody_annotated_are_not_spurious() -> None:
+    text = AnnotatedText("1", "cold flu", (), annotates=("D",))
+    links = [link(0, 4, "D"), link(5, 8, "S")]
+    assert [e.string for e in find_errors([text], [links], knowledge=KNOWLEDGE)] == ["cold"]
+
+
+def test_confusions_and_strings() -> None:
+    text = AnnotatedText("1", "Cold cold flu", (GOLD, Mention(5, 9, "D", ("A",))))
+    links = [link(0, 4, "D", "B"), link(5, 9, "D", "B"), link(10, 13, "D", "C")]
+    errors = list(find_errors([text, text], [links, []], knowledge=KNOWLEDGE))
+    assert confusions(errors) == {(("A",), ("B",)): 2}
+    assert strings_of(errors, "missed") == {("cold", "D"): 2}
+    assert strings_of(errors, "spurious") == {("flu", "D"): 1}
+
+
+def test_reliability() -> None:
+    def scored(start: int, score: float, id: str, *ids: str) -> Link:
+        return Link(start, start + 4, "D", ids, (Candidate(id, score),))
+
+    text = AnnotatedText("1", "cold cold cold cold", (GOLD, Mention(5, 9, "D", ("A",))))
+    links = [
+        scored(0, 0.92, "old", "old"),  # right, for it is A by now
+        scored(5, 0.96, "B", "B"),
+        scored(10, 0.3, "A"),  # NIL, where gold has nothing
+        scored(15, 1.0, "A", "A", "B"),  # of several ids
+        Link(15, 19, "D"),  # without candidates
+    ]
+    of_all = reliability([text], [links], canonical=KNOWLEDGE.canonical)
+    assert of_all.bins == (
+        Bin(0.3, 0.4, 1, 0.3, 0.0),
+        Bin(0.9, 1.0, 2, pytest.approx(0.94), 0.5),
+    )
+    # (1 * |0.3 - 0| + 2 * |0.94 - 0.5|) / 3
+    assert of_all.n == 3 and of_all.calibration_error == pytest.approx(1.18 / 3)
+    on_borders = reliability([text], [links], canonical=KNOWLEDGE.canonical, on_gold_borders=True)
+    assert [one.n for one in on_borders.bins] == [2]
+    assert reliability([text], [[]]).calibration_error == 0.0

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.addresses import address_of
+
+
+@pytest.mark.parametrize(
+    ("id", "address"),
+    [
+        ("MESH:D003920", "https://meshb.nlm.nih.gov/record/ui?ui=D003920"),
+        ("OMIM:154700", "https://www.omim.org/entry/154700"),
+        ("HP:0001250", "http://purl.obolibrary.org/obo/HP_0001250"),
+        ("mondo:0005148", "http://purl.obolibrary.org/obo/MONDO_0005148"),
+        ("NCBIGene:673", "https://www.ncbi.nlm.nih.gov/gene/673"),
+        ("NCBITaxon:9606", "https://www.ncbi.nlm.nih.gov/datasets/taxonomy/9606/"),
+        ("CVCL_0132", "https://www.cellosaurus.org/CVCL_0132"),
+        ("C0011849", "https://uts.nlm.nih.gov/uts/umls/concept/C0011849"),
+        ("rs113488022", "https://www.ncbi.nlm.nih.gov/snp/rs113488022"),
+        ("dbSNP:rs1", "https://www.ncbi.nlm.nih.gov/snp/rs1"),
+    ],
+)
+def test_the_page_of_a_concept(id: str, address: str) -> None:
+    assert address_of(id) == address
+
+
+@pytest.mark.parametrize("id", ["", "NIL", "MINE:1", "MESH:", "CHAIR", "javascript:alert(1)"])
+def test_ids_of_other_vocabularies_have_none(id: str) -> None:
+    assert address_of(id) == ""
+
+
+def test_an_id_stays_one_part_of_its_address() -> None:
+    found = address_of("MESH:D1&x=\"'<>/#")
+    assert found == "https://meshb.nlm.nih.gov/record/ui?ui=D1%26x%3D%22%27%3C%3E%2F%23"

@@ -1,0 +1,30 @@
+"""Names of concepts, as the package's assets have them: gzipped JSON lines, and a file beside them
+that says where they are from.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.types import Concept
+
+
+def write_names(place: Path, concepts: Iterable[Concept], about: Mapping[str, str]) -> int:
+    """Write `place`.jsonl.gz and `place`.json. RETURNS (int): The number of concepts."""
+    lines = [json.dumps(record_of(concept), ensure_ascii=False) + "\n" for concept in concepts]
+    with replacing_file(place.with_suffix(".jsonl.gz")) as path:
+        # Without a time in the header, so that the same names give the same bytes.
+        path.write_bytes(gzip.compress("".join(lines).encode("utf8"), mtime=0))
+    with replacing_file(place.with_suffix(".json")) as path:
+        path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
+    return len(lines)
+
+
+def record_of(concept: Concept) -> dict[str, Any]:
+    """A concept as JSON, without its hierarchy."""
+    return {"id": concept.id, "names": concept.names, "types": concept.types}
