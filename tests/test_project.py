@@ -115,6 +115,8 @@ def test_training_was_shown_no_test_documents(folder: Path) -> None:
         "dev": "corpus/embedded/dev.spacy",
         "kb": "kb/embedded",
         "encoder": None,
+        "vectors": None,  # of spaCy, as the next
+        "init_tok2vec": None,
     }
     assert sorted(path.name for path in (folder / "corpus/embedded").iterdir()) == [
         "dev.jsonl",
