@@ -23,6 +23,7 @@ _NO_QUESTIONS = (
     "readme_papers",
     "readme_speed",
     "readme_types",
+    "screenshots",
     "record",
     "reference",
     "run",

@@ -143,6 +143,8 @@ def test_training_was_shown_no_test_documents(folder: Path) -> None:
         "dev": "corpus/embedded/dev.spacy",
         "kb": "kb/embedded",
         "encoder": None,
+        "vectors": None,  # of spaCy, as the next
+        "init_tok2vec": None,
     }
     assert sorted(path.name for path in (folder / "corpus/embedded").iterdir()) == [
         "dev.jsonl",
@@ -249,7 +251,7 @@ def test_workflow_has_all_steps_and_no_test_documents(project: dict) -> None:
         ],
     }
     names = [command["name"] for command in project["commands"]]
-    assert names == [*STEPS, *STARTER, *READY, "pretrain_seq2seq", "kb_large", "test"]
+    assert names == [*STEPS, *STARTER, *READY, "pretrain_seq2seq", "kb_large", "config", "test"]
 
 
 def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import srsly
 
+from benchmarks.docstrings import sections
 from benchmarks.reference import DESCRIPTIONS, GENERATED, defaults
 from benchmarks.site import with_links_of_the_site
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
@@ -47,3 +51,25 @@ def test_links_are_those_of_the_site() -> None:
     assert with_links_of_the_site("[d]: docs/y.md\n", source="README.md", page="index.md") == (
         "[d]: y.md\n"
     )
+
+
+def test_docstrings_get_sections() -> None:
+    text = "Find a row.\n\nid (str): Of a concept,\n    or none.\n"
+    text += "RETURNS (int): The row.\nRAISES X: [B1]."
+    assert sections(text, "Args") == (
+        "Find a row.\n\n\nArgs:\n    id (str): Of a concept,\n        or none."
+        "\n\nReturns:\n    int: The row.\n\nRaises:\n    X: [B1]."
+    )
+
+
+def test_every_page_has_a_place_in_the_site() -> None:
+    text = (ROOT / "mkdocs.yml").read_text("utf8")
+    named = set(re.findall(r"^ +- [^:\n]+: (\S+\.md)$", text, re.M))
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert named == written | {"index.md", "changelog.md", "contributing.md", "sources.md"}
+
+
+def test_the_site_loads_nothing_from_others() -> None:
+    text = (ROOT / "mkdocs.yml").read_text("utf8")
+    assert "  font: false" in text and "http" not in text
+    assert not [path for path in ROOT.glob("docs/stylesheets/*") if "http" in path.read_text()]

@@ -56,7 +56,8 @@ def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Conc
             if start not in (b"{", b"<"):
                 _good_frames(path)  # names the line, if it is that of a frame
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
-    for term in ontology.terms():
+    # Its parsers are threads, which end in any order.
+    for term in sorted(ontology.terms(), key=lambda term: term.id):
         yield from _concepts(ontology, term, prefix)
 
 

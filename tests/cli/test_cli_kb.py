@@ -267,3 +267,15 @@ def test_only_bad_records_are_refused_and_reported(
     assert "is good, 2 are bad, so" in said and "The first: [B132]" in said
     assert not (tmp_path / "kb").exists()
     assert len(report.read_text().splitlines()) == 3
+
+
+def test_a_knowledge_base_of_the_package_by_its_name(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("kb", "info", "starter:cells", "--json", "-") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert "Cellosaurus" in about["source"]
+    (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
+    assert run("link", "starter:cells", tmp_path / "notes.txt") == 0
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [(link["text"], link["id"]) for link in row["links"]] == [("HeLa", "CVCL_0030")]

@@ -74,9 +74,7 @@ def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
 def test_why_a_mention_is_not_linked(nlp: Language) -> None:
     (mention,) = spacy_bioel.explain(nlp, "The zzzz.").mentions
     assert (mention.ids, mention.candidates) == ((), ())
-    assert mention.reason == (
-        "NIL: no name of the knowledge base, and no training mention, is like it."
-    )
+    assert mention.reason == "NIL: nothing that mentions of this label may link to is like it."
     linker = nlp.get_pipe("bioel_linker")
     linker.cfg["nil_threshold"] = 0.99
     (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions

@@ -68,6 +68,7 @@ def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
     assert "MESH:D003080" not in {c.id for c in doc.ents[0]._.candidates}
 
 
+@pytest.mark.filterwarnings(r"ignore:\[W321\]")
 def test_label_types_of_other_labels(kb_folder: Path) -> None:
     nlp = linking_nlp(kb_folder, ["aspirin"], label_types={"Other": ["Disease"]})
     assert ents(nlp("an aspirin")) == [("aspirin", "MESH:D001241")]
