@@ -146,10 +146,14 @@ def _ask(port: int, body: bytes) -> bool:
     connection = getattr(_local, "connection", None)
     if connection is None:
         connection = _local.connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("POST", "/link", body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    # Not parsed: the clients' work would count as the service's.
-    return answer.status == 200 and answer.read().endswith(b'"error":null}]}')
+    try:
+        connection.request("POST", "/link", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        # Not parsed: the clients' work would count as the service's.
+        return answer.read().endswith(b'"error":null}]}') and answer.status == 200
+    except OSError:  # it counts as not answered
+        _local.connection = None
+        return False
 
 
 def _megabytes(pid: int) -> float:

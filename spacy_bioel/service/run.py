@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import time
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
     from spacy_bioel.service.settings import Limits
     from spacy_bioel.service.verbs import Service
 
+# oneDNN, and PyTorch's layer above it, keep a plan of some 100 KB for each number of rows that they
+# have met, a thousand of them: batches of a service have any number, so that its memory would grow.
+# Read by PyTorch at its first product.
+_PLANS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 # Requests that are being answered when the end is asked for have this long.
 _SECONDS_TO_END = 30
+# Longer than proxies keep idle connections (60 seconds, mostly), so that none sends a request into
+# one that is being closed.
+_SECONDS_IDLE = 75
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,6 +55,8 @@ def serve(
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
     """
+    for name, number in _PLANS.items():
+        os.environ.setdefault(name, number)
     from spacy_bioel.pipeline.loading import load_model
     from spacy_bioel.service.app import create_app
     from spacy_bioel.service.metrics import Metrics
@@ -62,6 +72,7 @@ def serve(
         log_level="warning",
         access_log=False,  # words that are searched for are in the path
         server_header=False,
+        timeout_keep_alive=_SECONDS_IDLE,
         timeout_graceful_shutdown=_SECONDS_TO_END,
     )
     server = uvicorn.Server(config)
