@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from benchmarks.record import measurement, save
 
 PACKAGE = Path(__file__).parents[1] / "spacy_bioel"
-EXTRAS = ("transformers", "ann", "parquet", "plot")
+EXTRAS = ("transformers", "ann", "parquet", "serve", "plot")
 
 
 def required(name: str, extra: str = "") -> Iterator[str]:

@@ -22,7 +22,7 @@ LINKS = {
     "scale": "docs/scale.md",
     "migration": "docs/migration.md",
     "results": "docs/results.md",
-    "protocols": "docs/protocols.md",
+    "service": "docs/guides/service.md",
     "negation": "docs/guides/negation.md",
     "sharing": "docs/concepts/sharing.md",
     "evidence": "docs/concepts/evidence.md",

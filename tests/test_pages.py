@@ -58,7 +58,9 @@ def test_what_is_not_run_is_known() -> None:
 
 def test_python_is_called_python() -> None:
     found = {block.language for page in PAGES for block in blocks(page)}
-    assert found <= {"", "python", "bash", "text", "json", "yaml", "ini", "csv", "tsv", "obo"}
+    assert found <= {"", "python", "bash", "text", "json", "yaml", "ini", "csv", "tsv", "obo"} | {
+        *("console", "nginx"),
+    }
 
 
 def test_each_page_has_one_title_and_closed_blocks() -> None:
