@@ -654,6 +654,10 @@ class Errors(metaclass=_Coded):
         "{path} has no scores for a card: expected what `bioel evaluate MODEL GOLD --json FILE` "
         "writes, with its default protocols among others, found {found}. Measure the pipeline anew."
     )
+    B368 = (
+        "{name!r} cannot be the name of a package. Give letters, digits and underscores, as in "
+        "--name discharge_letters."
+    )
     B367 = "{path} is there already. Give --replace to write another one in its place."
 
     B380 = "There is no {path} here. The paths of this service are in /openapi.json."

@@ -49,6 +49,9 @@ def card(
     """
     from spacy_bioel.pipeline.callbacks import STEPS
 
+    if name and not name.isidentifier():
+        raise BioelError(Errors.B368.format(name=name))
+    sizes = {} if train is None else {"train": size_of(train)}
     rows = read_scores(scores)
     if (model / "README.md").exists() and not replace:
         raise BioelError(Errors.B367.format(path=model / "README.md"))
@@ -71,7 +74,7 @@ def card(
         version=version or meta["version"],
         authors=author or meta.get("author", ""),
         corpora=[CorpusFacts(corpus, licence, domain)],
-        sizes={} if train is None else {"train": size_of(train)},
+        sizes=sizes,
         kb={} if linker is None else linker.kb.meta,
         scores=rows,
         meta=meta | {"labels": dict(nlp.pipe_labels)},

@@ -24,7 +24,7 @@ _WIDTH_OF_FILES = 160
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def _refuse_folder(path: Path | None) -> Path | None:
+def refuse_folder(path: Path | None) -> Path | None:
     """Refuse a folder before anything is done, not when the result is there to be written."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
@@ -37,7 +37,7 @@ JsonOption = Annotated[
         "--json",
         metavar="FILE",
         help="Also write the result as JSON; - for stdout.",
-        callback=_refuse_folder,
+        callback=refuse_folder,
     ),
 ]
 PrefixOption = Annotated[

@@ -16,6 +16,7 @@ from spacy_bioel.cli.console import (
     JsonOption,
     count_of,
     progress_bar,
+    refuse_folder,
     show_note,
     show_table,
     write_json,
@@ -77,6 +78,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="OUT.tsv",
+            callback=refuse_folder,
             help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
         ),
     ] = None,
@@ -84,6 +86,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="OUT.html",
+            callback=refuse_folder,
             help="Also write a page of errors: counts, confusions, reliability of scores, "
             "and up to 50 single errors of each kind.",
         ),
