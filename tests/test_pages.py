@@ -29,6 +29,7 @@ REASONS = {
     "needs hp.obo": 3,  # tests/test_ontology_page.py, with real data
     "needs NCBI Gene and Cellosaurus": 1,
     "needs Spark": 1,
+    "serves until it is ended": 1,
     "needs training": 1,
     "needs scispaCy and its downloads": 1,
     "needs QuickUMLS and a UMLS licence": 1,

@@ -294,7 +294,7 @@ def command_lines(page: str) -> Iterator[list[str]]:
                 yield shlex.split(command)[1:]
 
 
-# The page of mistakes shows wrong options.
+# The commands of that page are wrong, each in its way.
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/reference/mistakes.md"])
 def test_commands_have_the_options_that_are_shown(page: str) -> None:
     for arguments in command_lines(page):

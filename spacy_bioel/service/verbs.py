@@ -205,6 +205,8 @@ class Service:
         text, id = job.document
         code, _, message = Errors.B386[1:].partition("] ")
         message = message.format(found=job.n_characters, most=self.max_characters)
+        # As in other rows: half of a surrogate pair cannot be written.
+        id = id and id.encode("utf8", "replace").decode("utf8")
         failed = LinkedText(id, None, error=Failure(code, message))
         if self._observe is not None:
             self._observe([failed])

@@ -136,6 +136,9 @@ def test_settings_that_may_fit(kb_folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         doc = nlp("aspirin")
+        elsewhere = linking_nlp(kb_folder, ["aspirin"], mentions="spans")
+        elsewhere.add_pipe("finds_something", before="bioel_linker")
+        elsewhere("aspirin")
     assert [span.kb_id_ for span in doc.spans["bioel"]] == ["MESH:D001241"]
 
 

@@ -70,11 +70,12 @@ def test_candidates_and_their_xrefs_are_optional(client: TestClient) -> None:
 
 
 def test_a_text_that_fails_leaves_the_others_alone(client: TestClient) -> None:
-    body = json.dumps({"texts": ["a\ud800b", "Narcan", {"text": "x" * 51, "id": "long"}]})
+    body = json.dumps({"texts": ["a\ud800b", "Narcan", {"text": "x" * 51, "id": "\ud800"}]})
     response = client.post("/link", content=body, headers=JSON)
     assert (response.status_code, ids(response.json())) == (200, [[], ["X:1"], []])
     errors = [document["error"] for document in response.json()["documents"]]
     assert [error and error["code"] for error in errors] == ["B251", None, "B386"]
+    assert response.json()["documents"][2]["id"] == "?"
     assert errors[2]["message"].startswith("The text has 51 characters, expected at most 50.")
 
 

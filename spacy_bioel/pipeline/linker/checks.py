@@ -38,8 +38,9 @@ def check_order(nlp: Language, linker: Any) -> None:
     before, after = dict(nlp.pipeline[:at]), dict(nlp.pipeline[at + 1 :])
     finders, late = _finders(nlp, before), _finders(nlp, after)
     if finders:
-        _check_places(names[0], linker.cfg, finders)
-        _check_labels(nlp, linker.cfg, before, finders)
+        if all(nlp.get_pipe_meta(name).assigns for name in before):  # a function may do anything
+            _check_places(names[0], linker.cfg, finders)
+            _check_labels(linker.cfg, before, finders)
     elif late:
         warnings.warn(Warnings.W271.format(linker=names[0], finder=next(iter(late))), stacklevel=2)
 
@@ -85,11 +86,9 @@ def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[s
 
 
 def _check_labels(
-    nlp: Language, cfg: Mapping[str, Any], pipes: Mapping[str, Any], finders: Mapping[str, object]
+    cfg: Mapping[str, Any], pipes: Mapping[str, Any], finders: Mapping[str, object]
 ) -> None:
     """Warn [W321] of labels in the settings that no pipe gives, if all say which they give."""
-    if any(not nlp.get_pipe_meta(name).assigns for name in pipes):  # a function may do anything
-        return
     given = {name: set(getattr(pipes[name], "labels", ())) for name in finders}
     if not all(given.values()):
         return
