@@ -8,6 +8,7 @@ from typing import Any
 
 import spacy
 from spacy.language import Language
+from spacy.util import is_package
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
@@ -46,6 +47,15 @@ def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
 def of_package(name: str) -> bool:
     """Whether a name is that of a knowledge base of the package, such as "starter:genes"."""
     return name.startswith(f"{STARTER}:") and not Path(name).exists()
+
+
+def check_there(model: str) -> None:
+    """Refuse a model that `load_model` would not find, without loading it.
+
+    RAISES BioelError: [B071]
+    """
+    if model != STARTER and not Path(model).exists() and not is_package(model):
+        raise BioelError(Errors.B071.format(model=model, error="no such folder, and no package"))
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.pipeline.loading import check_there, load_model
 from spacy_bioel.service.verbs import Job, Service
 from spacy_bioel.types import Concept
 
@@ -41,7 +41,9 @@ def run_agent_tools(model: str) -> None:
 
     model (str): As in `pipeline.loading.load_model`. Loaded beside the first calls, which wait for
         it; each call tells the error, if that fails.
+    RAISES BioelError: [B071] when there is no such model.
     """
+    check_there(model)
     service = Service(partial(load_model, model), max_characters=_MOST_CHARACTERS)
     service.start()
     make_agent_tools(service).run("stdio")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -46,6 +47,8 @@ SAME_EACH_TIME = settings(
 
 @pytest.fixture(scope="module")
 def app(nlp: Language) -> Iterator[Any]:
+    # Training, which tests of the same process may have run, switches small floats off.
+    torch.set_flush_denormal(False)
     metrics, limits = Metrics(), Limits(characters=LONGEST, texts=50, body_bytes=20_000)
     service = Service(lambda: nlp, max_characters=limits.characters, observe=metrics.observe)
     service.start()
