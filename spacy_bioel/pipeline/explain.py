@@ -186,7 +186,7 @@ def _reason(
 ) -> str:
     """The decision in one sentence, and another where not the string alone decided."""
     if types == ():
-        return f"NIL: mentions of {label} are not linked, for its list in label_types is empty."
+        return f"NIL: mentions of {label} are linked to nothing, by the settings label_types or kb."
     best = candidates[0] if candidates else None
     if best is None or best.of_string is None or abs(best.of_string - best.score) < _CHANGED:
         return reason

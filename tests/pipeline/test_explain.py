@@ -94,7 +94,7 @@ def test_concepts_that_a_label_excludes(folder: Path) -> None:
     nlp.get_pipe("bioel_linker").cfg["label_types"] = {"Thing": []}
     (mention,) = spacy_bioel.explain(nlp, "A seizure.").mentions
     assert mention.reason == (
-        "NIL: mentions of Thing are not linked, for its list in label_types is empty."
+        "NIL: mentions of Thing are linked to nothing, by the settings label_types or kb."
     )
 
 
