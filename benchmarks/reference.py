@@ -1,13 +1,13 @@
 """Parts of the reference that are generated from the code: settings, commands, error codes.
 
-`python -m benchmarks.reference NAME` prints one of them; the site has them all (`site.py`).
+`python -m benchmarks.reference` writes them into the pages of docs/reference, between
+`<!-- generated: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
@@ -23,9 +23,11 @@ from benchmarks.markdown import table
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.pipeline import factories
+from spacy_bioel.storage.atomic import replacing_file
 
 # Pipe -> setting -> its description for users. Settings that are groups have one for each key.
 DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"
+PAGES = [DESCRIPTIONS.with_name(name) for name in ("cli.md", "error_codes.md", "settings.md")]
 _PIPES = (factories.make_mention_detector, factories.make_linker)  # registered by their import
 _GROUPS = ("evidence", "finding", "training")
 
@@ -129,7 +131,17 @@ GENERATED: dict[str, Callable[[], str]] = {
 }
 
 
+def filled(page: str) -> str:
+    """A page with its generated parts as they are now."""
+    return re.sub(
+        r"<!-- generated: ([\w ]+) -->\n.*?<!-- end -->",
+        lambda match: f"<!-- generated: {match[1]} -->\n{GENERATED[match[1]]()}\n<!-- end -->",
+        page,
+        flags=re.DOTALL,
+    )
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in GENERATED:
-        sys.exit(f"python -m benchmarks.reference NAME, where NAME is one of: {list(GENERATED)}")
-    print(GENERATED[sys.argv[1]]())
+    for path in PAGES:
+        with replacing_file(path) as temporary:
+            temporary.write_text(filled(path.read_text("utf8")), encoding="utf8")

@@ -1,8 +1,4 @@
-"""Hooks of mkdocs.yml: pages from files outside docs/, links between both, and generated parts.
-
-`<!-- generated: NAME -->` in a page is replaced by `GENERATED[NAME]()` when the site is built, so
-that nothing that is generated is kept twice.
-"""
+"""Hooks of mkdocs.yml: pages from files outside docs/, and links between both."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from benchmarks.readme_front import address
-from benchmarks.reference import GENERATED
 
 ROOT = Path(__file__).parents[1]
 # File of the repository -> page of the site. All of docs/ keeps its place.
@@ -45,12 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = page.file.src_uri
-    text = re.sub(r"^<!-- generated: ([\w ]+) -->$", _generated, markdown, flags=re.M)
-    return with_links_of_the_site(text, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
-
-
-def _generated(match: re.Match[str]) -> str:
-    return GENERATED[match[1]]()
+    return with_links_of_the_site(markdown, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
 
 
 def with_links_of_the_site(text: str, *, source: str, page: str) -> str:

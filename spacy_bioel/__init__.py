@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from spacy.language import Language
 
@@ -18,25 +19,32 @@ __version__ = "0.1.0"
 
 
 def load(
+    model: str | Path = "starter",
     *,
     disable: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """A ready pipeline, without a download: diseases, chemicals, genes, organisms, cell lines and
-    variants are found and linked to MeSH, NCBI Gene (human), NCBI Taxonomy and Cellosaurus.
+    """Load a pipeline; by default that of the package, without a download: diseases, chemicals,
+    genes, organisms, cell lines and variants are found and linked to MeSH, NCBI Gene (human), NCBI
+    Taxonomy and Cellosaurus.
 
     The first document that is linked waits some seconds, while the knowledge bases are built in
     the user's cache folder.
 
-    disable, exclude (str | Iterable[str]): Pipes, "bioel_mentions" or "bioel_linker", that are
-        loaded and not run, or not loaded, as in `spacy.load`.
-    config (Mapping | None): Settings to change, nested or by dotted names:
+    model (str | Path): "starter", or a pipeline by folder or package name, or the folder of a
+        knowledge base, whose names are then found and linked.
+    disable, exclude (str | Iterable[str]): Of the starter: pipes, "bioel_mentions" or
+        "bioel_linker", that are loaded and not run, or not loaded, as in `spacy.load`.
+    config (Mapping | None): Of the starter: settings to change, nested or by dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     """
+    from spacy_bioel.pipeline.loading import STARTER, load_model
     from spacy_bioel.pipeline.starter import load_starter
 
+    if str(model) != STARTER:
+        return load_model(str(model))
     return load_starter(disable=disable, exclude=exclude, config=config)
 
 

@@ -418,8 +418,8 @@ class Errors(metaclass=_Coded):
     )
     B251 = (
         "Character {place} of the {what} is {character}, which cannot be written to a file: half "
-        "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Correct the source, "
-        "or leave the document out."
+        "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Convert the file to "
+        "UTF-8, for example: iconv -f latin1 -t utf8 FILE > OUT; or leave the document out."
     )
     B252 = (
         "{path} cannot be read or written: {reason}. Check the path, its permissions and the free "
@@ -598,7 +598,7 @@ class Errors(metaclass=_Coded):
     )
     B337 = (
         "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
-        "{example}. To find one by its names: bioel kb search KB WORDS, or "
+        "{example}.{hint} To find one by its names: bioel kb search KB WORDS, or "
         "spacy_bioel.kb.search.search_names(kb, words)."
     )
     B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
@@ -607,6 +607,22 @@ class Errors(metaclass=_Coded):
         "tokens. Give {around!r}."
     )
     B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
+    B441 = (
+        "{found} is a file or folder, expected a text in quotes: bioel explain [MODEL] TEXT. To "
+        'explain what is in a file: bioel explain [MODEL] "$(cat FILE)"'
+    )
+    B442 = (
+        "{id!r} in the knowledge base in {path} has the name {same!r} already, and {name!r} is the "
+        "same whatever the case and punctuation, expected a new name. Nothing was changed."
+    )
+    B443 = (
+        "The setting {name!r} of bioel_mentions is unknown. It has: {known}. Correct the name: an "
+        "unknown setting has no effect."
+    )
+    B444 = (
+        "{path} has the columns {columns}, expected one named 'text', and 'id' if documents have "
+        "ids. Name them so in the first line, or write one text a line to a file OUT.txt."
+    )
     B340 = (
         "{where}: {key} is there a second time, expected a key of its own for each mention. Number "
         "the lines of the file anew."
@@ -644,6 +660,10 @@ class Errors(metaclass=_Coded):
     B363 = (
         "{path}: no gold mention is labelled {label!r}, which an option names. The corpus has the "
         "labels {known}."
+    )
+    B369 = (
+        "--label {gold}={label}: the pipeline has no label {label!r}, it has {known}. Give one of "
+        "these, or leave the mentions of {gold} out (--label {gold}=)."
     )
     B364 = (
         "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only "
@@ -770,6 +790,11 @@ class Warnings(metaclass=_Coded):
         "label_types of {label!r} has semantic types that the knowledge base in {path} does not "
         "have: {unknown}. It has, for example, {known}. Correct the setting, otherwise no mention "
         "of that label is linked to these types."
+    )
+    W323 = (
+        "No pipe before {linker!r} finds mentions, and the document has none, so that nothing is "
+        "linked. Add an NER or a ruler before it, find names of the knowledge base with "
+        'mentions = "kb", or take the pipeline of the package: spacy_bioel.load().'
     )
     W320 = (
         "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it "

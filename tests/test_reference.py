@@ -9,7 +9,7 @@ import pytest
 import srsly
 
 from benchmarks.docstrings import sections
-from benchmarks.reference import DESCRIPTIONS, GENERATED, defaults
+from benchmarks.reference import DESCRIPTIONS, GENERATED, PAGES, defaults, filled
 from benchmarks.site import with_links_of_the_site
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +41,12 @@ def test_messages_can_stand_in_a_table() -> None:
     lines = GENERATED["errors"]().splitlines()
     assert len(lines) > 150 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
     assert '| <a id="B020"></a>B020 | No knowledge base in *path*: expected' in "\n".join(lines)
+
+
+def test_the_pages_are_current() -> None:
+    texts = {path.name: path.read_text("utf8") for path in PAGES}
+    assert [name for name, text in texts.items() if filled(text) != text] == []
+    assert sum(text.count("<!-- generated: ") for text in texts.values()) == len(GENERATED) == 5
 
 
 def test_links_are_those_of_the_site() -> None:

@@ -72,8 +72,8 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> N
         "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
         '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL p.Val600Glu'
-        "<details><summary>Why</summary>NIL: nothing that mentions of this label may link to is "
-        "like it.</details></td><td></td></tr>"
+        "<details><summary>Why</summary>NIL: no name that it may be linked to is like it."
+        "</details></td><td></td></tr>"
     )
     assert "<caption>Mentions of 7</caption>" in section
     release = f"&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}"

@@ -49,6 +49,8 @@ def explain(
     if len(arguments) > _MOST_ARGUMENTS:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = [STARTER, *arguments][-2:]
+    if Path(text).exists():
+        raise BioelError(Errors.B441.format(found=text))
     report = explaining.explain(load_model(model), text, mention)
     if json_file is not None:
         write_json(json_file, asdict(report))
@@ -91,6 +93,8 @@ def _show_mention(mention: Explanation) -> None:
         table.add_row(*_cells(candidate))
     if mention.candidates:
         show_table(table)
+    if mention.near:
+        typer.echo(f"Nearest names: {'; '.join(mention.near)}")
     for candidate in mention.excluded:
         typer.echo(
             f"Not allowed for {mention.label}: {candidate.id} {candidate.preferred}, which would "

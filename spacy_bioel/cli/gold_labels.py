@@ -64,6 +64,7 @@ def load_with_mapped_gold(
     # The reader gives one prefix to all labels. Where they differ, ids get theirs after it.
     of_all = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     nlp, texts = load_with_gold(model, gold, format=format, prefix=of_all)
+    check_labels_of_model(nlp, labels)
     return nlp, with_labels_of_model(
         texts, labels=labels, prefixes=prefixes, annotates=annotates or (), path=gold
     )
@@ -94,6 +95,18 @@ def parse_labels(values: Sequence[str]) -> dict[str, str]:
         if not (gold and separator) or labels.setdefault(gold, model) != model:
             raise BioelError(Errors.B362.format(found=value))
     return labels
+
+
+def check_labels_of_model(nlp: Language, labels: Mapping[str, str]) -> None:
+    """RAISES BioelError: [B369] on a label that the detector of the pipeline does not have."""
+    from spacy_bioel.pipeline.loading import find_detector
+
+    detector = find_detector(nlp)
+    known = detector.labels if detector is not None else ()
+    for gold, label in labels.items():
+        if known and label and label not in known:
+            shown = ", ".join(known)
+            raise BioelError(Errors.B369.format(gold=gold, label=label, known=shown))
 
 
 def with_labels_of_model(

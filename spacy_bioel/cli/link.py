@@ -44,8 +44,8 @@ def link(
             metavar="[MODEL] INPUT",
             help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
             "are then found, and what is nearly one, without training; default: the pipeline of "
-            "the package. INPUT: text with one document per line, JSONL or Parquet with id and "
-            "text, a corpus, or - for stdin.",
+            "the package. INPUT: text with one document per line, JSONL, CSV, TSV or Parquet "
+            "with id and text, a corpus, or - for stdin.",
         ),
     ],
     output: Annotated[

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 _PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
 # Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "biosyn", "brat")
 
@@ -52,6 +54,8 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
         from spacy_bioel.distributed.parquet import read_documents
 
         return read_documents(source)
+    if format is None and (delimiter := _TABLES.get(Path(source).suffix)) is not None:
+        return _read_table(source, delimiter)
     if Path(source).is_dir():
         return _read_corpus(Path(source), format or "brat")  # the only corpus that is a folder
     if source != STDIN and not Path(source).is_file():
@@ -66,6 +70,36 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
     if first is None:
         raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
     return chain([first], documents)
+
+
+def _read_table(source: str, delimiter: str) -> Iterator[Document]:
+    """Stream the rows of a table with a column "text", and perhaps one "id".
+
+    RAISES BioelError: [B101] no such file, [B444] no such column, [B142] no row; raised by the call
+        itself.
+    """
+    if not Path(source).is_file():
+        raise BioelError(Errors.B101.format(path=source))
+    rows = _rows_of(source, delimiter)
+    first = next(rows, None)
+    if first is None:
+        raise BioelError(Errors.B142.format(source=source))
+    return chain([first], rows)
+
+
+def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
+    import csv
+
+    from spacy_bioel.io.open import open_text
+
+    csv.field_size_limit(_LONGEST_CELL)
+    with open_text(source) as file:
+        rows = csv.DictReader(file, delimiter=delimiter)
+        columns = list(rows.fieldnames or ())
+        if "text" not in columns:
+            raise BioelError(Errors.B444.format(path=source, columns=columns))
+        for number, row in enumerate(rows, start=1):
+            yield row["text"] or "", row.get("id") or str(number)
 
 
 def _check_format(format: str | None) -> None:

@@ -77,10 +77,12 @@ def _good_frames(path: str | os.PathLike[str]) -> str:
         try:
             fastobo.loads(text)
             good.append(text)
-        except SyntaxError as error:
-            number = frame[min((error.lineno or 1), len(frame)) - 1][0]
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a syntax error, or a panic of the parser, without a line
+            number = frame[min((getattr(error, "lineno", 1) or 1), len(frame)) - 1][0]
             with one_record(path, number):
-                message = f"line {number}: {error.msg}"
+                message = f"line {number}: {getattr(error, 'msg', error)}"
                 raise BioelError(Errors.B119.format(path=path, error=message)) from None
     return "".join(good)
 

@@ -12,6 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.search import search_names
 from spacy_bioel.pipeline.explanation import (
     ExplainedCandidate,
     Explanation,
@@ -23,12 +25,14 @@ from spacy_bioel.pipeline.linker.decision import Query, mention_queries
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
 from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.types import KbRelease
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
+_N_NEAR = 3
 _CHANGED = 0.05  # difference of scores that is worth a sentence
 _ASKED_FOR = 1e-4  # least probability of a span that was asked for
 
@@ -172,25 +176,40 @@ def _explain(linker: Any, mentions: Mentions) -> Iterator[Explanation]:
         yield replace(
             about,
             candidates=candidates,
-            reason=_reason(about.reason, candidates, settings.types_of(span.label_), span.label_),
+            reason=_reason(about, candidates, settings, weighed=mentions.likely is not None),
             strings=tuple(dict.fromkeys([query.whole, *readings])),
             excluded=_excluded(generator, query.whole, span.label_),
+            near=() if candidates else _near(linker.kb, query.whole),
         )
 
 
 def _reason(
-    reason: str,
+    about: Explanation,
     candidates: Sequence[ExplainedCandidate],
-    types: tuple[str, ...] | None,
-    label: str,
+    settings: LinkerSettings,
+    *,
+    weighed: bool,
 ) -> str:
-    """The decision in one sentence, and another where not the string alone decided."""
-    if types == ():
+    """The decision in one sentence, and another where not the string alone decided.
+
+    weighed (bool): Scores are multiplied by the probability that the mention is a name.
+    """
+    if not weighed and settings.types_of(about.label) == ():
+        label = about.label
         return f"NIL: mentions of {label} are linked to nothing, by the settings label_types or kb."
     best = candidates[0] if candidates else None
     if best is None or best.of_string is None or abs(best.of_string - best.score) < _CHANGED:
-        return reason
-    return f"{reason} By its words alone it has {best.of_string:.2f}; the document changed that."
+        return about.reason
+    by_words = f"By its words alone it has {best.of_string:.2f}"
+    if weighed:
+        return f"{about.reason} {by_words}; the score counts how likely the words are a name here."
+    return f"{about.reason} {by_words}; the document changed that."
+
+
+def _near(kb: KnowledgeBase, string: str) -> tuple[str, ...]:
+    """Names that are spelled most like a string, with their ids."""
+    hits = search_names(kb, string, _N_NEAR)
+    return tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
 
 
 def _details(generator: CandidateGenerator, string: str, label: str) -> dict[str, dict[str, Any]]:

@@ -55,6 +55,7 @@ class Explanation:
         forms written out, and the parts of a composite.
     excluded (tuple[ExplainedCandidate, ...]): The best concepts that mentions of this label may not
         link to, by the setting `label_types` or the knowledge base of the label.
+    near (tuple[str, ...]): Where there is no candidate: names that are spelled most like it.
     is_mention (bool): Whether the pipeline found it; otherwise this is what would be, if it had.
     """
 
@@ -70,6 +71,7 @@ class Explanation:
     kbs: tuple[KbRelease, ...]
     strings: tuple[str, ...] = ()
     excluded: tuple[ExplainedCandidate, ...] = ()
+    near: tuple[str, ...] = ()
     is_mention: bool = True
 
     def __str__(self) -> str:

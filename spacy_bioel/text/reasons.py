@@ -11,7 +11,7 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     nil_threshold (float | None): Score that a candidate had to have; None: not known here.
     """
     if not link.candidates:
-        return "NIL: nothing that mentions of this label may link to is like it."
+        return "NIL: no name that it may be linked to is like it."
     best = link.candidates[0]
     score = f"the best candidate, {best.id}, has the score {best.score:.2f}"
     limit = "" if nil_threshold is None else f" of {nil_threshold:g}"

@@ -101,6 +101,17 @@ def test_link_plain_text(run: Run, model: Path, tmp_path: Path, capsys: Capture)
     assert "MESH:D009270" in page.read_text() and "Nothing here." in page.read_text()
 
 
+def test_link_reads_tables_of_texts(run: Run, model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "notes.csv"
+    table.write_text('text,id,year\n"Gout, and\nfever.",A,2020\nNaloxone,,2021\n')
+    assert run("link", model, table, "-o", tmp_path / "out.jsonl") == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["text"], row["error"]) for row in rows] == [
+        ("A", "Gout, and\nfever.", None),
+        ("2", "Naloxone", None),
+    ]
+
+
 def test_link_reads_stdin_and_writes_stdout(
     run: Run,
     model: Path,

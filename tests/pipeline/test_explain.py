@@ -74,7 +74,7 @@ def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
 def test_why_a_mention_is_not_linked(nlp: Language) -> None:
     (mention,) = spacy_bioel.explain(nlp, "The zzzz.").mentions
     assert (mention.ids, mention.candidates) == ((), ())
-    assert mention.reason == "NIL: nothing that mentions of this label may link to is like it."
+    assert mention.reason == "NIL: no name that it may be linked to is like it."
     linker = nlp.get_pipe("bioel_linker")
     linker.cfg["nil_threshold"] = 0.99
     (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions
@@ -194,3 +194,20 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "[B338]" in capsys.readouterr().err
     assert run(str(folder), "A", "common", "cold.") == 2
     assert "[B440] Expected [MODEL] TEXT" in capsys.readouterr().err
+
+
+def test_names_that_are_near_words_without_candidates(folder: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+    (mention,) = spacy_bioel.explain(nlp, "The bowing.", "bowing").mentions
+    assert (mention.ids, mention.candidates) == ((), ())
+    assert mention.near == ("Femoral bowing (X:4)",)
+
+
+def test_types_of_labels_have_no_effect_on_concepts_without_types(tmp_path: Path) -> None:
+    build_kb([Concept("Y:1", ("Gout",))], tmp_path / "kb")
+    nlp = linking_nlp(
+        tmp_path / "kb", ["gout"], evidence={"dense": False}, label_types={"Thing": ["Disease"]}
+    )
+    (mention,) = spacy_bioel.explain(nlp, "A gout.").mentions
+    assert mention.ids == ("Y:1",)

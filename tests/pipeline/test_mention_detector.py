@@ -65,7 +65,7 @@ NESTED = ["Breast and ovarian cancer", "ovarian cancer"]
     [
         ({}, NESTED, []),
         ({"set_ents": True}, NESTED, NESTED[:1]),
-        ({"threshold": 1.1}, [], []),
+        ({"threshold": 1.0}, [], []),
     ],
     ids=["overlaps", "entities", "threshold"],
 )
@@ -239,3 +239,22 @@ def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nlp("flu")  # said once
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "treshold",
+            0.5,
+            r"\[B443\] The setting 'treshold' of bioel_mentions is unknown. It has: ",
+        ),
+        ("threshold", "high", r"\[B270\] threshold = 'high'"),
+    ],
+)
+def test_settings_that_were_assigned_are_checked(
+    trained: Language, name: str, value: object, message: str
+) -> None:
+    trained.get_pipe("bioel_mentions").cfg[name] = value
+    with pytest.raises(BioelError, match=message):
+        trained("Renal failure.")

@@ -86,7 +86,10 @@ def fetch(
     notes: list[str] = []
     with replacing_folder(target) as staging:
         for split in SPLITS:
-            choices = [[choice, *_other_files(choice)] for choice in spec["splits"][split]]
+            listed = spec["splits"].get(split) or []
+            if not listed and split == "test":
+                continue
+            choices = [[choice, *_other_files(choice)] for choice in listed]
             try:
                 files = (test_finder if split == "test" else finder).choose(choices)
             except BioelError:
@@ -202,6 +205,19 @@ def convert(corpus: str, split: str) -> None:
         convert_corpus(source, Path("corpus") / corpus / f"{split}.spacy", prefix=prefix)
     if split != "train":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.jsonl", prefix=prefix)
+        note_shared(corpus, split)
+
+
+def note_shared(corpus: str, split: str) -> None:
+    """Say when documents of a split are training documents too, by their texts."""
+    read = [read_corpus(find_split(corpus, part), prefix="") for part in ("train", split)]
+    known = {text.text for text in read[0]}
+    shared = [text.id for text in read[1] if text.text in known]
+    if shared:
+        show_note(
+            f"Warning: {count_of(len(shared), 'document')} of {split} are in train too, first "
+            f"{shared[0]}: what is measured on them says nothing of new texts."
+        )
 
 
 @app.command()

@@ -29,14 +29,17 @@ class NameEdit:
         id, where: Concept and knowledge base, for messages.
         source (int): Source of new names, among `Drafts.sources`.
         RAISES BioelError: [B403] when there is no such name to remove, [B404] when none would be
-            left, [B405] on a new name that no text could have.
+            left, [B405] on a new name that no text could have, [B442] on one that is there.
         """
         for name in (*self.add, *([self.rename] if self.rename else [])):
             if not normalize_name(name):
                 raise BioelError(Errors.B405.format(name=name))
         pairs = list(zip(draft.names, draft.sources, strict=True))
-        known = {normalize_name(name) for name in draft.names}
-        pairs += [(name, source) for name in self.add if normalize_name(name) not in known]
+        known = {normalize_name(name): name for name in draft.names}
+        for name in self.add:
+            if (same := known.get(normalize_name(name))) is not None:
+                raise BioelError(Errors.B442.format(path=where, id=id, name=name, same=same))
+        pairs += [(name, source) for name in self.add]
         if self.rename:
             pairs = [(self.rename, source), *_without(pairs, self.rename)]
         for name in self.remove:

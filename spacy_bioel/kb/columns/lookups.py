@@ -140,7 +140,13 @@ class Lookups:
         row = self.find(id)
         if row < 0:
             example = self.ids[0] if len(self) else "MESH:D003920"
-            raise BioelError(Errors.B337.format(id=id, kb=self.title, example=example))
+            vocabulary = example.rpartition(":")[0]
+            local = id.rpartition(":")[2]
+            likely = {f"{vocabulary}:{local}", f"{vocabulary}:{local.upper()}", id.upper()}
+            meant = [other for other in sorted(likely) if other in self]
+            hint = f" Did you mean {meant[0]}?" if meant else ""
+            name = self.releases[0].source or self.title
+            raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
         return self.concept(row)
 
     def concept(self, row: int) -> Concept:

@@ -236,7 +236,8 @@ class CandidateGenerator:
     def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
         """Concepts whose semantic types a mention of this label may link to. Shape (n,)."""
         types = self.state.settings.types_of(label)
-        if types is None:
+        # Of concepts without types, nothing says which labels they are for.
+        if types is None or (types and not self.kb.type_names):
             return np.ones(len(concepts), dtype=bool)
         if (mask := self._masks.get(label)) is None:
             mask = self._masks[label] = self.kb.type_mask(types)

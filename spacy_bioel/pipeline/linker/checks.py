@@ -105,6 +105,8 @@ def _check_labels(
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:
     """Warn [W272] of semantic types that the knowledge base does not have."""
     known = set(kb.type_names)
+    if not known:  # then the setting has no effect
+        return
     for label, types in label_types.items():
         if unknown := sorted(set(types) - known):
             shown = sorted(known)[:_N_SHOWN]

@@ -96,7 +96,12 @@ class Linker(LiveLinker):
             return find_in_context(self.model, docs, settings)
         from spacy_bioel.pipeline.linker.queries import find_mentions
 
-        return find_mentions(docs, generator)
+        mentions = find_mentions(docs, generator)
+        if len(mentions):
+            self._is_warned = True  # they come with the documents, of which some have none
+        elif any(map(len, mentions.docs)) and not settings.by_kb:
+            self._warn_alone()
+        return mentions
 
     def queries(self, spans: Sequence[Span]) -> list[Query]:
         """Strings to look up for the mentions of one document."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from spacy.language import Language
 from spacy.vocab import Vocab
 from thinc.api import Model
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.annotate import register_extensions
 from spacy_bioel.pipeline.linker.kbs import KbSetting, open_kbs, setting_of
@@ -73,6 +74,7 @@ class LiveLinker(StoredLinker):
         self._training: NameTraining | None = None
         self._nlp: ReferenceType[Language] | None = None
         self._checked: list[str] = []
+        self._is_warned = False
         self._lock = RLock()
 
     def _loaded(self) -> None:
@@ -91,6 +93,14 @@ class LiveLinker(StoredLinker):
 
             check_order(nlp, self)
             self._checked = list(nlp.pipe_names)
+
+    def _warn_alone(self) -> None:
+        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
+        nlp = self._nlp() if self._nlp else None
+        # Those that are switched off too: rulers read their patterns with the pipes before them.
+        if nlp is not None and nlp.component_names == [self.name] and not self._is_warned:
+            self._is_warned = True
+            warnings.warn(Warnings.W323.format(linker=self.name), stacklevel=2)
 
     # State: composed of what is assigned, never told that something changed.
 

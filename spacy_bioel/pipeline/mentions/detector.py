@@ -33,6 +33,11 @@ from spacy_bioel.pipeline.tokens import require_token_vectors
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
+# "width" is stored with them.
+_SETTINGS = {
+    *("labels", "threshold", "consistency", "allow_overlap", "abbreviations", "always", "never"),
+    *("set_ents", "spans_key", "gold_key", "width"),
+}
 
 
 class MentionDetector(StoredPipe):
@@ -78,6 +83,11 @@ class MentionDetector(StoredPipe):
         self._check_settings()
 
     def _check_settings(self) -> None:
+        """RAISES BioelError: [B270] on a number out of its range, [B336] on word lists that are
+        none, [B443] on an unknown setting."""
+        if unknown := sorted(set(self.cfg) - _SETTINGS):
+            known = ", ".join(sorted(_SETTINGS - {"width"}))
+            raise BioelError(Errors.B443.format(name=unknown[0], known=known))
         for name in ("threshold", "consistency"):
             check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
         check_lists(self.cfg["always"], self.cfg["never"])
@@ -168,8 +178,8 @@ class MentionDetector(StoredPipe):
         docs = list(docs)
         self._require_trained()
         require_token_vectors(self.model, docs)
+        self._check_settings()  # they may have been assigned
         always = self.cfg["always"]
-        check_lists(always, self.cfg["never"])  # they may have been assigned
         if set(always) - self._known_lists:
             check_labels(always, self.labels)
             self._known_lists = set(always)
