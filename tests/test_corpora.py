@@ -86,6 +86,15 @@ def test_knowledge_base_has_the_types_of_the_corpus(scripts: Any, bc5cdr: Path) 
     assert kb.meta["source"] == "MeSH, diseases and chemicals"
 
 
+def test_dev_documents_that_are_in_train_are_said(
+    scripts: Any, bc5cdr: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bc5cdr / "CDR" / "CDR_DevelopmentSet.PubTator.txt").write_text(TRAIN)
+    scripts.fetch("bc5cdr", data=str(bc5cdr))
+    scripts.convert("bc5cdr", "dev")
+    assert "of dev are in train too, first 1: what is measured on them" in capsys.readouterr().err
+
+
 def test_convert_writes_what_a_split_is_for(scripts: Any, bc5cdr: Path) -> None:
     scripts.fetch("bc5cdr", data=str(bc5cdr))
     scripts.convert("bc5cdr", "train")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -270,3 +271,15 @@ def test_unusable_options(
 ) -> None:
     assert run("evaluate", model, corpus, *options) == 2
     assert f"[{code}]" in capsys.readouterr().err
+
+
+def test_labels_that_the_pipeline_does_not_have(
+    run: Run, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    detector = SimpleNamespace(labels=("Disease", "Drug"))
+    monkeypatch.setattr("spacy_bioel.pipeline.loading.find_detector", lambda nlp: detector)
+    assert run("evaluate", model, corpus, "--label", "Chemical=Drugs") == 2
+    assert (
+        "[B369] --label Chemical=Drugs: the pipeline has no label 'Drugs', it has Disease, Drug"
+        in (capsys.readouterr().err)
+    )
