@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pytest
 from spacy.language import Language
 from tiny import linking_nlp
 
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -43,3 +45,23 @@ def test_a_document_is_linked_to_one_of_them(tmp_path: Path) -> None:
     assert found <= {("A:2", "A:1"), ("B:2", "B:1")}
     doc = nlp("aspirin")
     assert [span.kb_id_ for span in doc.spans["bioel"]] == ["A:1"]
+
+
+def test_one_that_is_assigned_is_that_of_the_next_batch(tmp_path: Path) -> None:
+    for name in "ab":
+        build_kb([Concept(f"{name.upper()}:1", ("aspirin",))], tmp_path / name)
+    nlp = linking_nlp(tmp_path / "a", mentions="kb", model={"dim": 16})
+    linker = nlp.get_pipe("bioel_linker")
+
+    def linked() -> list[str]:
+        doc = nlp("aspirin")
+        return [span.kb_id_ for span in doc.spans["bioel"]]
+
+    assert linked() == ["A:1"]
+    linker.cfg["kb"] = str(tmp_path / "b")
+    assert linked() == ["B:1"]
+    linker.cfg["kb"] = {"Disease": str(tmp_path / "none")}
+    with pytest.raises(BioelError, match=r"\[B020\] No knowledge base in .*none"):
+        linked()
+    linker.cfg["kb"] = str(tmp_path / "b")
+    assert linked() == ["B:1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -67,6 +68,7 @@ class LiveLinker(StoredLinker):
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self._kb: KnowledgeBase | None = None
+        self._opened_as: KbSetting = ""  # the setting when the knowledge base was opened
         self._is_equipped = False
         self._dense: tuple[tuple[KnowledgeBase, FrozenEncoder], bool] | None = None
         self._frozen: tuple[Model[Any, Any], FrozenEncoder] | None = None
@@ -147,6 +149,8 @@ class LiveLinker(StoredLinker):
 
     def _open(self) -> None:
         """Open the knowledge base; unset components default to those of the package."""
+        if self._kb is not None and self.cfg["kb"] != self._opened_as:
+            self.set_kb(self.cfg["kb"])  # another one was assigned
         if self._kb is not None and self._is_equipped:
             return
         from spacy_bioel.kb.columns.joined import parts_of
@@ -162,6 +166,7 @@ class LiveLinker(StoredLinker):
             self._ensure_vectors(part)
         check_types(kb, self.cfg["label_types"])
         self._kb, self._is_equipped = kb, True
+        self._opened_as = deepcopy(self.cfg["kb"])
 
     def _configured_kb(self) -> KnowledgeBase:
         """Open the knowledge base of the settings, or several; unset: the package's."""
@@ -242,6 +247,7 @@ class LiveLinker(StoredLinker):
             self._checked = []  # labels are compared with those of the pipes anew
             # The cache folder of this machine means nothing elsewhere.
             self.cfg["kb"] = setting_of(kb, lambda _, part: place_of(part), before=setting)
+            self._opened_as = deepcopy(self.cfg["kb"])
 
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
