@@ -179,3 +179,18 @@ def test_settings_that_are_refused(folder: Path, finding: dict[str, object], cod
     config = {"kb": str(folder), "mentions": "kb", "finding": finding}
     with pytest.raises(BioelError, match=code):
         blank().add_pipe("bioel_linker", config=config)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("The copd was fine.", "the short name COPD matches by its case"),
+        ("An EYE ANOMALY? No, TUMOR.", ""),
+        ("There was no nail changes.", "it begins with a negation"),
+        ("Group X here.", "fewer than 3 characters, or no letter"),
+    ],
+)
+def test_why_a_name_is_none(finder: NameFinder, text: str, reason: str) -> None:
+    options = {"variants": True, "typos": True, "abbreviations": True, "shorthand": True}
+    found = finder.consider(blank().make_doc(text), threshold=0.5, learned=False, **options)
+    assert reason in {one.reason for one in found}

@@ -29,14 +29,16 @@ def ruled_out(
     rows: NDArray[np.int64],
     features: NDArray[np.float32],
     kb: KnowledgeBase,
-) -> NDArray[np.bool_]:
-    """Hits that stand for something else; abbreviations that are defined never do.
+) -> list[str]:
+    """Reasons why hits stand for something else, "" if not; abbreviations that are defined
+    never do.
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
     """
     # "No nail changes" has no "no nail", which HPO has as a name.
     negates = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
-    out = np.append(negates, False)[hits.start] & (features[:, _AFTER] > 0)
+    is_negated = np.append(negates, False)[hits.start] & (features[:, _AFTER] > 0)
+    out = ["it begins with a negation" if negated else "" for negated in is_negated.tolist()]
     single = (features[:, _SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
     of = np.flatnonzero(single)
     starts, ends = words.places(hits.start[of], hits.end[of])
@@ -61,19 +63,23 @@ def _shouts(text: str) -> bool:
     return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in in_capitals)
 
 
-def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> bool:
+def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> str:
+    """Reason why a word stands for something else than the name; "" if it does not."""
     lowered = text.lower()
     frequency = common_words().get(lowered, 0.0)
     if len(text) < _FEWEST or not any(map(str.isalpha, text)):
-        return True
+        return f"fewer than {_FEWEST} characters, or no letter"
     if _is_acronym(name):
-        is_same = text in (name, name + "s")
-        return frequency > 0 or lowered in STOP_WORDS if shouts else not is_same
+        if shouts:
+            is_word = frequency > 0 or lowered in STOP_WORDS
+            return "a common word, in a text in capitals" if is_word else ""
+        return "" if text in (name, name + "s") else f"the short name {name} matches by its case"
     if lowered in STOP_WORDS:
-        return True
+        return "a function word"
     if not shouts and _is_acronym(text) and text != name and frequency:
-        return True  # "CAT" is no cat
-    return frequency >= _EVERYDAY and not preferred
+        return f"in capitals, which the name {name} is not"  # "CAT" is no cat
+    is_everyday = frequency >= _EVERYDAY and not preferred
+    return "an everyday word, and not the preferred name" if is_everyday else ""
 
 
 def _is_acronym(name: str) -> bool:

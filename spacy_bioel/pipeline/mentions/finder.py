@@ -102,19 +102,20 @@ class NameFinder:
 
     def weigh(self, spans: Spans) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
         """Spans that stand for no other thing, the name rows that they are, and their features."""
-        hits, rows, features, is_other = self._weigh(spans)
-        kept = ~is_other
+        hits, rows, features, reasons = self._weigh(spans)
+        kept = np.array([not reason for reason in reasons], dtype=bool)
         return hits.take(kept), rows[kept], features[kept]
 
     def _weigh(
         self, spans: Spans
-    ) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
-        """Spans that are names, their rows and features, and which stand for other things."""
+    ) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32], list[str]]:
+        """Spans that are names, their rows and features, and why each stands for another thing."""
         words, hits = spans.words, spans.hits
         rows, features = self.evidence.table(words, hits, spans.meant)
-        is_other = ruled_out(words, hits, rows, features, self.kb)
-        named = rows >= 0
-        return hits.take(named), rows[named], features[named], is_other[named]
+        reasons = ruled_out(words, hits, rows, features, self.kb)
+        named = np.flatnonzero(rows >= 0)
+        of_named = [reasons[i] for i in named.tolist()]
+        return hits.take(named), rows[named], features[named], of_named
 
     def meant(self, word: str) -> str:
         """The word that a misspelled one stands for; any other word as it is."""
@@ -179,11 +180,11 @@ class NameFinder:
         Arguments are those of `find`.
         """
         spans = self.look_up([doc], variants=variants, **looking_up)
-        hits, rows, features, is_other = self._weigh(spans)
+        hits, rows, features, reasons = self._weigh(spans)
         probability = _probability(
             hits, features, variants=variants, learned=learned, weights=weights
         )
-        probability[is_other] = 0.0
+        probability[[i for i, reason in enumerate(reasons) if reason]] = 0.0
         kept = set(choose(hits, probability, threshold=threshold).tolist())
         starts, ends = spans.words.places(hits.start, hits.end)
         columns = (
@@ -191,14 +192,12 @@ class NameFinder:
             ends.tolist(),
             self.kb.names.take(rows),
             probability.tolist(),
-            is_other.tolist(),
+            reasons,
         )
         considered = set()
         for i, (start, end, name, p, other) in enumerate(zip(*columns, strict=True)):
-            reason = "overlaps a longer or likelier name"
-            if other:
-                reason = "an everyday word, a negation, or an acronym in another case"
-            elif p < threshold:
+            reason = other or "overlaps a longer or likelier name"
+            if not other and p < threshold:
                 reason = f"below the threshold of {threshold:g}"
             considered.add(
                 Considered(
