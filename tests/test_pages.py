@@ -22,7 +22,7 @@ GIVEN = {
 }
 # Why a block is not run -> how many say so.
 REASONS = {
-    "trains a pipeline": 2,
+    "trains a pipeline": 3,
     "needs a trained pipeline": 2,
     "needs the pipeline of the command above": 1,
     "needs a large knowledge base": 3,
