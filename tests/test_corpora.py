@@ -405,3 +405,34 @@ def test_long_documents_are_trained_on_in_pieces(scripts: Any) -> None:
     (mention,) = pieces[2].mentions
     assert pieces[2].text[mention.start : mention.end] == "Flu"
     assert [p.id for p in documents.pieces(AnnotatedText("2", "Short. Text."))] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"prefix": {"Drug": "ONT"}},
+            r"\[T021\] .*, corpus mine: expected a prefix or null .*, found",
+        ),
+        (
+            {"splits": {"train": [{"file": "a"}]}},
+            r"\[T021\] .* files for dev, found splits.dev = None",
+        ),
+        (
+            {"kb": {"source": "terms.csv"}},
+            r"\[T021\] .*: expected kb with a list of choices, found",
+        ),
+    ],
+)
+def test_an_entry_of_another_form(entry: dict[str, Any], message: str, scripts: Any) -> None:
+    check_entry = import_module("specs").check_entry
+    splits = {"train": [{"file": "a"}], "dev": [{"file": "b"}]}
+    right = {
+        "prefix": None,
+        "label_types": {},
+        "splits": splits,
+        "kb": {"choices": [{"files": []}]},
+    }
+    check_entry("mine", right)
+    with pytest.raises(BioelError, match=message):
+        check_entry("mine", right | entry)

@@ -29,7 +29,7 @@ import typer
 from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
 from mixtures import check_annotated, join_kbs, write_mixture
-from specs import ASSETS, find_split, is_mixture, load_spec, parts_of
+from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
@@ -68,6 +68,7 @@ def fetch(
         write_mixture(corpus)
         return
     spec, target = load_spec(corpus, fold=str(fold)), ASSETS / corpus
+    check_entry(corpus, spec)
     if "fold" in spec and not 0 <= fold < FOLDS:
         raise BioelError(BAD_FOLD.format(fold=fold, corpus=corpus, last=FOLDS - 1))
     folder = spec.get("folder", data)

@@ -20,6 +20,10 @@ NOT_DECLARED = (
     "[T010] {corpus} does not say which labels it annotates, so that it cannot be mixed with "
     "others. Add `annotates: [LABEL, ...]` to it in {path}."
 )
+BAD_ENTRY = (
+    "[T021] {path}, corpus {corpus}: expected {expected}, found {key} = {found}. Correct the "
+    "entry; docs/tutorials/corpus.md has one to start from."
+)
 
 
 def is_mixture(corpus: str) -> bool:
@@ -55,6 +59,24 @@ def load_spec(corpus: str, *, fold: str = "*") -> Spec:
         known = ", ".join(specs)
         raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
     return {"prefix": "", "label_types": {}, "settings": {}} | specs[corpus]
+
+
+def check_entry(corpus: str, spec: Spec) -> None:
+    """RAISES BioelError: [T021] on a value of another form than the steps read."""
+    splits, kb = spec.get("splits"), spec.get("kb")
+    splits = splits if isinstance(splits, dict) else {}
+    kb = kb if isinstance(kb, dict) else {}
+    forms = {
+        "prefix": (spec["prefix"], str | None, "a prefix or null (several: `prefixes`)"),
+        "label_types": (spec["label_types"], dict, "label_types with a list for each label"),
+        "splits.train": (splits.get("train"), list, "splits with a list of files for train"),
+        "splits.dev": (splits.get("dev"), list, "splits with a list of files for dev"),
+        "kb.choices": (kb.get("choices"), list, "kb with a list of choices"),
+    }
+    for key, (found, form, expected) in forms.items():
+        if not isinstance(found, form):
+            about = {"path": CORPORA, "corpus": corpus, "expected": expected}
+            raise BioelError(BAD_ENTRY.format(key=key, found=found, **about))
 
 
 def find_split(corpus: str, split: str) -> Path:
