@@ -16,7 +16,7 @@ from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.explain import Report
-    from spacy_bioel.pipeline.explanation import ExplainedCandidate, Explanation
+    from spacy_bioel.pipeline.explanation import Explanation
 
 _MOST_ARGUMENTS = 2
 
@@ -82,6 +82,8 @@ def _show(report: Report) -> None:
 
 
 def _show_mention(mention: Explanation) -> None:
+    from spacy_bioel.pipeline.explanation import candidate_cells
+
     title = " ".join(filter(None, (mention.text, mention.label)))
     typer.echo(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
     if not mention.is_mention:
@@ -90,7 +92,7 @@ def _show_mention(mention: Explanation) -> None:
     typer.echo(f"Looked up: {', '.join(map(repr, mention.strings))}")
     table = Table("id", "preferred name", "matched name", "score", "by its words", "evidence")
     for candidate in mention.candidates:
-        table.add_row(*_cells(candidate))
+        table.add_row(candidate.id, *candidate_cells(candidate))
     if mention.candidates:
         show_table(table)
     if mention.near:
@@ -100,12 +102,3 @@ def _show_mention(mention: Explanation) -> None:
             f"Not allowed for {mention.label}: {candidate.id} {candidate.preferred}, which would "
             f"have {candidate.score:.2f}; its types: {candidate.evidence or 'none'}"
         )
-
-
-def _cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
-    from spacy_bioel.pipeline.explanation import features_text
-
-    of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
-    names = (candidate.preferred, candidate.name)
-    evidence = features_text(candidate.features) or candidate.evidence
-    return (candidate.id, *names, f"{candidate.score:.4f}", of_string, evidence)

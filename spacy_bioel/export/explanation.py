@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from spacy_bioel.pipeline.explain import Report
-from spacy_bioel.pipeline.explanation import ExplainedCandidate, Explanation, features_text
+from spacy_bioel.pipeline.explanation import ExplainedCandidate, Explanation, candidate_cells
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.view import linked_id, render_page, table_of
 
@@ -59,7 +59,4 @@ def _span(span: Considered) -> list[str]:
 
 
 def _candidate(candidate: ExplainedCandidate) -> list[str]:
-    of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
-    evidence = features_text(candidate.features) or candidate.evidence
-    cells = (candidate.preferred, candidate.name, f"{candidate.score:.4f}", of_string, evidence)
-    return [linked_id(candidate.id), *map(escape, cells)]
+    return [linked_id(candidate.id), *map(escape, candidate_cells(candidate))]

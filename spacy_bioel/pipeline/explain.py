@@ -22,7 +22,7 @@ from spacy_bioel.pipeline.explanation import (
 )
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.decision import Query, mention_queries
-from spacy_bioel.pipeline.linker.evidence import FEATURES
+from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
 from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
@@ -170,7 +170,8 @@ def _explain(linker: Any, mentions: Mentions) -> Iterator[Explanation]:
         about = explain_link(
             link, text=span.text, kb=linker.kb, nil_threshold=settings.nil_threshold
         )
-        details = _details(generator, query.whole, span.label_)
+        table = generator.gather([query.whole] if query.whole else [])
+        details = _details(generator, table, query.whole, span.label_)
         readings = [part for reading in query.readings for part in reading]
         candidates = tuple(replace(c, **details.get(c.id, {})) for c in about.candidates)
         yield replace(
@@ -178,7 +179,7 @@ def _explain(linker: Any, mentions: Mentions) -> Iterator[Explanation]:
             candidates=candidates,
             reason=_reason(about, candidates, settings, weighed=mentions.likely is not None),
             strings=tuple(dict.fromkeys([query.whole, *readings])),
-            excluded=_excluded(generator, query.whole, span.label_),
+            excluded=_excluded(generator, table, query.whole, span.label_),
             near=() if candidates else _near(linker.kb, query.whole),
         )
 
@@ -212,13 +213,12 @@ def _near(kb: KnowledgeBase, string: str) -> tuple[str, ...]:
     return tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
 
 
-def _details(generator: CandidateGenerator, string: str, label: str) -> dict[str, dict[str, Any]]:
+def _details(
+    generator: CandidateGenerator, table: Candidates, string: str, label: str
+) -> dict[str, dict[str, Any]]:
     """Of each concept that a string has as a candidate, its evidence as numbers."""
-    if not string:
-        return {}
     ranked = generator.rank([(string, label)])[string, label]
     of_string = {c.id: c.score for c in ranked}
-    table = generator.gather([string])
     ids = generator.kb.ids_of(table.concept)
     return {
         id: {
@@ -234,12 +234,9 @@ def _details(generator: CandidateGenerator, string: str, label: str) -> dict[str
 
 
 def _excluded(
-    generator: CandidateGenerator, string: str, label: str
+    generator: CandidateGenerator, table: Candidates, string: str, label: str
 ) -> tuple[ExplainedCandidate, ...]:
     """The best concepts that a label excludes, with the score that they would have."""
-    if not string:
-        return ()
-    table = generator.gather([string])
     scores = (generator.state.fusion or default_fusion()).scores(table.features)
     shares = share(scores, table.query)
     out = ~generator.allowed(table.concept, label) & (shares >= _LEAST_EXCLUDED)

@@ -110,6 +110,13 @@ def features_text(features: Sequence[tuple[str, float]]) -> str:
     return "; ".join(parts)
 
 
+def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
+    """Preferred name, matched name, score, score by the words alone and evidence, for tables."""
+    of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
+    evidence = features_text(candidate.features) or candidate.evidence
+    return candidate.preferred, candidate.name, f"{candidate.score:.4f}", of_string, evidence
+
+
 def explain_span(span: Span) -> Explanation | None:
     """Explanation of a linked span from what is stored with its document; None: it is no mention.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import spacy
@@ -222,11 +222,4 @@ def _to_row(linked: LinkedText, job: Job) -> Row:
 
 
 def _about_kb(kb: KnowledgeBase) -> dict[str, Any]:
-    about = {key: str(kb.meta.get(key, "")) for key in ("source", "release", "licence")}
-    return {
-        "name": kb.title,
-        **about,
-        "fingerprint": kb.fingerprint,
-        "concepts": len(kb),
-        "names": kb.n_names,
-    }
+    return asdict(kb.releases[0]) | {"names": kb.n_names}
