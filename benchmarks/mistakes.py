@@ -1,4 +1,4 @@
-"""Write docs/reference/mistakes.md from tests/mistakes.yml: python -m benchmarks.mistakes."""
+"""Mistakes of users and their messages, tests/mistakes.yml, as a part of a page."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from pathlib import Path
 
 import srsly
 
-_ROOT = Path(__file__).parents[1]
-MISTAKES = _ROOT / "tests" / "mistakes.yml"
-PAGE = _ROOT / "docs" / "reference" / "mistakes.md"
-_INTRODUCTION = """\
-# Mistakes and their messages
-
-Written by `python -m benchmarks.mistakes` from `tests/mistakes.yml`; a test makes each of these
-mistakes. Messages of this package have a code: B for errors, W for warnings, T for the steps of the
-training project. They say what was found, what was expected and what to do, and leave files as they
-were. The beginning of each is shown; "..." stands for words that depend on your files. `bioel` ends
-with status 2 after a mistake. In Python all errors are `spacy_bioel.errors.BioelError`.
-"""
+MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
 
 
 @dataclass(frozen=True)
@@ -52,12 +41,11 @@ def read_mistakes() -> dict[str, list[Mistake]]:
     }
 
 
-def page() -> str:
-    """All of docs/reference/mistakes.md."""
-    parts = [_INTRODUCTION]
-    for section, mistakes in read_mistakes().items():
-        parts.append(f"## {section}\n")
-        parts += [_entry(one) for one in mistakes]
+def mistakes() -> str:
+    """List the mistakes of each section with their messages."""
+    parts = []
+    for section, of_section in read_mistakes().items():
+        parts += [f"## {section}\n", *map(_entry, of_section)]
     return "\n".join(parts)
 
 
@@ -72,8 +60,3 @@ def _quoted(text: str) -> str:
     for mark in "\\*_[]<>`":
         text = text.replace(mark, f"\\{mark}")
     return text
-
-
-if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(), encoding="utf8")

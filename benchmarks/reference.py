@@ -1,7 +1,8 @@
-"""Parts of the reference that are generated from the code: settings, commands, error codes.
+"""Parts of the reference that are generated from the code.
 
-`python -m benchmarks.reference` writes them into the pages of docs/reference, between
-`<!-- generated: NAME -->` and `<!-- end -->`.
+`python -m benchmarks.reference` writes the settings into their page, between
+`<!-- generated: NAME -->` and `<!-- end -->`. Commands, error codes and mistakes are put in the
+place of `<!-- built: NAME -->` when the site is built.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import typer
 from spacy.language import Language
 
 from benchmarks.markdown import table
+from benchmarks.mistakes import mistakes
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.pipeline import factories
@@ -27,7 +29,7 @@ from spacy_bioel.storage.atomic import replacing_file
 
 # Pipe -> setting -> its description for users. Settings that are groups have one for each key.
 DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"
-PAGES = [DESCRIPTIONS.with_name(name) for name in ("cli.md", "error_codes.md", "settings.md")]
+PAGE = DESCRIPTIONS.with_name("settings.md")
 _PIPES = (factories.make_mention_detector, factories.make_linker)  # registered by their import
 _GROUPS = ("evidence", "finding", "training")
 
@@ -122,26 +124,29 @@ def _cell(text: str) -> str:
     return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
 
 
-GENERATED: dict[str, Callable[[], str]] = {
-    "settings bioel_mentions": partial(settings_table, "bioel_mentions"),
-    "settings bioel_linker": partial(settings_table, "bioel_linker"),
+BUILT: dict[str, Callable[[], str]] = {
     "commands": commands,
     "errors": partial(codes, Errors),
     "warnings": partial(codes, Warnings),
+    "mistakes": mistakes,
 }
 
 
 def filled(page: str) -> str:
-    """A page with its generated parts as they are now."""
+    """Write the settings as they are now into a page."""
     return re.sub(
-        r"<!-- generated: ([\w ]+) -->\n.*?<!-- end -->",
-        lambda match: f"<!-- generated: {match[1]} -->\n{GENERATED[match[1]]()}\n<!-- end -->",
+        r"(<!-- generated: settings (\w+) -->\n).*?(?=\n<!-- end -->)",
+        lambda match: match[1] + settings_table(match[2]),
         page,
         flags=re.DOTALL,
     )
 
 
+def built(page: str) -> str:
+    """Put the parts that only the site has into a page."""
+    return re.sub(r"<!-- built: (\w+) -->", lambda match: BUILT[match[1]](), page)
+
+
 if __name__ == "__main__":
-    for path in PAGES:
-        with replacing_file(path) as temporary:
-            temporary.write_text(filled(path.read_text("utf8")), encoding="utf8")
+    with replacing_file(PAGE) as temporary:
+        temporary.write_text(filled(PAGE.read_text("utf8")), encoding="utf8")

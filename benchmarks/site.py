@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from benchmarks.readme_front import address
+from benchmarks.reference import built
 
 ROOT = Path(__file__).parents[1]
 # File of the repository -> page of the site. All of docs/ keeps its place.
@@ -40,7 +41,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     here = page.file.src_uri
-    return with_links_of_the_site(markdown, source=_SOURCE_OF.get(here, f"docs/{here}"), page=here)
+    return with_links_of_the_site(
+        built(markdown), source=_SOURCE_OF.get(here, f"docs/{here}"), page=here
+    )
 
 
 def with_links_of_the_site(text: str, *, source: str, page: str) -> str:

@@ -1,4 +1,4 @@
-"""Mistakes of users get the messages that the table says, docs/reference/mistakes.md too."""
+"""Mistakes of users get the messages that the table says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import typer
 from mistake_files import write_files
 from spacy.training import Example
 
-from benchmarks.mistakes import MISTAKES, PAGE, Mistake, page, read_mistakes
+from benchmarks.mistakes import Mistake, read_mistakes
 from spacy_bioel.cli import main
 from spacy_bioel.cli.app import app
 from spacy_bioel.distributed.rows import link_texts
@@ -137,8 +137,3 @@ def test_the_table_is_long_and_names_each_mistake_once() -> None:
     assert len(TABLE) > 100
     assert len({one.what for one in TABLE}) == len(TABLE)
     assert sum(one.says.startswith("[") for one in TABLE) > 90  # the others are of typer
-
-
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf8") == page()
-    assert MISTAKES.name == "mistakes.yml"

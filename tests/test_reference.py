@@ -9,7 +9,7 @@ import pytest
 import srsly
 
 from benchmarks.docstrings import sections
-from benchmarks.reference import DESCRIPTIONS, GENERATED, PAGES, defaults, filled
+from benchmarks.reference import BUILT, DESCRIPTIONS, PAGE, built, defaults, filled, settings_table
 from benchmarks.site import with_links_of_the_site
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ def test_every_setting_is_described_in_the_order_of_the_code(pipe: str) -> None:
 
 
 def test_settings_and_their_defaults() -> None:
-    lines = GENERATED["settings bioel_linker"]().splitlines()
+    lines = settings_table("bioel_linker").splitlines()
     assert "| `nil_threshold` | `0.25` | From 0 to 1. The best candidate is not linked (NIL)" in (
         "\n".join(lines)
     )
@@ -32,21 +32,28 @@ def test_settings_and_their_defaults() -> None:
 
 
 def test_commands_have_their_options() -> None:
-    text = GENERATED["commands"]()
+    text = BUILT["commands"]()
     assert {"## bioel link", "## bioel kb build", "## bioel tune"} <= set(text.splitlines())
     assert "| `--engine` | `local or spark` | `local` |" in text
 
 
 def test_messages_can_stand_in_a_table() -> None:
-    lines = GENERATED["errors"]().splitlines()
+    lines = BUILT["errors"]().splitlines()
     assert len(lines) > 150 and {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3}
     assert '| <a id="B020"></a>B020 | No knowledge base in *path*: expected' in "\n".join(lines)
 
 
-def test_the_pages_are_current() -> None:
-    texts = {path.name: path.read_text("utf8") for path in PAGES}
-    assert [name for name, text in texts.items() if filled(text) != text] == []
-    assert sum(text.count("<!-- generated: ") for text in texts.values()) == len(GENERATED) == 5
+def test_the_settings_are_current() -> None:
+    text = PAGE.read_text("utf8")
+    assert filled(text) == text
+    assert text.count("<!-- generated: settings ") == 2
+
+
+def test_the_site_has_what_the_repository_has_not() -> None:
+    texts = [path.read_text("utf8") for path in ROOT.glob("docs/**/*.md")]
+    named = [name for text in texts for name in re.findall(r"<!-- built: (\w+) -->", text)]
+    assert sorted(named) == sorted(BUILT) == ["commands", "errors", "mistakes", "warnings"]
+    assert "**A path that does not exist**" in built("a\n\n<!-- built: mistakes -->\n")
 
 
 def test_links_are_those_of_the_site() -> None:
