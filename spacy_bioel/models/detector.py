@@ -85,7 +85,7 @@ def mention_model(
 
 
 def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
-    """Add the torch part to a model, once.
+    """Add the torch part to a model, in the place of an earlier one.
 
     n_labels (int): Number of labels.
     width (int | None): Width of the token vectors; None: the width of the tok2vec.
@@ -100,6 +100,8 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
         **model.attrs["settings"],
     )
     wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
+    before = model.maybe_get_ref("scorer")
+    model.layers[:] = [layer for layer in model.layers if layer is not before]
     model.layers.append(wrapper)
     model.set_ref("scorer", wrapper)
     model.set_dim("nO", n_labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +21,11 @@ from spacy_bioel.pipeline.explanation import (
     releases,
 )
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.decision import Query, mention_queries
+from spacy_bioel.pipeline.linker.decision import mention_queries
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
 from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
+from spacy_bioel.pipeline.linker.ranking import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
@@ -77,10 +78,16 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
         ]
     mentions: list[Explanation] = []
     if linker is not None:
-        found = linker.mentions([doc])
-        are_mentions = {(span.start, span.end) for span in found.spans[0]}
+        ranking = linker.ranking([doc])
+        own = ranking.mentions
+        are_mentions = {(span.start, span.end) for span in own.spans[0]}
+        shown = None
         if places is not None:
-            found = _asked_for(doc, found, places, considered, linker.generator)
+            shown = {(place.start, place.end) for place in places}
+            missing = [p for p in places if (p.start, p.end) not in are_mentions]
+            if missing:
+                asked = _with(own, missing, considered, ranking.generator)
+                ranking = rank_candidates(linker.model, ranking.generator, asked)
         probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
         mentions = [
             replace(
@@ -88,7 +95,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
                 probability=probabilities.get((span.start_char, span.end_char, span.label_)),
                 is_mention=(span.start, span.end) in are_mentions,
             )
-            for span, explained in zip(found.spans[0], _explain(linker, found), strict=True)
+            for span, explained in _explain(ranking, shown)
         ]
     return Report(
         model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
@@ -133,54 +140,57 @@ def _consider(doc: Doc, linker: Any, detector: Any, **lowest: float) -> list[Con
     return [] if detector is None else detector.consider(doc, **lowest)
 
 
-def _asked_for(
-    doc: Doc,
-    found: Mentions,
+def _with(
+    mentions: Mentions,
     places: Sequence[Span],
     considered: Sequence[Considered],
     generator: CandidateGenerator,
 ) -> Mentions:
-    """The mentions in these places; where there is none, a mention with the likeliest label."""
-    (spans,), (queries,) = found.spans, found.queries
-    likely = found.likely if found.likely is not None else [1.0] * len(spans)
-    known: dict[tuple[int, int], list[tuple[Span, Query, float]]] = {}
-    for span, query, p in zip(spans, queries, likely, strict=True):
-        known.setdefault((span.start, span.end), []).append((span, query, p))
-    chosen: list[tuple[Span, Query, float]] = []
+    """The mentions of a document, and further ones in these places, with the likeliest labels."""
+    spans = []
     for place in places:
-        if own := known.get((place.start, place.end)):
-            chosen += own
-            continue
         here = [c for c in considered if (c.start, c.end) == (place.start_char, place.end_char)]
         best = max(here, key=lambda c: c.probability, default=None)
-        span = Span(doc, place.start, place.end, label=best.label if best is not None else "")
-        (query,) = mention_queries([span], generator.state.settings)
-        chosen.append((span, query, 1.0))
-    columns = list(zip(*chosen, strict=True))
-    weighed = list(columns[2]) if found.likely is not None else None
-    return replace(found, spans=[columns[0]], queries=[columns[1]], likely=weighed)
+        label = best.label if best is not None else ""
+        spans.append(Span(place.doc, place.start, place.end, label=label))
+    likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
+    return replace(
+        mentions,
+        spans=[[*mentions.spans[0], *spans]],
+        queries=[[*mentions.queries[0], *mention_queries(spans, generator.state.settings)]],
+        likely=likely,
+    )
 
 
-def _explain(linker: Any, mentions: Mentions) -> Iterator[Explanation]:
-    """Explanations of the mentions of one document."""
-    (links,) = linker.link_mentions(mentions)
+def _explain(
+    ranking: Ranking, shown: Collection[tuple[int, int]] | None
+) -> Iterator[tuple[Span, Explanation]]:
+    """Explanations of the mentions of one document, which are decided as `predict` does.
+
+    shown (Collection | None): First token, and the one after the last, of those to explain; None:
+        all.
+    """
+    mentions, kb = ranking.mentions, ranking.generator.kb
+    (links,) = ranking.links()
     for span, query, link in zip(mentions.spans[0], mentions.queries[0], links, strict=True):
-        generator: CandidateGenerator = linker.generator.of(span.label_)
+        if shown is not None and (span.start, span.end) not in shown:
+            continue
+        generator: CandidateGenerator = ranking.generator.of(span.label_)
         settings = generator.state.settings
-        about = explain_link(
-            link, text=span.text, kb=linker.kb, nil_threshold=settings.nil_threshold
-        )
+        about = explain_link(link, text=span.text, kb=kb, nil_threshold=settings.nil_threshold)
         table = generator.gather([query.whole] if query.whole else [])
         details = _details(generator, table, query.whole, span.label_)
-        readings = [part for reading in query.readings for part in reading]
         candidates = tuple(replace(c, **details.get(c.id, {})) for c in about.candidates)
-        yield replace(
-            about,
-            candidates=candidates,
-            reason=_reason(about, candidates, settings, weighed=mentions.likely is not None),
-            strings=tuple(dict.fromkeys([query.whole, *readings])),
-            excluded=_excluded(generator, table, query.whole, span.label_),
-            near=() if candidates else _near(linker.kb, query.whole),
+        yield (
+            span,
+            replace(
+                about,
+                candidates=candidates,
+                reason=_reason(about, candidates, settings, weighed=mentions.likely is not None),
+                strings=tuple(dict.fromkeys([query.whole, *query.parts])),
+                excluded=_excluded(generator, table, query.whole, span.label_),
+                near=() if candidates else _near(kb, query.whole),
+            ),
         )
 
 

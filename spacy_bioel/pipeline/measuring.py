@@ -22,7 +22,7 @@ from spacy_bioel.scoring.measure import Measurement
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
-_BATCH = 32
+BATCH = 32
 # Links of each document, by whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 
@@ -128,6 +128,12 @@ def score_links(
     return sorted(found, key=lambda row: order.index(row.protocol))
 
 
+def docs_before(nlp: Language, pipe: Any, texts: Iterable[AnnotatedText]) -> Iterator[Doc]:
+    """Documents as a pipe of the pipeline gets them."""
+    later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
+    yield from nlp.pipe((text.text for text in texts), batch_size=BATCH, disable=later)
+
+
 def link_open(
     nlp: Language,
     linker: Any,
@@ -142,7 +148,7 @@ def link_open(
     key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:
-        for doc in nlp.pipe(bare, batch_size=_BATCH):
+        for doc in nlp.pipe(bare, batch_size=BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 
@@ -166,7 +172,7 @@ def link_given(
         changed(linker.cfg, {"mentions": "spans"}),
         progress("Linking gold mentions", total=len(texts)) as advance,
     ):
-        for doc in linker.pipe(docs, batch_size=_BATCH):
+        for doc in linker.pipe(docs, batch_size=BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 

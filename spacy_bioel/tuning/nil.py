@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from spacy.language import Language
+from spacy.util import minibatch
 
 from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.measuring import ProgressBar, changed, link_open, silent
+from spacy_bioel.pipeline.measuring import BATCH, ProgressBar, docs_before, silent
+from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.scoring.evaluation import count_documents
 from spacy_bioel.tuning.choosing import Fold, Tuned, choose, metric_of
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import AnnotatedText
 
 PROTOCOL, METRIC = "end_to_end", "f1"
 _DEFAULT = 0.25
@@ -37,40 +39,23 @@ def tune_nil(
     RETURNS (Tuned | None): None when the pipeline finds no mention in the bare text.
     """
     linker: Any = find_linker(nlp)
-    with changed(linker.cfg, {"nil_threshold": 0.0}):
-        links = list(link_open(nlp, linker, texts, progress=progress))
-    if not any(links):
+    counts: list[list[Counts]] = [[] for _ in THRESHOLDS]
+    n_mentions = 0
+    with progress("Choosing the NIL threshold", total=len(texts)) as advance:
+        golds = iter(texts)
+        for docs in minibatch(docs_before(nlp, linker, texts), BATCH):
+            of_batch = list(islice(golds, len(docs)))
+            ranking = linker.ranking(docs)
+            for of_threshold, threshold in zip(counts, THRESHOLDS, strict=True):
+                links = ranking.links(nil_threshold=threshold)
+                of_threshold += count_documents(
+                    of_batch, links, protocol=PROTOCOL, canonical=linker.kb.canonical
+                )
+            n_mentions += sum(map(len, links))
+            advance(len(docs))
+    if not n_mentions:
         return None
-    counts = [
-        count_documents(
-            texts,
-            [[_ids_at(link, threshold) for link in of_text] for of_text in links],
-            protocol=PROTOCOL,
-            canonical=linker.kb.canonical,
-        )
-        for threshold in THRESHOLDS
-    ]
     choice = choose(THRESHOLDS, counts, metric_of(PROTOCOL, METRIC), folds=folds)
     linker.cfg["nil_threshold"] = choice.setting
     chosen = {"nil_threshold": choice.setting}
     return Tuned(linker.name, chosen, PROTOCOL, METRIC, choice.fitted, choice.cross_fitted)
-
-
-def _ids_at(link: Link, threshold: float) -> Link:
-    """Link at a threshold without its candidates, which the protocol does not look at."""
-    return replace(with_threshold(link, threshold), candidates=())
-
-
-def with_threshold(link: Link, threshold: float) -> Link:
-    """Apply a NIL threshold as `pipeline.linker.decision.decide` does.
-
-    link (Link): The decision at threshold 0.
-    RETURNS (Link): The decision at this threshold.
-    """
-    scores = [candidate.score for candidate in link.candidates[: len(link.ids)]]
-    if not scores:
-        return link
-    # The candidates of the parts come first; this is the probability of a composite as a whole.
-    likelihood = min(scores) ** len(scores)
-    is_linked = likelihood >= threshold if len(scores) == 1 else likelihood > threshold
-    return link if is_linked else replace(link, ids=())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.loading import find_detector, find_linker
-from spacy_bioel.pipeline.measuring import ProgressBar, silent
+from spacy_bioel.pipeline.measuring import ProgressBar, measure_pipeline, silent
+from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.tuning.choosing import Tuned, document_folds
 from spacy_bioel.tuning.detector import tune_detector
 from spacy_bioel.tuning.finding import tune_finding
@@ -43,6 +44,19 @@ class Report:
             "tuned": [one.to_json() for one in self.tuned],
             "notes": list(self.notes),
         }
+
+
+def _measured(
+    nlp: Language, texts: Sequence[AnnotatedText], tuned: Sequence[Tuned]
+) -> tuple[Tuned, ...]:
+    """Replace the fitted figures by what `bioel evaluate` says of the pipeline as it is tuned."""
+    chosen = {one.protocol: get_protocol(one.protocol)[1] for one in tuned}
+    figures = {
+        (row.protocol, row.metric): row.value
+        for row in measure_pipeline(nlp, texts, chosen)
+        if not row.label
+    }
+    return tuple(replace(one, fitted=figures.get((one.protocol, one.metric), 0.0)) for one in tuned)
 
 
 def tune(
@@ -87,7 +101,7 @@ def tune(
         found.append(nil)
     if linker is not None and not has_ids:
         notes.append("the linker is unchanged: no gold mention has an id")
-    tuned = tuple(one for one in found if one is not None)
+    tuned = _measured(nlp, texts, [one for one in found if one is not None])
     n_mentions = sum(len(text.mentions) for text in texts)
     report = Report(len(texts), n_mentions, len(folds), tuned, tuple(notes))
     # Training measured other weights and thresholds, and its losses are no scores.

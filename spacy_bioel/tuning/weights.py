@@ -24,8 +24,7 @@ from spacy_bioel.tuning.development import (
 from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
 from spacy_bioel.types import AnnotatedText
 
-# NIL is ignored, because its threshold is chosen afterwards. Composites below that threshold are
-# linked here, so that `bioel evaluate` of the tuned pipeline may differ by these.
+# NIL is ignored, because its threshold is chosen afterwards.
 PROTOCOL, METRIC = "gold", "accuracy@1_nil_ignored"
 
 

@@ -44,13 +44,13 @@ def span(text: str = TEXT) -> Span:
 def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> Link:
     """`decide` with the candidates of each string as id -> score; other strings have none."""
     candidates = {
-        (string, "Disease"): tuple(
+        string: tuple(
             Candidate(id_, score, f"name of {id_}", "exact")
             for id_, score in ranked.get(string, {}).items()
         )
-        for string in QUERY.strings()
+        for string in (QUERY.whole, *QUERY.parts)
     }
-    whole = candidates[QUERY.whole, "Disease"]
+    whole = candidates[QUERY.whole]
     return decide(span(), QUERY, whole, candidates, nil_threshold=nil_threshold)
 
 
@@ -146,7 +146,7 @@ def test_what_is_looked_up() -> None:
     ]
     assert ("fever", "cough") in found[1].readings
     assert found[0].readings == ()
-    assert fever.strings() == {"fever and cough", "fever", "cough", "fever cough"}
+    assert fever.parts == ["fever", "cough", "fever cough"]
 
 
 def test_abbreviations_and_composites_can_be_left_alone() -> None:

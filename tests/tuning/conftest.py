@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.types import Concept
+from spacy_bioel.types import Concept, Link
 
 CONCEPTS = [
     Concept("X:A", ("alpha fever",), types=("D",)),
@@ -43,15 +44,38 @@ def make_linker(kb_folder: Path) -> Callable[..., Language]:
     return make
 
 
+@dataclass
+class Ranked:
+    """Links whose candidates are known, decided by hand."""
+
+    linker: Any
+    found: list[list[Link]]
+
+    def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
+        least = self.linker.cfg["nil_threshold"] if nil_threshold is None else nil_threshold
+        return [[decided(link, least) for link in of_text] for of_text in self.found]
+
+
+def decided(link: Link, least: float) -> Link:
+    """A composite is as likely as all its parts, and has to exceed the threshold."""
+    scores = [candidate.score for candidate in link.candidates[: len(link.ids)]]
+    likely = min(scores, default=1.0) ** len(scores)
+    return link if likely > least or likely == least and len(scores) == 1 else replace(link, ids=())
+
+
 @pytest.fixture()
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Let a pipe predict these answers for texts, whatever its settings are."""
+    """Let a detector score these spans of texts, or a linker rank these candidates."""
 
     def patch(pipe: Any, answers: Mapping[str, Sequence[Any]]) -> Any:
-        def predict(docs: Sequence[Doc]) -> list[list[Any]]:
+        def scored(docs: Sequence[Doc]) -> list[list[Any]]:
             return [list(answers[doc.text]) for doc in docs]
 
-        monkeypatch.setattr(pipe, "predict", predict)
+        def ranked(docs: Sequence[Doc]) -> Ranked:
+            return Ranked(pipe, scored(list(docs)))
+
+        is_linker = hasattr(pipe, "ranking")
+        monkeypatch.setattr(pipe, *(("ranking", ranked) if is_linker else ("score_spans", scored)))
         return pipe
 
     return patch

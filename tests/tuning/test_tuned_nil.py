@@ -1,4 +1,4 @@
-"""The NIL threshold by hand, and against the linker's own decision."""
+"""The NIL threshold by hand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from by_hand import linked
 from spacy.language import Language
 
-from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.nil import THRESHOLDS, tune_nil, with_threshold
+from spacy_bioel.tuning.nil import tune_nil
 from spacy_bioel.types import AnnotatedText, Mention
 
 Answering = Callable[..., Any]
@@ -62,23 +61,3 @@ def test_nothing_found_changes_nothing(nlp: Language, answering: Answering) -> N
     linker.cfg["nil_threshold"] = 0.6
     assert tune_nil(nlp, [text("aa", Mention(0, 2, "D", ("X:A",)))], folds=[]) is None
     assert linker.cfg["nil_threshold"] == 0.6
-
-
-def test_as_the_linker_decides(make_linker: MakeLinker) -> None:
-    nlp = make_linker(mentions="ents", coherence=0.0)
-    linker: Any = nlp.get_pipe("bioel_linker")
-    ruler = nlp.add_pipe("entity_ruler", before="bioel_linker")
-    words = ["alpha and beta fever", "gamma ache", "alpha fever", "gama ache", "nothing"]
-    ruler.add_patterns([{"label": "D", "pattern": w} for w in words])  # type: ignore[attr-defined]
-    sentence = "; ".join(words) + "."
-    linker.cfg["nil_threshold"] = 0.0
-    at_zero = get_links(nlp(sentence))
-    assert len(at_zero) == 5 and at_zero[0].ids == ("X:A", "X:B")
-    decisions = set()
-    for threshold in [*THRESHOLDS, 0.85, 0.9, 0.95, 1.0]:
-        linker.cfg["nil_threshold"] = threshold
-        links = get_links(nlp(sentence))
-        decided = [tuple(sorted(link.ids)) for link in links]
-        assert decided == [with_threshold(link, threshold).ids for link in at_zero]
-        decisions.add(tuple(decided))
-    assert len(decisions) > 2

@@ -13,7 +13,7 @@ from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
-from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.decision import Query, mention_queries
 from spacy_bioel.pipeline.linker.lifecycle import LiveLinker
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
@@ -22,6 +22,7 @@ from spacy_bioel.types import Link
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
     from spacy_bioel.pipeline.linker.queries import Mentions
+    from spacy_bioel.pipeline.linker.ranking import Ranking
     from spacy_bioel.pipeline.linker.training import NameTraining
 
 
@@ -35,51 +36,14 @@ class Linker(LiveLinker):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Links of each document, in the order of its mentions."""
+        return self.ranking(docs).links()
+
+    def ranking(self, docs: Iterable[Doc]) -> "Ranking":
+        """Mentions with their candidates, of which `predict` decides."""
+        from spacy_bioel.pipeline.linker.ranking import rank_candidates
+
         generator = self.generator
-        return self._link(self._find(docs, generator), generator)
-
-    def link_mentions(self, mentions: "Mentions") -> list[list[Link]]:
-        """Links of given mentions of each document."""
-        return self._link(mentions, self.generator)
-
-    def _link(self, mentions: "Mentions", generator: "CandidateGenerator") -> list[list[Link]]:
-        from spacy_bioel.models.reading import reading_evidence, reads
-        from spacy_bioel.pipeline.contextual.methods import read_mentions
-        from spacy_bioel.pipeline.linker.labels import with_labels
-        from spacy_bioel.pipeline.linker.queries import (
-            given_candidates,
-            rank_mentions,
-            rank_names,
-            weighed,
-        )
-
-        settings = generator.state.settings
-        is_reading = reading_evidence(self.model) in settings.evidence and reads(self.model)
-        if mentions.likely is not None and not (is_reading or self.statistics.counts):
-            # Names need no search: their concepts are known, and nobody prefers others.
-            ranked = rank_names(generator.kb, mentions, coherence=settings.coherence)
-        else:
-            ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
-        candidates = given_candidates(mentions, ranked)
-        if candidates and is_reading:
-            reading = read_mentions(self.model, generator, mentions, candidates)
-            candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
-        if "organism" in settings.evidence:
-            from spacy_bioel.pipeline.linker.organisms import weigh_organisms
-
-            nil_threshold = settings.nil_threshold
-            candidates = weigh_organisms(
-                generator.kb, mentions, candidates, nil_threshold=nil_threshold
-            )
-        found = iter(weighed(mentions, candidates))
-        links = [
-            [
-                decide(span, query, next(found), of_doc, nil_threshold=settings.nil_threshold)
-                for span, query in zip(spans, queries, strict=True)
-            ]
-            for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
-        ]
-        return with_labels(links, generator.kb) if settings.by_kb else links
+        return rank_candidates(self.model, generator, self._find(docs, generator))
 
     def mentions(self, docs: Iterable[Doc]) -> "Mentions":
         """The mentions that are to be linked."""

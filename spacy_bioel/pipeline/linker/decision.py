@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
+from itertools import chain
 from math import exp
 from operator import itemgetter
 
@@ -33,8 +34,10 @@ class Query:
     whole: str
     readings: tuple[tuple[str, ...], ...] = ()
 
-    def strings(self) -> set[str]:
-        return {self.whole}.union(*self.readings)
+    @property
+    def parts(self) -> list[str]:
+        """Different parts of all readings."""
+        return list(dict.fromkeys(chain.from_iterable(self.readings)))
 
 
 def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
@@ -53,6 +56,11 @@ def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Que
         )
         for text in written_out
     ]
+
+
+def best_first(candidate: Candidate) -> tuple[float, str]:
+    """Sort key of candidates: ties go to the lower id, in whatever batch they were ranked."""
+    return -candidate.score, candidate.id
 
 
 def agree_in_document(
@@ -84,7 +92,7 @@ def agree_in_document(
         moved = [
             replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
         ]
-        agreed[string, label] = tuple(sorted(moved, key=lambda c: -c.score))
+        agreed[string, label] = tuple(sorted(moved, key=best_first))
     return agreed
 
 
@@ -92,7 +100,7 @@ def decide(
     span: Span,
     query: Query,
     candidates: tuple[Candidate, ...],
-    ranked: Ranked,
+    of_parts: Mapping[str, tuple[Candidate, ...]],
     *,
     nil_threshold: float,
 ) -> Link:
@@ -102,14 +110,13 @@ def decide(
     with "and" in it ("head and neck neoplasms") stays one, and so does what was one in training.
 
     candidates (tuple): Of the whole mention.
-    ranked (Ranked): Those of the parts of its readings, at least.
+    of_parts (Mapping): Those of each part of its readings.
     """
-    label = span.label_
     whole = candidates
     ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
     best = candidates[0].score if candidates else 0.0
     for reading in query.readings:
-        parts = [ranked[part, label][:1] for part in reading]
+        parts = [of_parts[part][:1] for part in reading]
         if not all(parts):
             continue
         firsts = {part[0].id: part[0] for part in parts}
@@ -118,4 +125,4 @@ def decide(
             best, ids = likelihood, tuple(firsts)
             rest = [c for c in whole if c.id not in firsts]
             candidates = (*firsts.values(), *rest)
-    return Link(span.start_char, span.end_char, label, ids, candidates)
+    return Link(span.start_char, span.end_char, span.label_, ids, candidates)

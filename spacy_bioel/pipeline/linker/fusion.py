@@ -21,6 +21,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 
 FloatArray = NDArray[np.float64]
+DECIMALS = 4  # of the probability of a candidate
 # Fitted by training/scripts/starter.py; used until `fit_fusion` has seen a corpus of one's own.
 _DEFAULT = Path(__file__).parents[2] / "assets" / "fusion.json"
 
@@ -117,12 +118,13 @@ def rank(
 ) -> NDArray[np.int64]:
     """Rows of the `top` best candidates of each group, group after group, best first.
 
-    Ties go to the lower concept row, which is the lower id.
+    Ties go to the lower concept row, which is the lower id. Scores are as they are shown: what
+    differs in the last bits, by the other rows of a batch, is a tie.
 
     groups (NDArray[int64]): Number of the query or mention of each candidate. Shape (n,).
     concepts (NDArray[int64]), scores (FloatArray): Of the candidates. Shape (n,).
     """
-    order = np.lexsort((concepts, -scores, groups))
+    order = np.lexsort((concepts, -np.round(scores, DECIMALS), groups))
     in_order = groups[order]
     first = np.searchsorted(in_order, in_order)
     return order[np.arange(len(order)) - first < top]

@@ -18,6 +18,7 @@ from math import exp, log1p
 from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.decision import best_first
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.types import ORGANISM, Candidate
 
@@ -39,6 +40,7 @@ def weigh_organisms(
     mentions: Mentions,
     candidates: Sequence[Candidates],
     *,
+    n_mentions: Sequence[int],
     nil_threshold: float,
 ) -> list[Candidates]:
     """Candidates with the probability that the document means their organism; flat.
@@ -46,6 +48,8 @@ def weigh_organisms(
     Those of concepts that are of no organism stay as they are.
 
     candidates (Sequence): Of each mention; flat.
+    n_mentions (Sequence[int]): How many of each document say which organisms it names: the first
+        ones. Behind them come the parts of composites.
     nil_threshold (float): From which probability on a mention is an organism.
     """
     if not any(name.startswith(ORGANISM) for name in kb.type_names):
@@ -53,11 +57,11 @@ def weigh_organisms(
     organism_of = _organisms(kb, {c.id for of_mention in candidates for c in of_mention})
     rest = iter(candidates)
     weighed: list[Candidates] = []
-    for doc, spans in zip(mentions.docs, mentions.spans, strict=True):
+    for doc, spans, n in zip(mentions.docs, mentions.spans, n_mentions, strict=True):
         of_doc = list(islice(rest, len(spans)))
         named = [
             (span, found[0].id)
-            for span, found in zip(spans, of_doc, strict=True)
+            for span, found in zip(spans[:n], of_doc, strict=False)
             if found and found[0].id.startswith(ORGANISM) and found[0].score >= nil_threshold
         ]
         before = {span.end_char: id for span, id in named}
@@ -112,7 +116,7 @@ def _weigh(
         if organism in named:
             factor *= total / max(sum(c.score for c in own), _LEAST)
         moved += [replace(c, score=round(c.score * factor, 4)) for c in own]
-    return tuple(sorted(moved, key=lambda c: -c.score))
+    return tuple(sorted(moved, key=best_first))
 
 
 def _is_named(candidate: Candidate) -> bool:

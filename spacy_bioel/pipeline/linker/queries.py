@@ -17,6 +17,7 @@ from spacy_bioel.pipeline.linker.decision import (
     Query,
     Ranked,
     agree_in_document,
+    best_first,
     mention_queries,
 )
 from spacy_bioel.pipeline.linker.equivalents import repeats
@@ -59,6 +60,25 @@ class Mentions:
     def labels(self) -> list[str]:
         return [span.label_ for of_doc in self.spans for span in of_doc]
 
+    def with_parts(self) -> Mentions:
+        """The mentions of each document, and behind them the parts of composites.
+
+        A part is a mention too, in the place of the words that only it has: what a document says
+        of mentions it says of parts.
+        """
+        if not any(query.readings for of_doc in self.queries for query in of_doc):
+            return self
+        spans, queries = [], []
+        for of_doc, asked in zip(self.spans, self.queries, strict=True):
+            parts = [
+                (_place_of(part, query, span), Query(part))
+                for span, query in zip(of_doc, asked, strict=True)
+                for part in query.parts
+            ]
+            spans.append([*of_doc, *(span for span, _ in parts)])
+            queries.append([*asked, *(query for _, query in parts)])
+        return replace(self, spans=spans, queries=queries)
+
     def token_ranges(self) -> NDArray[np.int64]:
         """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
         offsets = np.cumsum([0, *(len(doc) for doc in self.docs)]).tolist()
@@ -68,6 +88,20 @@ class Mentions:
             for span in of_doc
         ]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _place_of(part: str, query: Query, span: Span) -> Span:
+    """Place of a part: as a whole, or its own words, or the composite where neither is found."""
+    reading = next(reading for reading in query.readings if part in reading)
+    others = {word for other in reading if other != part for word in other.split()}
+    own = " ".join(word for word in part.split() if word not in others)
+    text = span.text.lower()
+    for words in filter(None, (part, own)):
+        start = span.start_char + text.find(words)
+        place = span.doc.char_span(start, start + len(words), label=span.label_)
+        if words in text and place is not None:
+            return place
+    return span
 
 
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
@@ -128,7 +162,7 @@ def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> li
             Candidate(id, round(share, 4), names[number], "exact")
             for id, share in zip(ids[own], shares[own].tolist(), strict=True)
         ]
-        ranked[string, ""] = tuple(sorted(found, key=lambda c: -c.score))
+        ranked[string, ""] = tuple(sorted(found, key=best_first))
     return [_agreed(of_doc, ranked, coherence) for of_doc in _wholes(mentions)]
 
 
@@ -163,7 +197,7 @@ def rank_mentions(
         (string, span.label_)
         for spans, queries in zip(mentions.spans, mentions.queries, strict=True)
         for span, query in zip(spans, queries, strict=True)
-        for string in query.strings()
+        for string in (query.whole, *query.parts)
     }
     ranked = generator.rank(sorted(wanted)) if wanted else {}
     return [_agreed(wholes, ranked, coherence) for wholes in _wholes(mentions)]

@@ -176,15 +176,12 @@ class MentionDetector(StoredPipe):
             [B336] on word lists that are none.
         """
         docs = list(docs)
-        self._require_trained()
-        require_token_vectors(self.model, docs)
         self._check_settings()  # they may have been assigned
         always = self.cfg["always"]
         if set(always) - self._known_lists:
             check_labels(always, self.labels)
             self._known_lists = set(always)
-        scored = self._score(docs, lowest=_DOUBTFUL)
-        pairs = zip(docs, scored, strict=True)
+        pairs = zip(docs, self.score_spans(docs), strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
     def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
@@ -194,15 +191,19 @@ class MentionDetector(StoredPipe):
         lowest (float): Least probability of a span.
         RAISES BioelError: Those of `predict`.
         """
-        self._require_trained()
-        require_token_vectors(self.model, [doc])
-        (scored,) = self._score([doc], lowest=lowest)
+        (scored,) = self.score_spans([doc], lowest=lowest)
         return consider_spans(doc, scored, self.cfg)
 
-    def _score(self, docs: list[Doc], *, lowest: float) -> list[list[ScoredSpan]]:
-        """Spans of each document with at least this probability, or that of the threshold."""
+    def score_spans(self, docs: list[Doc], *, lowest: float = _DOUBTFUL) -> list[list[ScoredSpan]]:
+        """Spans of each document that may become mentions, before any is chosen.
+
+        lowest (float): Least probability of a span; that of the threshold, if this is lower.
+        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
+        """
         from spacy_bioel.models.detector import find_spans
 
+        self._require_trained()
+        require_token_vectors(self.model, docs)
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
         if not any(len(doc) for doc in docs):
             return mentions
