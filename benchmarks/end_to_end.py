@@ -1,7 +1,7 @@
 """Accuracy of finding and linking mentions in bare text, and the gain of reading.
 
 python -m benchmarks.end_to_end CORPUS SYSTEM records the development figures of the pipeline that
-`project run all --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads, also
+`project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads, also
 of two others with the same weights, tuned on dev like the first: SYSTEM_strings links by the
 strings of the mentions alone, and SYSTEM_context (of a dual encoder) by what was read alone.
 """

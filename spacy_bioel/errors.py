@@ -846,6 +846,11 @@ class Warnings(metaclass=_Coded):
         "No document of {source} has a mention, so that there was nothing to link. Leave "
         "--mentions given out to find them."
     )
+    W455 = (
+        "The names of the knowledge base alone, without training, are better here: {protocol} "
+        "{metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, which differ, or "
+        "take the knowledge base as the pipeline."
+    )
     W311 = (
         "{path} has the scores of another pipeline (model_fingerprint {found}), this one has "
         "{expected}. The card is written; measure this pipeline, and write it again."

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spacy import blank
 
-from spacy_bioel.corpus import read_texts
+from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import read_texts_jsonl
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -436,3 +437,49 @@ def test_an_entry_of_another_form(entry: dict[str, Any], message: str, scripts: 
     check_entry("mine", right)
     with pytest.raises(BioelError, match=message):
         check_entry("mine", right | entry)
+
+
+@pytest.mark.parametrize("kind", ["brat", "spacy"])
+def test_a_corpus_of_ones_own_in_brat_folders_and_spacy_files(
+    kind: str, scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    for split, text in (("train", TRAIN), ("dev", DEV)):
+        source = tmp_path / f"{split}.txt"
+        source.write_text(text)
+        texts = list(read_texts(source, prefix="MESH"))
+        if kind == "spacy":
+            data.mkdir(exist_ok=True)
+            docs_to_bin(text_to_doc(blank("en"), one)[0] for one in texts).to_disk(
+                data / f"my_{split}.spacy"
+            )
+            continue
+        folder = data / f"my_{split}"
+        folder.mkdir(parents=True)
+        for one in texts:
+            (folder / f"{one.id}.txt").write_text(one.text)
+            rows = [
+                f"T{i}\t{m.label} {m.start} {m.end}\t{one.text[m.start : m.end]}\n"
+                f"N{i}\tReference T{i} {m.ids[0]}\t{m.label}\n"
+                for i, m in enumerate(one.mentions, 1)
+            ]
+            (folder / f"{one.id}.ann").write_text("".join(rows))
+    end = ".spacy" if kind == "spacy" else ""
+    entry = {
+        "prefix": "MESH",
+        "splits": {s: [{"file": f"my_{s}{end}"}] for s in ("train", "dev")},
+        "kb": {"source": "training mentions", "choices": [{"files": []}]},
+    }
+    corpora = tmp_path / "corpora.yml"
+    corpora.write_text(json.dumps({"mine": entry}))
+    monkeypatch.setattr(import_module("specs"), "CORPORA", corpora)
+    scripts.fetch("mine", data=str(data))
+    for split in ("train", "dev"):
+        scripts.convert("mine", split)
+    scripts.kb("mine")
+    (text,) = read_texts(Path("corpus/mine/train.spacy"))
+    assert [(m.label, m.ids) for m in text.mentions] == [
+        ("Chemical", ("MESH:D001241",)),
+        ("Disease", ("MESH:D005334",)),
+    ]
+    assert len(KnowledgeBase.open(Path("kb/mine"))) == 2

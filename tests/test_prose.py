@@ -316,6 +316,14 @@ def test_steps_and_settings_of_the_project_exist() -> None:
         assert set(re.findall(r"--vars\.(\w+)", text)) <= set(project["vars"])
 
 
+def test_commands_of_the_project_name_its_folder() -> None:
+    """`spacy project run all --vars.corpus X` takes the option for the folder."""
+    texts = [read(page) for page in [*PAGES, "project.yml", "training/scripts/card.py"]]
+    found = [after for text in texts for after in re.findall(r"run \w+ (\S+) --vars", text)]
+    assert len(found) > 15 and set(found) == {"."}
+    assert [text for text in texts if re.search(r"run \w+ --vars", text)] == []
+
+
 def test_names_of_configs_scripts_extras_and_registered_functions_exist() -> None:
     setup = ConfigParser(delimiters=("=",))
     setup.optionxform = str  # type: ignore[assignment,method-assign]

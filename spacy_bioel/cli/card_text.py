@@ -120,7 +120,7 @@ def card(facts: Facts) -> str:
         _table(["", ""], _summary(facts)),
         "## Scores",
         _about_scores(facts),
-        _table(["protocol", "metric", "%", "95 % interval", "n"], _scores(facts)),
+        _table(["protocol", "metric", "%", "95 % interval", "n", *_beside(facts)], _scores(facts)),
         _protocols(facts),
         *_tuning(facts),
         "## Limits",
@@ -190,11 +190,17 @@ def _about_scores(facts: Facts) -> str:
     )
 
 
+def _beside(facts: Facts) -> list[str]:
+    """A further column: what the names of the knowledge base find alone, without training."""
+    return ["names alone"] if any("names_alone" in row for row in facts.shown) else []
+
+
 def _scores(facts: Facts) -> list[list[str]]:
     return [
         [
             *(f"`{row['protocol']}`", f"`{row['metric']}`", f"{row['value']:.1f}"),
             *(f"{row['low']:.1f}-{row['high']:.1f}", f"{row['n']:,}"),
+            *(f"{row['names_alone']:.1f}" if "names_alone" in row else "" for _ in _beside(facts)),
         ]
         for row in facts.shown
     ]
@@ -240,6 +246,12 @@ def _plain(value: float | bool | str) -> str:
 def _limits(facts: Facts) -> list[str]:
     limits = [facts.demo] if facts.demo else []
     limits += facts.limits
+    for row in facts.shown:
+        if row["metric"] == "f1" and row.get("names_alone", 0) > row["value"]:
+            limits.append(
+                f"It is worse than the names of its knowledge base alone, without training: "
+                f"`{row['protocol']}` F1 {row['value']:.1f}, the names {row['names_alone']:.1f}."
+            )
     limits.append("On texts of another kind than those that it was trained on it is worse.")
     if facts.kb:
         missing = max((int(r["details"].get("missing_from_kb", 0)) for r in facts.shown), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +28,7 @@ from spacy_bioel.cli.gold_labels import (
     load_with_mapped_gold,
 )
 from spacy_bioel.cli.models import find_linker, require_linker
+from spacy_bioel.errors import Warnings
 from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.scoring.measure import Measurement
+    from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")
 _SUMMARY = ("f1", "accuracy@1")  # shown for each label; other metrics only for all labels
@@ -73,6 +75,13 @@ def evaluate(
     label: LabelOption = None,
     annotates: AnnotatesOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    names_alone: Annotated[
+        bool,
+        typer.Option(
+            "--names-alone",
+            help="Also show what the names of the knowledge base find alone, without training.",
+        ),
+    ] = False,
     json_file: JsonOption = None,
     errors: Annotated[
         Path | None,
@@ -93,7 +102,7 @@ def evaluate(
     ] = None,
 ) -> None:
     from spacy_bioel.cli.error_rows import check_errors_file
-    from spacy_bioel.pipeline.measuring import check_gold, predict_links, score_links
+    from spacy_bioel.pipeline.measuring import check_gold, measure_names, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
     if errors is not None:
@@ -108,12 +117,30 @@ def evaluate(
     check_gold(texts, find_linker(nlp), gold)
     links = predict_links(nlp, texts, chosen, progress=progress_bar)
     found = score_links(nlp, texts, links, chosen, seed=seed)
+    alone: dict[tuple[str, str], float] = {}
+    if names_alone:
+        require_linker(nlp, model)
+        # Names have no labels of gold, so that they are right and wrong without them.
+        compared = {n: one for n, one in chosen.items() if n != "mention"}
+        alone = measure_names(nlp, texts, compared, progress=progress_bar)
     about = _describe_run(nlp, model=model, gold=gold, seed=seed)
     if json_file is not None:
-        write_json(json_file, [_json_row(row) | about for row in found])
+        rows = [_json_row(row) | _alone(row, alone) | about for row in found]
+        write_json(json_file, rows)
     if str(json_file) != "-":
         unlabelled = {name for name, one in chosen.items() if not one.given_mentions}
-        _show(found, about, unlabelled=unlabelled if finds_names(nlp) else set())
+        cross_fitted = _cross_fitted(nlp, texts)
+        _show(
+            found,
+            about,
+            unlabelled=unlabelled if finds_names(nlp) else set(),
+            more={"cross-fitted": cross_fitted, "names alone": alone},
+        )
+    for row in found:
+        if not row.label and row.metric == "f1" and alone.get((row.protocol, "f1"), 0) > row.value:
+            values = {"alone": alone[row.protocol, "f1"], "value": row.value}
+            about_row = {"protocol": row.protocol, "metric": row.metric}
+            show_note(Warnings.W455.format(**about_row, **values))
     if errors is not None or html is not None:
         from spacy_bioel.cli.error_report import report_errors
 
@@ -151,6 +178,21 @@ Further marks of an error:
 
 def _json_row(row: Measurement) -> dict[str, Any]:
     return asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
+
+
+def _alone(row: Measurement, alone: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    found = None if row.label else alone.get((row.protocol, row.metric))
+    return {} if found is None else {"names_alone": found}
+
+
+def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
+    """Cross-fitted figures of `bioel tune`, if these are the documents that it chose on."""
+    report = nlp.meta.get("bioel", {}).get("tuning")
+    sizes = {"documents": len(texts), "mentions": sum(len(text.mentions) for text in texts)}
+    if not report or any(report[name] != size for name, size in sizes.items()):
+        return {}
+    figures = [(one["protocol"], one["metric"], one["cross_fitted"]) for one in report["tuned"]]
+    return {(name, metric): value for name, metric, value in figures if value is not None}
 
 
 def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[str, Any]:
@@ -192,21 +234,29 @@ def finds_names(nlp: Language) -> bool:
 
 
 def _show(
-    found: Sequence[Measurement], about: dict[str, Any], *, unlabelled: Collection[str]
+    found: Sequence[Measurement],
+    about: dict[str, Any],
+    *,
+    unlabelled: Collection[str],
+    more: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> None:
     """Print the table of results, and notes.
 
     unlabelled (Collection[str]): Protocols whose links have no labels: their rows of single labels
         would be zero, and are left out.
+    more (Mapping): Further columns, of the rows of all labels; those without a value are left out.
     """
-    table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
+    more = {name: values for name, values in more.items() if values}
+    table = Table(*(Column(name, overflow="fold") for name in (*_COLUMNS, *more)))
     for row in found:
         if row.metric in _JSON_ONLY:
             continue
         if not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled):
             interval = f"{row.low:.2f}-{row.high:.2f}"
             cells = (row.protocol, row.metric, f"{row.value:.2f}", interval, f"{row.n:,}")
-            table.add_row(*cells, f"{row.candidates or ''}", row.label or "(all)")
+            place = ("", "") if row.label else (row.protocol, row.metric)
+            further = [f"{of[place]:.2f}" if place in of else "" for of in more.values()]
+            table.add_row(*cells, f"{row.candidates or ''}", row.label or "(all)", *further)
     show_table(table)
     totals = {row.protocol: row.details for row in reversed(found) if not row.label}
     for name, details in reversed(totals.items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from spacy.tokens import Doc
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import GOLD_KEY, with_gold_mentions
-from spacy_bioel.pipeline.loading import find_linker, spans_key
+from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.pipeline.tokens import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.evaluation import evaluate
@@ -132,6 +133,27 @@ def docs_before(nlp: Language, pipe: Any, texts: Iterable[AnnotatedText]) -> Ite
     """Documents as a pipe of the pipeline gets them."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
     yield from nlp.pipe((text.text for text in texts), batch_size=BATCH, disable=later)
+
+
+def measure_names(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    chosen: Mapping[str, protocols.Protocol],
+    *,
+    progress: ProgressBar = silent,
+) -> dict[tuple[str, str], float]:
+    """Measure what the names of a pipeline's knowledge base find alone, without any training.
+
+    chosen (Mapping[str, Protocol]): By proper name; those that are given mentions are left out.
+    RETURNS (dict): Values by protocol and metric.
+    """
+    alone = dictionary_pipeline("")
+    find_linker(alone).set_kb(find_linker(nlp).kb)
+    bare = {name: one for name, one in chosen.items() if not one.given_mentions}
+    # Names have the types of the knowledge base for labels, and no corpus says those.
+    texts = [replace(text, annotates=()) for text in texts]
+    found = measure_pipeline(alone, texts, bare, progress=progress)
+    return {(row.protocol, row.metric): row.value for row in found if not row.label}
 
 
 def link_open(

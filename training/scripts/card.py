@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from alike import doubts
 from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.card import read_scores, size_of
@@ -49,6 +50,7 @@ def main(
             f"Config: `{config.as_posix()}` with the settings of the corpus. Seed: {seed}. The "
             "same seed gives the same pipeline on one machine.",
         ],
+        limits=[warning[0].upper() + warning[1:] for warning in doubts(corpus, "dev")],
         demo=_DEMO if any(about.get("demo") for about in parts) else "",
     )
     with replacing_folder(Path("models") / corpus / "final") as folder:
@@ -65,7 +67,7 @@ def abouts(corpus: str) -> list[dict[str, Any]]:
 
 def command(corpus: str, config: Path, seed: int) -> str:
     """The command that makes the pipeline again."""
-    found = f"python -m spacy project run all --vars.corpus {corpus} --vars.config {config.stem}"
+    found = f"python -m spacy project run all . --vars.corpus {corpus} --vars.config {config.stem}"
     found += f" --vars.seed {seed}"
     folder = config.parent.as_posix()
     return found if folder == "training/configs" else f"{found} --vars.configs {folder}"

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from alike import doubts
 from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
 from mixtures import check_annotated, join_kbs, write_mixture
@@ -33,8 +34,9 @@ from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
 from spacy_bioel.cli.convert import convert as convert_corpus
+from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.formats import read_corpus, read_ontology
+from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.io.phrases import read_phrase_table
@@ -158,14 +160,15 @@ def place_split(
     file, path = files[0]
     labels = spec.get("labels", {})
     if not labels and "fifths" not in file and len(files) == 1:
-        link_or_copy(path, folder / f"{split}.{path.name.partition('.')[2]}")
+        ends = "brat" if path.is_dir() else path.name.partition(".")[2]
+        link_or_copy(path, folder / f"{split}.{ends}")
         return
     if "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
     elif file.get("skip_bad"):
         texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: note(str(e)))
     else:
-        texts = read_corpus(path, prefix=spec["prefix"])
+        texts = read_texts(path, prefix=spec["prefix"])
     ids = [
         {line.strip() for _, line in numbered_lines(other)}
         for about, other in files[1:]
@@ -175,7 +178,7 @@ def place_split(
         text.id
         for about, other in files[1:]
         if about["says"] == "left_out"
-        for text in read_corpus(other)
+        for text in read_texts(other)
     }
     kept = selected(
         texts,
@@ -193,7 +196,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         target.symlink_to(source.resolve())
     except OSError:  # Windows, unless the user may
-        shutil.copyfile(source, target)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
 
 
 @app.command()
@@ -206,19 +209,8 @@ def convert(corpus: str, split: str) -> None:
         convert_corpus(source, Path("corpus") / corpus / f"{split}.spacy", prefix=prefix)
     if split != "train":
         convert_corpus(source, Path("corpus") / corpus / f"{split}.jsonl", prefix=prefix)
-        note_shared(corpus, split)
-
-
-def note_shared(corpus: str, split: str) -> None:
-    """Say when documents of a split are training documents too, by their texts."""
-    read = [read_corpus(find_split(corpus, part), prefix="") for part in ("train", split)]
-    known = {text.text for text in read[0]}
-    shared = [text.id for text in read[1] if text.text in known]
-    if shared:
-        show_note(
-            f"Warning: {count_of(len(shared), 'document')} of {split} are in train too, first "
-            f"{shared[0]}: what is measured on them says nothing of new texts."
-        )
+        for warning in doubts(corpus, split):
+            show_note(f"Warning: {warning}")
 
 
 @app.command()
@@ -238,7 +230,7 @@ def kb(corpus: str, umls: Annotated[str, typer.Option()] = "") -> None:
         concepts = read_ontology(umls, format="umls")
     else:
         source = find_split(corpus, "train")
-        concepts = concepts_of_mentions(read_corpus(source, prefix=spec["prefix"]))
+        concepts = concepts_of_mentions(read_texts(source, prefix=spec["prefix"]))
         about = {"source": "mentions of the training documents"}
         wanted = spec["kb"]["source"]
         show_note(f"Without {wanted}, the concepts are those of the training documents.")

@@ -99,7 +99,9 @@ class Finder:
 
 
 def _files_below(folder: Path, pattern: str) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.match(pattern) and path.is_file()]
+    """Files, and folders of BRAT, which are one corpus."""
+    found = [path for path in folder.rglob("*") if path.match(pattern)]
+    return [path for path in found if path.is_file() or any(path.glob("*.ann"))]
 
 
 def archive_of(file: Spec) -> str:

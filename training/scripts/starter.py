@@ -6,7 +6,7 @@ encoder: the encoder that training/scripts/pretrain.py made.
 memory: the mention statistics of training documents.
 pipeline: what `spacy_bioel.load()` makes its pipeline of.
 save: that pipeline, to be packaged.
-fusion: the default weights of the evidence, from development documents.
+fusion: the default weights of the evidence, from training documents.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.storage.atomic import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import Development, gather_development, pool
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import Concept
@@ -192,22 +193,29 @@ def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]
 
 @app.command()
 def fusion(corpora: list[str]) -> None:
-    """Fit assets/fusion.json on the dev documents of these corpora of the project, converted and
-    with a knowledge base: with mention statistics and without, with the encoder and without, and
-    with parts of the knowledge base, where most mentions are NIL.
+    """Fit assets/fusion.json on the training documents of these corpora of the project, converted
+    and with a knowledge base: with mention statistics and without, with the encoder and without,
+    and with parts of the knowledge base, where most mentions are NIL.
+
+    Mention statistics are those of other training documents: of what a string was linked to where
+    it stands, they know nothing. Development documents are not read, for they measure what the
+    weights are good for.
     """
     parts = []
     for corpus in corpora:
-        docs = list(read_docs(Path("corpus") / corpus / "dev.spacy", spacy.blank("en").vocab))
+        docs = list(read_docs(Path("corpus") / corpus / "train.spacy", spacy.blank("en").vocab))
         gold = {i for doc in docs for s in doc.spans[GOLD_KEY] for i in split_ids(s.kb_id_)}
         for evidence in ({}, {"dense": False}):
             linker = _linker(corpus, evidence)
-            kbs = [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]
-            for trained in (linker.statistics, MentionStatistics()):
-                for kb in kbs:
-                    linker.statistics = trained
-                    linker.set_kb(kb)
-                    parts.append(_sample(gather_development(linker, docs)))
+            for kb in [linker.kb, *(_part(linker.kb, gold, *share) for share in _SHARES)]:
+                linker.set_kb(kb)
+                held_out = []
+                for fold in document_folds(len(docs)):
+                    linker.statistics = MentionStatistics()
+                    linker.count_mentions(Example(docs[i], docs[i]) for i in fold.fitting.tolist())
+                    held_out.append(gather_development(linker, [docs[i] for i in fold.held_out]))
+                linker.statistics = MentionStatistics()
+                parts += [_sample(pool(held_out)), _sample(gather_development(linker, docs))]
     fitted = fit_fusion(pool(parts))
     text = json.dumps(fitted.to_json())
     (ASSETS / "fusion.json").write_text(text + "\n", encoding="utf8")
@@ -231,7 +239,7 @@ def _sample(development: Development) -> Development:
 
 
 def _linker(corpus: str, evidence: dict[str, bool]) -> Any:
-    """A linker with the package's encoder and mention statistics of the training documents."""
+    """A linker with the package's encoder."""
     nlp = spacy.blank("en")
     config = {"kb": f"kb/{corpus}", "evidence": evidence}
     linker: Any = nlp.add_pipe("bioel_linker", config=config)
