@@ -29,10 +29,9 @@ class Opened(Protocol):
 
 
 class Opener(Protocol):
-    """A pipe, which opens its knowledge base at first use."""
+    """A pipe, which opens its knowledge base when it is asked for, if it has been built."""
 
-    @property
-    def kb(self) -> Opened: ...
+    def kb_if_built(self) -> Opened: ...
 
 
 # Several may be open that have the same contents.
@@ -61,7 +60,9 @@ def opened(fingerprint: str) -> Opened:
         openers = list(_OPENERS)
     for opener in openers:
         with suppress(BioelError):
-            if opener.kb.fingerprint and (found := _find(fingerprint)) is not None:
+            if (kb := opener.kb_if_built()).fingerprint == fingerprint:
+                return kb
+            if (found := _find(fingerprint)) is not None:  # a part of it
                 return found
     raise BioelError(Errors.B320.format(found=fingerprint or "unknown"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from thinc.types import ArgsKwargs
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.processor import processor_has
 
+BFLOAT16_VARIABLE = "SPACY_BIOEL_BFLOAT16"
+
 
 def require_torch() -> None:
     """Check that torch is installed. RAISES BioelError: [B040] if it is not."""
@@ -23,19 +26,26 @@ def require_torch() -> None:
 
 
 def dtype_to_predict_with() -> Any:
-    """Type of matrix products in inference on this CPU: bfloat16 if supported, else float32."""
+    """Type of matrix products in inference: float32, so that links are the same on each processor.
+
+    With `SPACY_BIOEL_BFLOAT16=1` in the environment it is bfloat16 where the processor has it.
+    """
     import torch
 
-    return torch.bfloat16 if processor_has("avx512_bf16", "amx_bf16") else torch.float32
+    is_wanted = os.environ.get(BFLOAT16_VARIABLE) == "1" and _has_bfloat16()
+    return torch.bfloat16 if is_wanted else torch.float32
+
+
+def _has_bfloat16() -> bool:
+    return processor_has("avx512_bf16", "amx_bf16")
 
 
 def may_mix_precision() -> bool:
     """Whether training under bfloat16 autocast is faster here: on a GPU, or where the processor
     multiplies bfloat16 itself. Elsewhere an update takes four times as long."""
-    import torch
     from thinc.api import get_torch_default_device
 
-    return get_torch_default_device().type != "cpu" or dtype_to_predict_with() is torch.bfloat16
+    return get_torch_default_device().type != "cpu" or _has_bfloat16()
 
 
 def with_usable_precision(settings: Mapping[str, Any]) -> dict[str, Any]:

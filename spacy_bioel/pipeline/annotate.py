@@ -47,7 +47,7 @@ def set_links(
     spans = [_linked_span(doc, link, spans_key) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs: dict[str, Any] = {}
-    if old is not None and [s.start_char for s in old] == [s.start_char for s in spans]:
+    if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
         attrs |= old.attrs
     attrs[_LINKS] = [
         [
@@ -61,6 +61,10 @@ def set_links(
     attrs[_KB] = kb
     attrs[_NIL_THRESHOLD] = nil_threshold
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def _place_of(span: Span) -> tuple[int, int, str]:
+    return span.start_char, span.end_char, span.label_
 
 
 def _linked_span(doc: Doc, link: Link, spans_key: str) -> Span:
@@ -82,7 +86,7 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     candidates = _records(group)
     links = []
     for span in group:
-        place = (span.start_char, span.end_char, span.label_)
+        place = _place_of(span)
         if _LINKS in group.attrs and place not in candidates:
             raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
         links.append(Link(*place, split_ids(span.kb_id_), candidates.get(place, ())))
@@ -156,8 +160,7 @@ def link_of(span: Span) -> Link | None:
     if found is None:
         return None
     group, candidates = found
-    place = (span.start_char, span.end_char, span.label_)
-    return Link(*place, split_ids(span.kb_id_), _candidates(group, candidates))
+    return Link(*_place_of(span), split_ids(span.kb_id_), _candidates(group, candidates))
 
 
 def group_of(span: Span) -> SpanGroup | None:
@@ -168,7 +171,7 @@ def group_of(span: Span) -> SpanGroup | None:
 
 def _record_of(span: Span) -> tuple[SpanGroup, Sequence[Any]] | None:
     """The group that has the link of a span, and its candidates as they are stored."""
-    place = (span.start_char, span.end_char, span.label_)
+    place = _place_of(span)
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])

@@ -59,16 +59,21 @@ def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
     mention (str): As written, e.g. "AKI" or "AKI patients".
     long_forms (Mapping[str, str]): From short form to long form, as the document defines them.
     """
-    if mention in long_forms:
-        return long_forms[mention]
+    if (long := long_form_of(mention, long_forms)) is not None:
+        return long
     # If the mention has the definition, as "adenomatous polyposis coli (APC) tumours", the bracket
     # is dropped.
     mention = _BRACKETED.sub(lambda m: "" if m.group(1) in long_forms else m.group(), mention)
-    return " ".join(long_forms.get(word, word) for word in mention.split())
+    return " ".join(long_form_of(word, long_forms) or word for word in mention.split())
+
+
+def long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
+    """The long form of a short form, or of its plural: "AKIs"."""
+    return long_forms.get(word) or (long_forms.get(word[:-1]) if word.endswith("s") else None)
 
 
 def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Find short forms that are whole words, in one pass over the text.
+    """Find short forms that are whole words, or plurals of them, in one pass over the text.
 
     text (str): Text of the document.
     short_forms (Collection[str]): As written.
@@ -82,7 +87,10 @@ def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[
         for length in lengths:
             end = start + length
             of_form = places.get(text[start:end])
-            if of_form is None or end > len(text) or _IN_WORD.match(text, end):
+            if of_form is None or end > len(text):
+                continue
+            end += text.startswith("s", end) and text[start:end] + "s" not in places
+            if _IN_WORD.match(text, end):
                 continue
             if not of_form or of_form[-1][1] <= start:
                 of_form.append((start, end))

@@ -57,7 +57,9 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         if _cut_beside_linking_word(first[prefix:], last[: len(last) - suffix]):
             continue
         parts = _written_out(segments, prefix=prefix, suffix=suffix)
-        if all(parts) and len({part.lower() for part in parts}) == len(parts):
+        if all(len(part) > 1 for part in parts) and len({part.lower() for part in parts}) == len(
+            parts
+        ):
             cost = _cost(first, last, prefix=prefix, suffix=suffix)
             costs[parts] = min(cost, costs.get(parts, cost))
     ranked = sorted(costs, key=costs.__getitem__)

@@ -6,6 +6,7 @@ import re
 
 from spacy_bioel.types import VARIANT
 
+_FLAGS = re.IGNORECASE | re.ASCII  # or "İ" would be an "i", and "٣" a digit
 _THREE = {
     "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
     "H": "His", "I": "Ile", "L": "Leu", "K": "Lys", "M": "Met", "F": "Phe", "P": "Pro", "S": "Ser",
@@ -17,15 +18,15 @@ _START = r"(?:(?P<p>p)\.)?\(?"
 _PROTEIN = re.compile(
     rf"{_START}(?P<old>{_ACID})[ -]?(?P<at>\d+)[ -]?"
     rf"(?:(?P<new>{_ACID})|(?P<change>fs|del|dup))(?:X\d+|\*\d+|Ter\d+)?\)?",
-    re.IGNORECASE,
+    _FLAGS,
 )
-_DELETED = re.compile(rf"(?:Δ|Delta[ -]?|del[ -]?)(?P<old>{_ACID})[ -]?(?P<at>\d+)", re.IGNORECASE)
+_DELETED = re.compile(rf"(?:Δ|Delta[ -]?|del[ -]?)(?P<old>{_ACID})[ -]?(?P<at>\d+)", _FLAGS)
 _PLACE = r"[-*]?\d+(?:[+-]\d+)?"
 _DNA = re.compile(
     rf"(?P<kind>[cgmnr])\.\s?(?P<at>{_PLACE}(?:_{_PLACE})?)\s?"
     r"(?:(?P<old>[ACGTU])\s?(?:>|-+>|→|/)\s?(?P<new>[ACGTU])"
     r"|(?P<change>delins|del|dup|ins|inv)(?P<bases>[ACGTU]*))",
-    re.IGNORECASE,
+    _FLAGS,
 )
 _BASES = set("ACGT")
 

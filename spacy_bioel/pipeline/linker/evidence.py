@@ -91,6 +91,13 @@ class _Proposals:
     values: dict[str, NDArray[Any]]
     source: int
 
+    def of(self, queries: NDArray[np.bool_]) -> _Proposals:
+        """Those of some queries. Shape (n_queries,)."""
+        kept = queries[self.query]
+        values = {name: value[kept] for name, value in self.values.items()}
+        rows = (self.query[kept], self.concept[kept], self.name[kept])
+        return _Proposals(*rows, values, self.source)
+
 
 def gather_candidates(
     queries: Sequence[str],
@@ -124,20 +131,22 @@ def gather_candidates(
         certain = counted.query
     unsure = np.setdiff1d(np.arange(len(queries)), certain)
     strings = [queries[i] for i in unsure]
-    found = [exact] if "exact" in evidence else []
-    found.append(counted)
+    near: list[_Proposals] = []
     if "sparse" in evidence:
         sparse = _nearest(kb, strings, *spelling.search(strings, k), best="alike", value="sparse")
         found_strings = statistics.ngrams.search(strings, k)
         by_spelling = _recalled(kb, statistics, *found_strings, value="recalled")
         for proposals in (sparse, by_spelling):
             proposals.query = unsure[proposals.query]
-            found.append(proposals)
+            near.append(proposals)
     if "dense" in evidence and dense is not None:
-        found.append(_nearest(kb, queries, *dense, best="nearest", value="dense"))
+        near.append(_nearest(kb, queries, *dense, best="nearest", value="dense"))
         if recalled is not None and "memory" in evidence:
-            found.append(_recalled(kb, statistics, *recalled, value="recalled_dense"))
-    candidates = _merge(found, kb)
+            near.append(_recalled(kb, statistics, *recalled, value="recalled_dense"))
+    # One letter is like nothing: "c" in "c/o" is no misspelt "CS".
+    is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
+    found = [exact] if "exact" in evidence else []
+    candidates = _merge([*found, counted, *(one.of(is_word) for one in near)], kb)
     if "prior" in evidence and "memory" in evidence:
         candidates.features[:, _COLUMN["prior"]] = prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None

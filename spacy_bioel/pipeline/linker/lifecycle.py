@@ -219,6 +219,20 @@ class LiveLinker(StoredLinker):
             assert self._kb is not None
             return self._kb
 
+    def kb_if_built(self) -> KnowledgeBase:
+        """The knowledge base as it lies on the disk, for records that read in it: reading a
+        property builds and encodes nothing.
+
+        RAISES BioelError: [B320] where it would have to be built; those of `KnowledgeBase.open`.
+        """
+        from spacy_bioel.pipeline.linker.starter import open_built
+
+        with self._lock:
+            if self._kb is None:
+                self._kb = open_kbs(self.cfg["kb"], lambda path: open_built(path, self._base))
+                self._opened_as = deepcopy(self.cfg["kb"])
+            return self._kb
+
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
         """Link against another knowledge base, or several, without training; ends a training.
 

@@ -21,6 +21,7 @@ import srsly
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.build.build import build_once
 from spacy_bioel.kb.columns.joined import parts_of
+from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import is_encoded
@@ -72,6 +73,15 @@ def open_setting(path: str, base: Path = Path()) -> KnowledgeBase:
     if not path or path.startswith(PREFIX):
         return starter_kb(path)
     return KnowledgeBase.open(base / path)
+
+
+def open_built(path: str, base: Path) -> KnowledgeBase:
+    """`open_setting` without building. RAISES BioelError: [B320] where that would be needed."""
+    name = path.removeprefix(PREFIX) or _MESH
+    is_ours = not path or path.startswith(PREFIX)
+    if is_ours and name in _CONCEPTS and not has_columns(_folder(name)):
+        raise BioelError(Errors.B320.format(found=path or name))
+    return open_setting(path, base)
 
 
 def starter_kb(setting: str = "") -> KnowledgeBase:

@@ -13,6 +13,7 @@ from spacy_bioel.pipeline.mentions.decoding import (
     agree,
     drop_overlaps,
     has_whole_brackets,
+    outside_markup,
 )
 from spacy_bioel.pipeline.mentions.defined import add_short_forms
 from spacy_bioel.pipeline.mentions.lists import apply_lists
@@ -47,6 +48,7 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     adds."""
     threshold: float = cfg["threshold"]
     steps: list[tuple[str, Step]] = [
+        ("by the borders of markup", lambda spans: outside_markup(doc, spans)),
         (
             "half of a pair of brackets",
             lambda spans: [s for s in spans if has_whole_brackets(doc[s[0] : s[1]].text)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import log
@@ -13,6 +14,7 @@ from spacy_bioel.text.normalize import normalize_name
 # Start token, end token (exclusive), label, probability.
 ScoredSpan = tuple[int, int, str, float]
 
+_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
 # Probabilities are kept this far from 0 and 1, where log-odds are infinite.
 _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
@@ -36,6 +38,21 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
         (start, end, label, p + weight * (highest[key, label] - p))
         for key, (start, end, label, p) in zip(words, spans, strict=True)
     ]
+
+
+def outside_markup(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Spans without the tokens of tags at their borders: "melanoma" of "<b>melanoma</b>"."""
+    if "<" not in doc.text:
+        return list(spans)
+    tags = (doc.char_span(*m.span(), alignment_mode="expand") for m in _TAG.finditer(doc.text))
+    of_tags = {token.i for tag in tags if tag is not None for token in tag}
+    kept: dict[tuple[int, int, str], float] = {}
+    for start, end, label, p in spans:
+        own = [i for i in range(start, end) if i not in of_tags]
+        if own:
+            place = (own[0], own[-1] + 1, label)
+            kept[place] = max(p, kept.get(place, 0.0))
+    return [(*place, p) for place, p in kept.items()]
 
 
 def has_whole_brackets(text: str) -> bool:
