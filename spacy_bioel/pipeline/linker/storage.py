@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import srsly
+from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import KbSetting, folders_of, map_folders, open_kbs, setting_of
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.storage import Parts, StoredPipe
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, check_settings
+from spacy_bioel.pipeline.manifest import Parts
+from spacy_bioel.pipeline.storage import StoredPipe
+from spacy_bioel.storage.atomic import replacing_file
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -43,6 +46,7 @@ class StoredLinker(StoredPipe):
     fusion: Fusion | None
     reading: Fusion | None
     finding: Fusion | None
+    _kb: KnowledgeBase | None
     _index: MakeIndex
     _spelling: MakeSearch
     _base: Path
@@ -70,6 +74,10 @@ class StoredLinker(StoredPipe):
     def _loaded(self) -> None:
         """Called when parts were taken back."""
         raise NotImplementedError
+
+    def check_settings(self) -> LinkerSettings:
+        """The settings as they are now. RAISES BioelError: Those of `settings.check_settings`."""
+        return check_settings(self.cfg, self.model)
 
     def stored_cfg(self) -> dict[str, Any]:
         # The folder that the knowledge base came from means nothing to who gets a copy of it.
@@ -115,8 +123,6 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.pipeline.linker.statistics import MentionStatistics
         from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
-        LinkerSettings.of(self.cfg)
-        TrainingSettings.of(self.cfg)
         self.statistics = MentionStatistics.from_json(srsly.json_loads(parts[_STATISTICS]))
         fusion = srsly.json_loads(parts["fusion.json"])
         self.fusion = None if fusion is None else Fusion.from_json(fusion)
@@ -148,35 +154,60 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.kb.columns.joined import parts_of
 
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
+        if "kb" not in exclude:
+            self._check_kb()
         kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
         data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
         return data
 
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+    def read_bytes(self, bytes_data: bytes) -> None:
         from spacy_bioel.kb.columns.store import KnowledgeBase
 
         parts = srsly.msgpack_loads(bytes_data)
-        super().from_bytes(parts["pipe"])
+        super().read_bytes(parts["pipe"])
         if parts["kbs"]:
             blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
             kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
             self._take(kb, self.cfg["kb"])
-        return self
+
+    def _check_kb(self) -> None:
+        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
+        nowhere else, and would come back with that of the package."""
+        from spacy_bioel.kb.columns.joined import parts_of
+
+        is_open = self._kb is not None and not self.cfg["include_kb"]
+        if is_open and any(part.path is None for part in parts_of(self.kb)):
+            raise BioelError(Errors.B467.format(name=self.name))
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         from spacy_bioel.kb.columns.joined import parts_of
 
+        self._check_kb()
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
+            _forget_folder(Path(path), self._included())
             places = folders_of(self._included())
             for place, part in zip(places, parts_of(self.kb), strict=True):
                 part.save_to(Path(path) / place)
 
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        super().from_disk(path)
+    def read_folder(self, folder: Path) -> None:
+        super().read_folder(folder)
         if self.cfg["include_kb"] and self.cfg["kb"]:
-            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, Path(path).resolve()))
-        return self
+            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, folder.resolve()))
+
+
+def _forget_folder(pipe: Path, kb: KbSetting) -> None:
+    """Correct the config of a pipeline that includes its knowledge base, which spaCy has written
+    beside the pipe, with the folder that the knowledge base was in on this machine.
+    """
+    path = pipe.parent / "config.cfg"
+    if not path.is_file():
+        return  # the pipe is saved alone
+    config = load_config(path)
+    if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
+        settings["kb"] = kb
+        with replacing_file(path) as temporary:
+            config.to_disk(temporary, interpolate=False)
 
 
 def _found(folder: Path, place: str) -> str:
