@@ -98,10 +98,7 @@ def unchanged_on_error(model: Model) -> Iterator[None]:
         (node, [copy(getattr(node, slot)) for slot in _SLOTS], _params(node))
         for node in model.walk()
     ]
-    networks = [
-        (shim, {name: tensor.clone() for name, tensor in shim._model.state_dict().items()})
-        for _, shim in _torch_shims(model)
-    ]
+    networks = [(shim, dict(vars(shim)), _weights(shim._model)) for _, shim in _torch_shims(model)]
     try:
         yield
     except BaseException:
@@ -110,8 +107,10 @@ def unchanged_on_error(model: Model) -> Iterator[None]:
                 node.set_param(name, value)
             for slot, content in zip(_SLOTS, contents, strict=True):
                 setattr(node, slot, content)
-        for shim, weights in networks:
-            shim._model.load_state_dict(weights)
+        for shim, had, weights in networks:
+            vars(shim).update(had)
+            if weights:
+                shim._model.load_state_dict(weights)
         raise
 
 
@@ -120,6 +119,12 @@ def _params(node: Model) -> dict[str, Any]:
     return {
         name: node.get_param(name) if node.has_param(name) else None for name in node.param_names
     }
+
+
+def _weights(network: Any) -> dict[str, Any]:
+    """Copies of the weights of a torch module, or none of one that is not made yet."""
+    state = {} if network is None else network.state_dict()
+    return {name: tensor.clone() for name, tensor in state.items()}
 
 
 def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:

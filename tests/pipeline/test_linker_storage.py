@@ -59,8 +59,8 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_p
         files
         == [
             [
-                *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "memory.json"],
-                *["manifest.json", "model.safetensors", "tokenizer.json"],
+                *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "manifest.json"],
+                *["memory.json", "model.safetensors", "tokenizer.json"],
             ]
         ]
         * 2
