@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from spacy_bioel.cli.console import JsonOption, show_error, show_note, write_json
+from spacy_bioel.cli.console import JsonOption, show_error, show_table, write_json
 
 
 def verify(
@@ -31,10 +32,15 @@ def verify(
     found = run(path)
     if json_file is not None:
         write_json(json_file, asdict(found))
-    for folder in found.whole:
-        show_note(f"{folder}: as it was saved")
-    for folder in found.without:
-        show_note(f"{folder}: saved by an earlier version, there is nothing to compare")
+    if str(json_file) != "-":
+        table = Table("folder", "found")
+        for folder in found.whole:
+            table.add_row(folder, "as it was saved")
+        for folder in found.without:
+            table.add_row(folder, "saved by an earlier version: there is nothing to compare")
+        for folder in found.failed:
+            table.add_row(folder, "not as it was saved")
+        show_table(table)
     for message in found.failed.values():
         show_error(message)
     if found.failed:

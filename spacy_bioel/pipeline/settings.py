@@ -28,19 +28,19 @@ def check_number(
         raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
 
 
-def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, type], *, pipe: str) -> None:
-    """Refuse settings of another type than a config may give them. RAISES BioelError: [B465]."""
+def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) -> None:
+    """Refuse settings of another type than a config may give them.
+
+    kinds (Mapping): Name -> what `isinstance` takes.
+    RAISES BioelError: [B465].
+    """
+    words = {bool: "true or false", str: "a string", dict: "a table"}
     for name, kind in kinds.items():
         if name in cfg and not isinstance(cfg[name], kind):
-            expected = {bool: "true or false", str: "a string"}.get(kind, "a table")
+            expected = words.get(kind, "a list")
             raise BioelError(
                 Errors.B465.format(name=name, found=cfg[name], expected=expected, pipe=pipe)
             )
-
-
-def is_texts(value: object) -> bool:
-    """Whether this is a list of strings; tuples are as lists."""
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 def is_number(value: object, kind: type[int] | type[float]) -> bool:

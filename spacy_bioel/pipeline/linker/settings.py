@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
-from spacy_bioel.pipeline.settings import check_kinds, check_number, is_number, is_texts
+from spacy_bioel.pipeline.settings import check_kinds, check_number, is_number
 
 if TYPE_CHECKING:
     from thinc.api import Model
@@ -34,6 +34,7 @@ _KINDS = {
     **dict.fromkeys(("spans_key", "gold_key"), str),
     **dict.fromkeys(("evidence", "label_types", "training", "finding"), dict),
 }
+_INNER_KINDS: dict[str, Any] = {"evidence": bool, "label_types": (list, tuple)}
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,8 @@ class LinkerSettings:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         check_kb(cfg["kb"])
         check_kinds(cfg, _KINDS, pipe=_PIPE)
-        check_kinds(cfg["evidence"], dict.fromkeys(cfg["evidence"], bool), pipe=f"{_PIPE}.evidence")
-        for label, types in cfg["label_types"].items():
-            if not (isinstance(label, str) and is_texts(types)):
-                raise BioelError(
-                    Errors.B465.format(
-                        name=f"label_types[{label!r}]",
-                        found=types,
-                        expected="a list of strings",
-                        pipe=_PIPE,
-                    )
-                )
+        for name, kind in _INNER_KINDS.items():
+            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{_PIPE}.{name}")
         if cfg.get("set_ents", True) not in SET_ENTS:
             raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
