@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.factories import LINKER_TRAINING
 from spacy_bioel.pipeline.gold import with_gold_mentions
 from spacy_bioel.pipeline.linker.fusion import default_fusion
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -180,6 +182,22 @@ def test_what_cannot_be_loaded_is_not_saved(
     (tmp_path / "good" / "manifest.json").unlink(missing_ok=True)
     with pytest.raises(BioelError, match=rf"\[{code}\]"):
         pipe.from_disk(tmp_path / "good")
+
+
+def test_weights_and_statistics_that_cannot_be_loaded(trained: Language, tmp_path: Path) -> None:
+    linker: Any = trained.get_pipe("bioel_linker")
+    wrong = [
+        ("fusion", replace(default_fusion(), bias=float("nan"))),
+        ("reading", default_fusion()),  # of other features
+        ("statistics", MentionStatistics({"aspirin": {"MESH:D001241": 0}})),
+    ]
+    for name, value in wrong:
+        before = getattr(linker, name)
+        setattr(linker, name, value)
+        with pytest.raises(BioelError, match=r"\[B272\]"):
+            linker.to_disk(tmp_path / "m")
+        setattr(linker, name, before)
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_knowledge_base_in_memory_is_not_lost(kb_folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ package's own, and is saved as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,18 +99,16 @@ class StoredLinker(StoredPipe):
     def parts(self) -> Parts:
         from spacy_bioel.models.encoder_storage import encoder_parts
         from spacy_bioel.models.reading import reading_parts
-        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
-        statistics, fusion = self.statistics.counts, self.fusion and self.fusion.to_json()
-        reading = self.reading and self.reading.to_json(READ_FEATURES)
-        finding = self.finding and self.finding.to_json(FEATURES)
+        tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
+        for name, features in _features().items():
+            if weights := getattr(self, name):
+                tables[f"{name}.json"] = weights.to_json(features)
+        _read_tables(tables)  # what could not be loaded is not saved
         return (
-            {_STATISTICS: lambda: _to_json(statistics), "fusion.json": lambda: _to_json(fusion)}
-            | ({"reading.json": lambda: _to_json(reading)} if reading else {})
-            | ({"finding.json": lambda: _to_json(finding)} if finding else {})
+            {name: partial(_to_json, table) for name, table in tables.items()}
             | encoder_parts(self.encoder)
             | reading_parts(self.model)
         )
@@ -118,18 +116,11 @@ class StoredLinker(StoredPipe):
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         from spacy_bioel.models.encoder_storage import load_encoder
         from spacy_bioel.models.reading import load_reading
-        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-        from spacy_bioel.pipeline.linker.fusion import Fusion
-        from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
-        self.statistics = MentionStatistics.from_json(srsly.json_loads(parts[_STATISTICS]))
-        fusion = srsly.json_loads(parts["fusion.json"])
-        self.fusion = None if fusion is None else Fusion.from_json(fusion)
-        reading = srsly.json_loads(parts.get("reading.json", b"null"))
-        self.reading = None if reading is None else Fusion.from_json(reading, READ_FEATURES)
-        finding = srsly.json_loads(parts.get("finding.json", b"null"))
-        self.finding = None if finding is None else Fusion.from_json(finding, FEATURES)
+        names = {_STATISTICS, *(f"{name}.json" for name in _features())} & parts.keys()
+        tables = _read_tables({name: srsly.json_loads(parts[name]) for name in names})
+        for name, table in tables.items():
+            setattr(self, name, table)
         load_encoder(self.encoder, parts)
         load_reading(self.model, parts)
         self._loaded()
@@ -194,6 +185,30 @@ class StoredLinker(StoredPipe):
         super().read_folder(folder)
         if self.cfg["include_kb"] and self.cfg["kb"]:
             self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, folder.resolve()))
+
+
+def _features() -> dict[str, Sequence[str]]:
+    """What each of the weights of a linker are for."""
+    from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+    from spacy_bioel.pipeline.linker.evidence import FEATURES
+    from spacy_bioel.pipeline.mentions import evidence
+
+    return {"fusion": FEATURES, "reading": READ_FEATURES, "finding": evidence.FEATURES}
+
+
+def _read_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Mention statistics and weights, by the names that the linker has for them.
+
+    RAISES BioelError: [B062], [B272] when they are none.
+    """
+    from spacy_bioel.pipeline.linker.fusion import Fusion
+    from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+
+    found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
+    for name, features in _features().items():
+        table = tables.get(f"{name}.json")
+        found[name] = None if table is None else Fusion.from_json(table, features)
+    return found
 
 
 def _forget_folder(pipe: Path, kb: KbSetting) -> None:
