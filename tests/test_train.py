@@ -14,6 +14,7 @@ import pytest
 import spacy
 import srsly
 from spacy.cli.debug_config import debug_config
+from spacy.language import Language
 from spacy.util import load_config
 
 from spacy_bioel.cli.convert import convert
@@ -221,6 +222,12 @@ initial_rate = 0.001
 """
 
 
+def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
+    path.mkdir(exist_ok=True)
+    (path / "meta.json").write_text("{")
+    raise OSError("The disk is full")
+
+
 def test_going_on_after_a_stop(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -261,6 +268,11 @@ def test_going_on_after_a_stop(
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     nlp = spacy.load("out/model-last")
     assert nlp.get_pipe("bioel_linker").statistics.counts["acute kidney injury"]
+    with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+        full.setattr(Language, "to_disk", fill_disk)
+        full.setattr(script, "remove_models", lambda *_: None)
+        script.main("tiny", Path("short.cfg"), Path("out"))
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     with pytest.raises(BioelError, match=r"\[T008\] out/model-last .* has had 10 of 4 updates"):
         script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
     # As versions that saved in place have left it when they were killed.

@@ -153,6 +153,11 @@ def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool 
     )
     try:
         loop.train(nlp, work, use_gpu=use_gpu, stdout=stdout, stderr=sys.stderr)
+    except BaseException:
+        for name in MODELS:  # it may be saving that failed, as on a full disk
+            if (work / name).is_dir() and error_of(work / name):
+                shutil.rmtree(work / name)
+        raise
     finally:
         move_models(work, output)
 
@@ -174,6 +179,15 @@ def remove_models(output: Path, folder: Path) -> None:
             shutil.rmtree(folder / name)
 
 
+def error_of(pipeline: Path) -> BioelError | None:
+    """Why a pipeline cannot be loaded; None if it can."""
+    try:
+        load_model(str(pipeline))
+    except BioelError as error:
+        return error
+    return None
+
+
 def find_whole(output: Path) -> Path | None:
     """The pipeline to go on from: the first of model-last and model-best that can be loaded.
 
@@ -182,14 +196,12 @@ def find_whole(output: Path) -> Path | None:
     """
     errors = []
     for path in (output / name for name in MODELS if (output / name).is_dir()):
-        try:
-            load_model(str(path))
-        except BioelError as error:
+        if error := error_of(path):
             errors.append(error)
-        else:
-            if errors:
-                typer.echo(f"Going on from {path}: {errors[0]}")
-            return path
+            continue
+        if errors:
+            typer.echo(f"Going on from {path}: {errors[0]}")
+        return path
     if errors:
         raise BioelError(NOTHING_WHOLE.format(output=output, error=errors[0]))
     return None
