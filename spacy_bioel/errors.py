@@ -142,6 +142,24 @@ class Errors(metaclass=_Coded):
     )
     B053 = "The pipe {name!r} is not trained. Train it with `spacy train`, or load a trained pipeline with spacy.load."
     B054 = "Unknown setting mentions = {mentions!r}. Choose 'auto', 'spans', 'ents', 'kb', 'kb_exact' or 'read'."
+    B465 = (
+        "{name} = {found!r}: expected {expected}. Correct the setting of {pipe}; while it is so, the "
+        "pipe is neither used nor saved."
+    )
+    B466 = (
+        "{path} is not as it was saved: expected {expected}, found {found}. Copy the whole model "
+        "folder again. If you changed the file yourself, remove {manifest} beside it. To check the "
+        "whole pipeline: bioel verify"
+    )
+    B467 = (
+        "The knowledge base of {name!r} is in memory only, and would be lost with include_kb = "
+        "false. Set include_kb to true, or keep it in a folder: kb.save_to(folder), then "
+        "set_kb(folder)."
+    )
+    B468 = (
+        "{path} is neither a saved pipeline nor a knowledge base: expected a folder with config.cfg, "
+        "or one of bioel kb build. Check the path."
+    )
     B056 = (
         "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model "
         "folder again."

@@ -3,6 +3,7 @@ without a GPU."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import spacy
 import srsly
 from spacy.cli.debug_config import debug_config
+from spacy.language import Language
 from spacy.util import load_config
 
 from spacy_bioel.cli.convert import convert
@@ -22,6 +24,7 @@ from spacy_bioel.kb.build.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -219,6 +222,12 @@ initial_rate = 0.001
 """
 
 
+def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
+    path.mkdir(exist_ok=True)
+    (path / "meta.json").write_text("{")
+    raise OSError("The disk is full")
+
+
 def test_going_on_after_a_stop(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -259,8 +268,57 @@ def test_going_on_after_a_stop(
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     nlp = spacy.load("out/model-last")
     assert nlp.get_pipe("bioel_linker").statistics.counts["acute kidney injury"]
-    with pytest.raises(BioelError, match=r"\[T008\].* has had 10 of 4 updates"):
+    with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
+        full.setattr(Language, "to_disk", fill_disk)
+        full.setattr(script, "remove_models", lambda *_: None)
+        script.main("tiny", Path("short.cfg"), Path("out"))
+    assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
+    with pytest.raises(BioelError, match=r"\[T008\] out/model-last .* has had 10 of 4 updates"):
         script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+    # As versions that saved in place have left it when they were killed.
+    Path("out/model-last/bioel_linker/memory.json").write_bytes(b"{")
+    (Path("out/tmpabcd1234") / "model-last").mkdir(parents=True)
+    with pytest.raises(BioelError, match=r"\[T008\] out/model-best .* has had 10 of 4 updates"):
+        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+    assert "Going on from out/model-best: [B466] out/model-last/" in capsys.readouterr().out
+    Path("out/model-best/meta.json").unlink()
+    with pytest.raises(BioelError, match=r"\[T010\] No pipeline in out can be loaded.*\[B466\]"):
+        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+    assert not Path("out/tmpabcd1234").exists()
+
+
+def after_kills(folder: Path, n: int) -> list[dict[str, Any]]:
+    """Lines that `training_kills` prints of n points."""
+    run = [sys.executable, Path(__file__).with_name("training_kills.py"), folder, str(n)]
+    path = os.pathsep.join([str(ROOT / "training" / "scripts"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=environment)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def assert_nothing_is_lost(points: list[dict[str, Any]]) -> None:
+    left = ["config.cfg", "model-best", "model-last"]
+    expected = {"killed": True, "again": 0, "left": left}
+    assert points == [point | expected for point in points]
+    for point in points:  # numbers of updates, and not what is wrong
+        assert point["whole"].keys() == {"model-last", "model-best"}
+        assert set(point["whole"].values()) <= {1, 2, 3}
+        assert point["after"]["model-last"] == 9
+
+
+@needs_fork
+def test_a_kill_while_training_leaves_whole_pipelines(tmp_path: Path) -> None:
+    points = after_kills(tmp_path, 1)
+    assert len(points) == 1
+    assert_nothing_is_lost(points)
+
+
+@needs_fork
+@pytest.mark.slow
+def test_kills_at_many_points_of_a_training(tmp_path: Path) -> None:
+    points = after_kills(tmp_path, 40)
+    assert len(points) == 40
+    assert_nothing_is_lost(points)
 
 
 # The GPU that is asked for.

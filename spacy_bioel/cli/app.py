@@ -34,6 +34,7 @@ from spacy_bioel.cli.mcp import mcp
 from spacy_bioel.cli.probe import probe
 from spacy_bioel.cli.serve import serve
 from spacy_bioel.cli.tune import tune
+from spacy_bioel.cli.verify import verify
 from spacy_bioel.errors import BioelError, Errors
 
 BAD_INPUT = 2
@@ -60,6 +61,7 @@ app.command()(explain)
 app.command()(tune)
 app.command()(evaluate)
 app.command()(card)
+app.command()(verify)
 app.command()(probe)
 app.command()(serve)
 app.command()(mcp)

@@ -30,15 +30,12 @@ def info(
     ] = False,
 ) -> None:
     """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
-    from spacy_bioel.kb.vectors.writing import verify_vectors
-
     base = open_kb(kb)
-    if verify:
-        base.verify()
     about = describe(base)
     if verify:
-        if about["vectors"]:
-            verify_vectors(base)
+        from spacy_bioel.pipeline.verifying import verify_kb
+
+        verify_kb(base)
         about["verified"] = True
     if json_file is not None:
         write_json(json_file, about)

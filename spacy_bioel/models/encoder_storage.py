@@ -31,18 +31,20 @@ def encoder_parts(model: NameEncoder) -> Parts:
 
 
 def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `encoder_parts`, if the parts include an encoder.
+    """Load the files of `encoder_parts`; without them the model has no encoder afterwards.
 
     RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
         any other damaged file.
     """
     from spacy_bioel.models.weights import reading_part, weights_from_bytes
 
-    if "tokenizer.json" in parts:
-        with reading_part("tokenizer.json"):
-            tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
-        model.attrs["kind"].rebuild(model, tokenizer, parts)
-        weights_from_bytes(model, parts["model.safetensors"])
+    if "tokenizer.json" not in parts:
+        drop_encoder(model)
+        return
+    with reading_part("tokenizer.json"):
+        tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
+    model.attrs["kind"].rebuild(model, tokenizer, parts)
+    weights_from_bytes(model, parts["model.safetensors"])
 
 
 def write_encoder(model: NameEncoder, folder: Path) -> None:

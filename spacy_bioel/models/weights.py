@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors
 
 _SHOWN = 500  # maximum characters of the reason in a message
+# What loading may change in a layer of thinc, which has no other way to take it back.
+_SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params")
 
 
 def _torch_shims(model: Model) -> Iterator[tuple[int, Any]]:
@@ -86,6 +89,42 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
     if tensors:
         raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
+
+
+@contextmanager
+def unchanged_on_error(model: Model) -> Iterator[None]:
+    """Give a model back its layers, sizes, attributes and weights when the block fails."""
+    nodes = [
+        (node, [copy(getattr(node, slot)) for slot in _SLOTS], _params(node))
+        for node in model.walk()
+    ]
+    networks = [(shim, dict(vars(shim)), _weights(shim._model)) for _, shim in _torch_shims(model)]
+    try:
+        yield
+    except BaseException:
+        for node, contents, params in nodes:
+            for name, value in params.items():
+                node.set_param(name, value)
+            for slot, content in zip(_SLOTS, contents, strict=True):
+                setattr(node, slot, content)
+        for shim, had, weights in networks:
+            vars(shim).update(had)
+            if weights:
+                shim._model.load_state_dict(weights)
+        raise
+
+
+def _params(node: Model) -> dict[str, Any]:
+    """Parameters of a layer; None stands for those that it has not made yet."""
+    return {
+        name: node.get_param(name) if node.has_param(name) else None for name in node.param_names
+    }
+
+
+def _weights(network: Any) -> dict[str, Any]:
+    """Copies of the weights of a torch module, or none of one that is not made yet."""
+    state = {} if network is None else network.state_dict()
+    return {name: tensor.clone() for name, tensor in state.items()}
 
 
 def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 from spacy.language import Language
 from thinc.api import Config, Model
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.settings import FINDING, LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.settings import FINDING, check_settings
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 MENTIONS_MODEL = Config().from_str(
@@ -280,37 +279,9 @@ def make_linker(
         "spans_key": spans_key,
         "gold_key": gold_key,
     }
-    checked = LinkerSettings.of(settings)
-    TrainingSettings.of(settings)
-    proposing = checked.evidence - ({"context", "generated", "organism"} - proposes(model))
-    if mentions == "read" and not finds(model):
-        raise BioelError(Errors.B301.format(model=model.name))
-    if not proposing:
-        raise BioelError(Errors.B066.format(known=list(LINKER_EVIDENCE)))
+    check_settings(settings, model)
     linker = Linker(
         nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
     )
     linker.join(nlp)
     return linker
-
-
-def finds(model: Model) -> bool:
-    """Whether a model finds mentions."""
-    from spacy_bioel.models.reading import may_read
-
-    if not may_read(model):
-        return False
-    from spacy_bioel.pipeline.contextual.methods import FINDERS
-
-    return model.name in FINDERS and FINDERS[model.name].finds(model)
-
-
-def proposes(model: Model) -> set[str]:
-    """The evidence of candidates that a model finds by reading, beside those of the strings."""
-    from spacy_bioel.models.reading import may_read, reading_evidence
-
-    if not may_read(model):
-        return set()
-    from spacy_bioel.pipeline.contextual.methods import METHODS
-
-    return {reading_evidence(model)} if METHODS[model.name].PROPOSES else set()

@@ -28,6 +28,21 @@ def check_number(
         raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
 
 
+def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) -> None:
+    """Refuse settings of another type than a config may give them.
+
+    kinds (Mapping): Name -> what `isinstance` takes.
+    RAISES BioelError: [B465].
+    """
+    words = {bool: "true or false", str: "a string", dict: "a table"}
+    for name, kind in kinds.items():
+        if name in cfg and not isinstance(cfg[name], kind):
+            expected = words.get(kind, "a list")
+            raise BioelError(
+                Errors.B465.format(name=name, found=cfg[name], expected=expected, pipe=pipe)
+            )
+
+
 def is_number(value: object, kind: type[int] | type[float]) -> bool:
     """Whether this is an integer, or any number for `float`; True and False are none."""
     kinds = (int,) if kind is int else (int, float)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,14 +17,17 @@ from spacy.pipeline.trainable_pipe import TrainablePipe
 from thinc.api import Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.models.weights import unchanged_on_error
+from spacy_bioel.pipeline.manifest import Parts, SavedFiles, save_files
 
-Parts = Mapping[str, Callable[[], bytes]]
-_CFG = "cfg.json"
+CFG = "cfg.json"
 
 
 class StoredPipe(TrainablePipe):
-    """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`."""
+    """A TrainablePipe stored as named parts: its settings as JSON, and the result of `parts`.
+
+    What could not be loaded is not saved, and a load that fails leaves the pipe as it was.
+    """
 
     cfg: dict[str, Any]
 
@@ -35,14 +39,19 @@ class StoredPipe(TrainablePipe):
         """Take back what `parts` gave; the settings are in `self.cfg` already."""
         raise NotImplementedError
 
+    def check_settings(self) -> object:
+        """Refuse settings that cannot be: when the pipe is made, used, saved and loaded."""
+        raise NotImplementedError
+
     def stored_cfg(self) -> dict[str, Any]:
         """The settings as they are stored."""
         return self.cfg
 
     def _all_parts(self) -> Parts:
+        self.check_settings()
         parts = self.parts()
-        cfg = {"cfg": self.stored_cfg(), "parts": sorted(parts)}
-        return dict(parts) | {_CFG: lambda: json.dumps(cfg, indent=1).encode("utf8")}
+        cfg = json.dumps({"cfg": self.stored_cfg(), "parts": sorted(parts)}, indent=1)
+        return dict(parts) | {CFG: lambda: cfg.encode("utf8")}
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Change the weights, and let go of the step's token vectors."""
@@ -57,24 +66,54 @@ class StoredPipe(TrainablePipe):
         return srsly.msgpack_dumps({name: part() for name, part in self._all_parts().items()})
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        parts = srsly.msgpack_loads(bytes_data)
-        self.cfg.update(json.loads(parts[_CFG])["cfg"])
-        self.load_parts(parts)
+        with self._loading("bytes"):
+            self.read_bytes(bytes_data)
         return self
+
+    def read_bytes(self, bytes_data: bytes) -> None:
+        """Take all from the result of `to_bytes`; what it changes before it fails is undone."""
+        parts = srsly.msgpack_loads(bytes_data)
+        self._take_parts(json.loads(parts[CFG])["cfg"], parts)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         save_files(Path(path), self._all_parts())
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        try:
-            stored = json.loads(read_file(Path(path) / _CFG))
-            self.cfg.update(stored["cfg"])
-            self.load_parts({name: read_file(Path(path) / name) for name in stored["parts"]})
-        except BioelError:
-            raise
-        except Exception as error:  # each kind of file has its own for a file that was cut
-            raise BioelError(Errors.B058.format(path=path, error=error)) from error
+        with self._loading(path):
+            self.read_folder(Path(path))
         return self
+
+    def read_folder(self, folder: Path) -> None:
+        """Take all from a folder of `to_disk`; what it changes before it fails is undone."""
+        files = SavedFiles(folder)
+        stored = json.loads(files.read(CFG))
+        self._take_parts(stored["cfg"], {name: files.read(name) for name in stored["parts"]})
+
+    def _take_parts(self, cfg: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
+        self.cfg.update(cfg)
+        self.check_settings()
+        self.load_parts(parts)
+
+    @contextmanager
+    def _loading(self, path: object) -> Iterator[None]:
+        """Give the pipe back all that it had when the block fails.
+
+        path (object): What is loaded from, for the message.
+        RAISES BioelError: [B058] in place of errors without a code.
+        """
+        had, cfg = dict(self.__dict__), dict(self.cfg)
+        try:
+            with unchanged_on_error(self.model):
+                yield
+        except BaseException as error:
+            self.__dict__.clear()
+            self.__dict__.update(had)
+            self.cfg.clear()
+            self.cfg.update(cfg)
+            if isinstance(error, BioelError) or not isinstance(error, Exception):
+                raise
+            # Each kind of file has its own for one that was cut.
+            raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray]) -> bytes:
@@ -84,18 +123,3 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray]) -> bytes:
 
 def arrays_from_bytes(data: bytes) -> dict[str, NDArray]:
     return load(data)
-
-
-def save_files(folder: Path, parts: Parts) -> None:
-    """Write each part to its own file, by way of a temporary name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in parts.items():
-        with replacing_file(folder / name) as temporary:
-            temporary.write_bytes(part())
-
-
-def read_file(path: Path) -> bytes:
-    """A file of a saved pipe. RAISES BioelError: [B042] when it is missing."""
-    if not path.is_file():
-        raise BioelError(Errors.B042.format(path=path))
-    return path.read_bytes()

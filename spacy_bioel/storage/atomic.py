@@ -26,6 +26,22 @@ _SYSTEM = (Path("/dev"), Path("/proc"))
 
 
 @contextmanager
+def scratch_folder(out: Path) -> Iterator[Path]:
+    """Make an empty folder beside `out` that is removed at the end, or by the next run on `out`.
+
+    YIELDS (Path): The folder; it may be renamed, and is then no longer this one's to remove.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(out)
+    fresh = _beside(out, "new")
+    fresh.mkdir()
+    try:
+        yield fresh
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+@contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
     """Fill a new folder beside `out`, and replace `out` by it when the block succeeds.
 
@@ -36,11 +52,8 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
     YIELDS (Path): Empty folder to fill.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _tidy(out)
-    fresh, old = _beside(out, "new"), _beside(out, "old")
-    fresh.mkdir()
-    try:
+    old = _beside(out, "old")
+    with scratch_folder(out) as fresh:
         yield fresh
         if not out.exists():
             fresh.rename(out)
@@ -51,10 +64,8 @@ def replacing_folder(out: Path) -> Iterator[Path]:
             except BaseException:
                 old.rename(out)
                 raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

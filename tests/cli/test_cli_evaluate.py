@@ -181,4 +181,7 @@ def test_a_cut_file_of_a_model(
     shutil.copytree(model, tmp_path / "cut")
     (tmp_path / "cut" / "bioel_linker" / file).write_text('{"a')
     assert run("evaluate", tmp_path / "cut", corpus) == 2
+    assert f"{file} is not as it was saved" in capsys.readouterr().err
+    (tmp_path / "cut" / "bioel_linker" / "manifest.json").unlink()
+    assert run("evaluate", tmp_path / "cut", corpus) == 2
     assert "[B058]" in capsys.readouterr().err

@@ -59,8 +59,8 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder: Path, tmp_p
         files
         == [
             [
-                *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "memory.json"],
-                *["model.safetensors", "tokenizer.json"],
+                *["cfg.json", "embeddings.safetensors", "fusion.json", "kb", "manifest.json"],
+                *["memory.json", "model.safetensors", "tokenizer.json"],
             ]
         ]
         * 2
@@ -87,6 +87,9 @@ def test_weights_of_another_version(kb_folder: Path, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "m")
     path = tmp_path / "m" / "bioel_linker" / "fusion.json"
     path.write_text(path.read_text("utf8").replace('"exact"', '"old"'), "utf8")
+    with pytest.raises(BioelError, match=r"\[B466\].*fusion\.json is not as it was saved.* bytes"):
+        spacy.load(tmp_path / "m")
+    path.with_name("manifest.json").unlink()  # as an earlier version has saved it
     with pytest.raises(BioelError, match=r"\[B062\].*'old'.*'exact'"):
         spacy.load(tmp_path / "m")
 
@@ -231,6 +234,7 @@ def test_weights_and_statistics_that_were_edited(
     elif text == "short output":
         text = json.dumps(edited | {"output": edited["output"][1:]})
     (tmp_path / "m" / "bioel_linker" / file).write_text(text)
+    (tmp_path / "m" / "bioel_linker" / "manifest.json").unlink()
     with pytest.raises(BioelError, match=rf"\[{code}\]"):
         spacy.load(tmp_path / "m")
 

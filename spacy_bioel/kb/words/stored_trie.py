@@ -7,14 +7,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.files import RawFile, read_array, write_array
+from spacy_bioel.kb.columns.checks import (
+    UNSEALED,
+    check_contents,
+    check_seal,
+    checksum,
+    read_json,
+    sealed_json,
+)
+from spacy_bioel.kb.columns.files import RawFile, map_folder, read_array, write_array
 from spacy_bioel.kb.columns.layout import ABOUT_FILE
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.columns.tries import trie_file, trie_name
+from spacy_bioel.kb.columns.tries import TRIE_FILES, files_of_trie, trie_file, trie_name, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, ToPieces, build_trie
 
+_NOTHING = np.zeros(0, np.uint8)  # contents of a file that is missing
 _COUNTS = ("left_out", "nameless")
 
 
@@ -36,8 +47,11 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
                 with transaction.trie(name) as folder:
                     for column in COLUMNS:
                         write_array(folder, column, getattr(trie, column))
+                    columns = map_folder(folder, TRIE_FILES)
+                    checksums = {part: checksum(raw) for part, raw in columns.items()}
                     about = {key: getattr(trie, key) for key in _COUNTS}
-                    (folder / ABOUT_FILE).write_text(json.dumps(about) + "\n", encoding="utf8")
+                    about |= {"checksums": checksums, "text": UNSEALED}
+                    (folder / ABOUT_FILE).write_bytes(sealed_json(about))
             return open_trie(KnowledgeBase.open(kb.path), fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
@@ -61,6 +75,24 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         where = Path(kb.where) / trie_file(name, "")
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
     return trie
+
+
+def verify_tries(kb: KnowledgeBase) -> None:
+    """Read all tries, and compare checksums, which earlier versions did not write.
+
+    RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
+    """
+    files = kb.files()
+    for name in trie_names(files):
+        file, parts = trie_file(name, ABOUT_FILE), files_of_trie(files, name)
+        text = parts[ABOUT_FILE].tobytes()
+        about = read_json(text, where=kb.where, file=file)
+        if about.keys() == set(_COUNTS):
+            continue
+        check_seal(text, about.get("text"), where=kb.where, file=file)
+        for part, expected in about["checksums"].items():
+            raw, file = parts.get(part, _NOTHING), trie_file(name, part)
+            check_contents(raw, expected, where=kb.where, file=file)
 
 
 def _column(files: Mapping[str, RawFile], name: str, part: str) -> Any:

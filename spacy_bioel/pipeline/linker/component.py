@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.linker.decision import Query, mention_queries
 from spacy_bioel.pipeline.linker.lifecycle import LiveLinker
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 
@@ -69,7 +69,7 @@ class Linker(LiveLinker):
 
     def queries(self, spans: Sequence[Span]) -> list[Query]:
         """Strings to look up for the mentions of one document."""
-        return mention_queries(spans, LinkerSettings.of(self.cfg))
+        return mention_queries(spans, self.check_settings())
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
@@ -123,6 +123,7 @@ class Linker(LiveLinker):
                 self.set_kb(kb)
             assert self._kb is not None
             self.statistics = MentionStatistics()
+            self._forget_tuning(nlp)
             self.count_mentions(get_examples())
             source = EncoderSource(
                 self._kb,
@@ -142,12 +143,18 @@ class Linker(LiveLinker):
             self._weights_changed()
             self._start_training()
 
+    def _forget_tuning(self, nlp: Language | None) -> None:
+        """Drop weights that were fitted to the evidence of another encoder, and their record."""
+        self.fusion = self.reading = self.finding = None
+        if nlp is not None:
+            nlp.meta.get("bioel", {}).pop("tuning", None)
+
     def count_mentions(self, examples: Iterable[Example]) -> None:
         """Add training mentions to the statistics, with abbreviations written out too."""
         from spacy_bioel.pipeline.linker.training import training_strings
 
         kb = self.kb if self._kb is None else self._kb
-        settings = LinkerSettings.of(self.cfg)
+        settings = self.check_settings()
         self.statistics = self.statistics.with_mentions(
             (string, kb.canonical(concept_id))
             for example in examples

@@ -19,7 +19,6 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.annotate import register_extensions
 from spacy_bioel.pipeline.linker.kbs import KbSetting, open_kbs, setting_of
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.storage import StoredLinker
 
 if TYPE_CHECKING:
@@ -108,13 +107,13 @@ class LiveLinker(StoredLinker):
 
     @property
     def state(self) -> LinkerState:
-        """The parts as they are now. RAISES BioelError: Those of `kb` and `LinkerSettings.of`."""
+        """The parts as they are now. RAISES BioelError: Those of `kb` and `check_settings`."""
         from spacy_bioel.kb.columns.joined import parts_of
         from spacy_bioel.pipeline.linker.state import LinkerState
 
         with self._lock:
             kb = self.kb  # first: opening it may bring the package's encoder and statistics
-            settings = LinkerSettings.of(self.cfg)
+            settings = self.check_settings()
             if len(parts_of(kb)) > 1:  # which knows its labels; in bytes they have no folders
                 settings = replace(settings, only_labels=())
             return LinkerState(
@@ -195,7 +194,7 @@ class LiveLinker(StoredLinker):
         """Encode a knowledge base of the package at its first use."""
         from spacy_bioel.pipeline.linker import starter
 
-        is_dense = self.has_encoder and "dense" in LinkerSettings.of(self.cfg).evidence
+        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
         if is_dense and starter.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
 
@@ -211,7 +210,7 @@ class LiveLinker(StoredLinker):
     def kb(self) -> KnowledgeBase:
         """The knowledge base, which is opened at first use.
 
-        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `LinkerSettings.of`.
+        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
             self._check_order()
@@ -297,10 +296,7 @@ class LiveLinker(StoredLinker):
         """Whether mentions are read in their documents."""
         from spacy_bioel.models.reading import reading_evidence, reads
 
-        return (
-            reads(self.model)
-            and reading_evidence(self.model) in LinkerSettings.of(self.cfg).evidence
-        )
+        return reads(self.model) and reading_evidence(self.model) in self.check_settings().evidence
 
     @property
     def fingerprint(self) -> str:

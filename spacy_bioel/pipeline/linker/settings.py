@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
-from spacy_bioel.pipeline.settings import check_number, is_number
+from spacy_bioel.pipeline.settings import check_kinds, check_number, is_number
+
+if TYPE_CHECKING:
+    from thinc.api import Model
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
@@ -26,6 +29,12 @@ LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
 _PIPE = "bioel_linker"
+_KINDS = {
+    **dict.fromkeys(("abbreviations", "shorthand", "composites", "include_kb"), bool),
+    **dict.fromkeys(("spans_key", "gold_key"), str),
+    **dict.fromkeys(("evidence", "label_types", "training", "finding"), dict),
+}
+_INNER_KINDS: dict[str, Any] = {"evidence": bool, "label_types": (list, tuple)}
 
 
 @dataclass(frozen=True)
@@ -58,11 +67,15 @@ class LinkerSettings:
 
         RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
             and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
-            unknown setting, [B321] on a knowledge base that is none, [B345] on another `set_ents`.
+            unknown setting, [B321] on a knowledge base that is none, [B345] on another `set_ents`,
+            [B465] on a value of another type.
         """
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         check_kb(cfg["kb"])
+        check_kinds(cfg, _KINDS, pipe=_PIPE)
+        for name, kind in _INNER_KINDS.items():
+            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{_PIPE}.{name}")
         if cfg.get("set_ents", True) not in SET_ENTS:
             raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
@@ -84,9 +97,9 @@ class LinkerSettings:
             max_candidates=cfg["max_candidates"],
             nil_threshold=cfg["nil_threshold"],
             coherence=coherence,
-            abbreviations=bool(cfg["abbreviations"]),
-            shorthand=bool(cfg.get("shorthand", True)),  # pipelines were saved without
-            composites=bool(cfg["composites"]),
+            abbreviations=cfg["abbreviations"],
+            shorthand=cfg.get("shorthand", True),  # pipelines were saved without
+            composites=cfg["composites"],
             mentions=cfg["mentions"],
             finding=_finding(cfg),
             spans_key=cfg["spans_key"],
@@ -140,12 +153,58 @@ class TrainingSettings:
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> TrainingSettings:
-        """RAISES BioelError: [B048] on an unknown loss, [B270] on a number out of its range."""
-        training = cfg["training"]
+        """RAISES BioelError: [B048] on an unknown loss, [B270] on a number out of its range, [B273]
+        on an unknown setting."""
+        training, known = cfg["training"], list(cls.__dataclass_fields__)
+        if unknown := sorted(f"training.{name}" for name in set(training) - set(known)):
+            raise BioelError(Errors.B273.format(unknown=unknown, known=known))
         if training["loss"] not in LOSSES:
             raise BioelError(Errors.B048.format(loss=training["loss"]))
         for name in ("refresh_every", "pool_names", "candidates", "mentions"):
             check_number(training, name, 1, None, kind=int, pipe=_PIPE)
         for name in ("synonyms", "negatives", "seed"):
             check_number(training, name, 0, None, kind=int, pipe=_PIPE)
-        return cls(**{name: training[name] for name in cls.__dataclass_fields__})
+        return cls(**training)
+
+
+def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
+    """All settings of a linker, as they are wherever one is made, used, saved or loaded.
+
+    RAISES BioelError: Those of `LinkerSettings.of` and `TrainingSettings.of`; [B301] when mentions
+        are to be read by a model that finds none, [B066] when no evidence brings candidates, [B465]
+        when a setting is missing.
+    """
+    try:
+        settings = LinkerSettings.of(cfg)
+        TrainingSettings.of(cfg)
+    except KeyError as error:
+        raise BioelError(
+            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=_PIPE)
+        ) from None
+    if settings.mentions == "read" and not _finds(model):
+        raise BioelError(Errors.B301.format(model=model.name))
+    if not settings.evidence - ({"context", "generated", "organism"} - _proposes(model)):
+        raise BioelError(Errors.B066.format(known=list(SWITCHES)))
+    return settings
+
+
+def _finds(model: Model[Any, Any]) -> bool:
+    """Whether a model finds mentions."""
+    from spacy_bioel.models.reading import may_read
+
+    if not may_read(model):
+        return False
+    from spacy_bioel.pipeline.contextual.methods import FINDERS
+
+    return model.name in FINDERS and FINDERS[model.name].finds(model)
+
+
+def _proposes(model: Model[Any, Any]) -> set[str]:
+    """The evidence of candidates that a model finds by reading, beside those of the strings."""
+    from spacy_bioel.models.reading import may_read, reading_evidence
+
+    if not may_read(model):
+        return set()
+    from spacy_bioel.pipeline.contextual.methods import METHODS
+
+    return {reading_evidence(model)} if METHODS[model.name].PROPOSES else set()

@@ -6,19 +6,22 @@ package's own, and is saved as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import srsly
+from spacy.util import load_config
 from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import KbSetting, folders_of, map_folders, open_kbs, setting_of
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.storage import Parts, StoredPipe
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, check_settings
+from spacy_bioel.pipeline.manifest import Parts
+from spacy_bioel.pipeline.storage import StoredPipe
+from spacy_bioel.storage.atomic import replacing_file
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -43,6 +46,7 @@ class StoredLinker(StoredPipe):
     fusion: Fusion | None
     reading: Fusion | None
     finding: Fusion | None
+    _kb: KnowledgeBase | None
     _index: MakeIndex
     _spelling: MakeSearch
     _base: Path
@@ -71,6 +75,10 @@ class StoredLinker(StoredPipe):
         """Called when parts were taken back."""
         raise NotImplementedError
 
+    def check_settings(self) -> LinkerSettings:
+        """The settings as they are now. RAISES BioelError: Those of `settings.check_settings`."""
+        return check_settings(self.cfg, self.model)
+
     def stored_cfg(self) -> dict[str, Any]:
         # The folder that the knowledge base came from means nothing to who gets a copy of it.
         return self.cfg | ({"kb": self._included()} if self.cfg["include_kb"] else {})
@@ -91,18 +99,16 @@ class StoredLinker(StoredPipe):
     def parts(self) -> Parts:
         from spacy_bioel.models.encoder_storage import encoder_parts
         from spacy_bioel.models.reading import reading_parts
-        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
         if not self.has_encoder:
             _ = self.kb  # opening it brings the package's encoder, where that serves
-        statistics, fusion = self.statistics.counts, self.fusion and self.fusion.to_json()
-        reading = self.reading and self.reading.to_json(READ_FEATURES)
-        finding = self.finding and self.finding.to_json(FEATURES)
+        tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
+        for name, features in _features().items():
+            if weights := getattr(self, name):
+                tables[f"{name}.json"] = weights.to_json(features)
+        _read_tables(tables)  # what could not be loaded is not saved
         return (
-            {_STATISTICS: lambda: _to_json(statistics), "fusion.json": lambda: _to_json(fusion)}
-            | ({"reading.json": lambda: _to_json(reading)} if reading else {})
-            | ({"finding.json": lambda: _to_json(finding)} if finding else {})
+            {name: partial(_to_json, table) for name, table in tables.items()}
             | encoder_parts(self.encoder)
             | reading_parts(self.model)
         )
@@ -110,20 +116,11 @@ class StoredLinker(StoredPipe):
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         from spacy_bioel.models.encoder_storage import load_encoder
         from spacy_bioel.models.reading import load_reading
-        from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-        from spacy_bioel.pipeline.linker.fusion import Fusion
-        from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-        from spacy_bioel.pipeline.mentions.evidence import FEATURES
 
-        LinkerSettings.of(self.cfg)
-        TrainingSettings.of(self.cfg)
-        self.statistics = MentionStatistics.from_json(srsly.json_loads(parts[_STATISTICS]))
-        fusion = srsly.json_loads(parts["fusion.json"])
-        self.fusion = None if fusion is None else Fusion.from_json(fusion)
-        reading = srsly.json_loads(parts.get("reading.json", b"null"))
-        self.reading = None if reading is None else Fusion.from_json(reading, READ_FEATURES)
-        finding = srsly.json_loads(parts.get("finding.json", b"null"))
-        self.finding = None if finding is None else Fusion.from_json(finding, FEATURES)
+        names = {_STATISTICS, *(f"{name}.json" for name in _features())} & parts.keys()
+        tables = _read_tables({name: srsly.json_loads(parts[name]) for name in names})
+        for name, table in tables.items():
+            setattr(self, name, table)
         load_encoder(self.encoder, parts)
         load_reading(self.model, parts)
         self._loaded()
@@ -148,35 +145,84 @@ class StoredLinker(StoredPipe):
         from spacy_bioel.kb.columns.joined import parts_of
 
         includes_kb = self.cfg["include_kb"] and "kb" not in exclude
+        if "kb" not in exclude:
+            self._check_kb()
         kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
         data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
         return data
 
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+    def read_bytes(self, bytes_data: bytes) -> None:
         from spacy_bioel.kb.columns.store import KnowledgeBase
 
         parts = srsly.msgpack_loads(bytes_data)
-        super().from_bytes(parts["pipe"])
+        super().read_bytes(parts["pipe"])
         if parts["kbs"]:
             blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
             kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
             self._take(kb, self.cfg["kb"])
-        return self
+
+    def _check_kb(self) -> None:
+        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
+        nowhere else, and would come back with that of the package."""
+        from spacy_bioel.kb.columns.joined import parts_of
+
+        is_open = self._kb is not None and not self.cfg["include_kb"]
+        if is_open and any(part.path is None for part in parts_of(self.kb)):
+            raise BioelError(Errors.B467.format(name=self.name))
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         from spacy_bioel.kb.columns.joined import parts_of
 
+        self._check_kb()
         super().to_disk(path)
         if self.cfg["include_kb"] and "kb" not in exclude:
+            _forget_folder(Path(path), self._included())
             places = folders_of(self._included())
             for place, part in zip(places, parts_of(self.kb), strict=True):
                 part.save_to(Path(path) / place)
 
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        super().from_disk(path)
+    def read_folder(self, folder: Path) -> None:
+        super().read_folder(folder)
         if self.cfg["include_kb"] and self.cfg["kb"]:
-            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, Path(path).resolve()))
-        return self
+            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(_found, folder.resolve()))
+
+
+def _features() -> dict[str, Sequence[str]]:
+    """What each of the weights of a linker are for."""
+    from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+    from spacy_bioel.pipeline.linker.evidence import FEATURES
+    from spacy_bioel.pipeline.mentions import evidence
+
+    return {"fusion": FEATURES, "reading": READ_FEATURES, "finding": evidence.FEATURES}
+
+
+def _read_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Mention statistics and weights, by the names that the linker has for them.
+
+    RAISES BioelError: [B062], [B272] when they are none.
+    """
+    from spacy_bioel.pipeline.linker.fusion import Fusion
+    from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+
+    found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
+    for name, features in _features().items():
+        table = tables.get(f"{name}.json")
+        found[name] = None if table is None else Fusion.from_json(table, features)
+    return found
+
+
+def _forget_folder(pipe: Path, kb: KbSetting) -> None:
+    """Correct the config of a pipeline that includes its knowledge base, which spaCy has written
+    beside the pipe, with the folder that the knowledge base was in on this machine.
+    """
+    path = pipe.parent / "config.cfg"
+    if not path.is_file():
+        return  # the pipe is saved alone
+    config = load_config(path)
+    if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
+        settings["kb"] = kb
+        with replacing_file(path) as temporary:
+            config.to_disk(temporary, interpolate=False)
 
 
 def _found(folder: Path, place: str) -> str:

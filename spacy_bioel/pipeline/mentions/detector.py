@@ -19,16 +19,12 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
+from spacy_bioel.pipeline.manifest import Parts
 from spacy_bioel.pipeline.mentions.choosing import Considered, choose_mentions, consider_spans
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
-from spacy_bioel.pipeline.settings import check_number
-from spacy_bioel.pipeline.storage import (
-    Parts,
-    StoredPipe,
-    arrays_from_bytes,
-    arrays_to_bytes,
-)
+from spacy_bioel.pipeline.settings import check_kinds, check_number
+from spacy_bioel.pipeline.storage import StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import require_token_vectors
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
@@ -37,6 +33,10 @@ _DOUBTFUL = 0.05
 _SETTINGS = {
     *("labels", "threshold", "consistency", "allow_overlap", "abbreviations", "always", "never"),
     *("set_ents", "spans_key", "gold_key", "width"),
+}
+_KINDS = {
+    **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
+    **dict.fromkeys(("spans_key", "gold_key"), str),
 }
 
 
@@ -80,16 +80,17 @@ class MentionDetector(StoredPipe):
             "gold_key": gold_key,
         }
         self._known_lists: set[str] = set()  # labels of word lists that were compared once
-        self._check_settings()
+        self.check_settings()
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         """RAISES BioelError: [B270] on a number out of its range, [B336] on word lists that are
-        none, [B443] on an unknown setting."""
+        none, [B443] on an unknown setting, [B465] on a value of another type."""
         if unknown := sorted(set(self.cfg) - _SETTINGS):
             known = ", ".join(sorted(_SETTINGS - {"width"}))
             raise BioelError(Errors.B443.format(name=unknown[0], known=known))
         for name in ("threshold", "consistency"):
             check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
+        check_kinds(self.cfg, _KINDS, pipe="bioel_mentions")
         check_lists(self.cfg["always"], self.cfg["never"])
 
     @property
@@ -176,7 +177,7 @@ class MentionDetector(StoredPipe):
             [B336] on word lists that are none.
         """
         docs = list(docs)
-        self._check_settings()  # they may have been assigned
+        self.check_settings()  # they may have been assigned
         always = self.cfg["always"]
         if set(always) - self._known_lists:
             check_labels(always, self.labels)
@@ -311,7 +312,6 @@ class MentionDetector(StoredPipe):
         from spacy_bioel.models.detector import add_scorer
         from spacy_bioel.models.weights import weights_from_bytes
 
-        self._check_settings()
         width = self.cfg.pop("width")
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
         if self.labels:

@@ -1,0 +1,249 @@
+"""A load that fails leaves the pipe as it was; what cannot be loaded is not saved."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+from test_generative import generative_nlp
+from test_multitask import TOK2VEC, multitask_nlp
+from test_reranker import reranking_nlp
+from tiny import (
+    DETECTOR,
+    LINKER,
+    VOCABULARY,
+    blank,
+    dual_nlp,
+    ents,
+    linking_nlp,
+    step,
+)
+from tiny import examples as examples_of
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.factories import LINKER_TRAINING
+from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.pipeline.linker.fusion import default_fusion
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.types import AnnotatedText
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
+PIPES = ("bioel_mentions", "bioel_linker")
+
+
+def light_nlp(kb: Path, checkpoint: Path, **model: Any) -> Language:
+    nlp = blank()
+    nlp.add_pipe("bioel_mentions", config={"model": DETECTOR["model"] | model})
+    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb)})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    return nlp
+
+
+def bio_nlp(kb: Path, checkpoint: Path) -> Language:
+    nlp = light_nlp(kb, checkpoint)
+    nlp.remove_pipe("bioel_mentions")
+    model = {"@architectures": "spacy-bioel.BioTagger.v1", "tok2vec": TOK2VEC}
+    nlp.add_pipe("bioel_mentions", config={"model": model}, first=True)
+    return nlp
+
+
+MAKERS: dict[str, Callable[[Path, Path], Language]] = {
+    "light": light_nlp,
+    "bio": bio_nlp,
+    "dual": dual_nlp,
+    "multitask": lambda kb, checkpoint: multitask_nlp(kb),
+    "reranker": reranking_nlp,
+    "generative": lambda kb, checkpoint: generative_nlp(kb),
+}
+
+
+def answers(nlp: Language, texts: list[AnnotatedText]) -> list[object]:
+    """Spans with their scores, and links with all candidates, of found and of given mentions."""
+    found: list[object] = []
+    if "bioel_mentions" in nlp.pipe_names:
+        detector: Any = nlp.get_pipe("bioel_mentions")
+        docs = [nlp.make_doc(text.text) for text in texts]
+        if "tok2vec" in nlp.pipe_names:
+            docs = [nlp.get_pipe("tok2vec")(doc) for doc in docs]  # type: ignore[operator]
+        found += detector._score(docs, lowest=0.001)
+    with nlp.select_pipes(enable=[name for name in nlp.pipe_names if name != "bioel_mentions"]):
+        given = [with_gold_mentions(nlp.make_doc(text.text), text) for text in texts]
+        found += [get_links(doc) for doc in nlp.pipe(given)]
+    return found
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def saved(
+    request: pytest.FixtureRequest,
+    kb_folder: Path,
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, list[object]]:
+    """A pipeline of each architecture, and what it answered after training, before it was saved."""
+    spacy.util.fix_random_seed(0)
+    nlp = MAKERS[request.param](kb_folder, checkpoint)
+    data = examples_of(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    optimizer.learn_rate = 0.02
+    for _ in range(60 if request.param == "multitask" else 3):
+        step(nlp, texts, optimizer)
+    folder = tmp_path_factory.mktemp(request.param) / "model"
+    nlp.to_disk(folder)
+    return folder, answers(nlp, texts)
+
+
+def test_after_training_what_is_saved_is_what_is_loaded(
+    saved: tuple[Path, list[object]], texts: list[AnnotatedText]
+) -> None:
+    folder, trained = saved
+    assert answers(spacy.load(folder), texts) == trained
+    assert sum(map(len, trained)) > 30  # type: ignore[arg-type]
+
+
+def test_a_load_that_fails_changes_nothing(
+    saved: tuple[Path, list[object]], texts: list[AnnotatedText], tmp_path: Path
+) -> None:
+    folder, trained = saved
+    nlp, fresh = spacy.load(folder), spacy.util.load_model_from_config(spacy.load(folder).config)
+    for name in set(PIPES) & set(nlp.pipe_names):
+        pipe: Any = nlp.get_pipe(name)
+        saved_pipe, broken, cfg = folder / name, tmp_path / name, dict(pipe.cfg)
+        for file in sorted(path.name for path in saved_pipe.iterdir() if path.is_file()):
+            shutil.copytree(saved_pipe, broken)
+            (broken / "manifest.json").unlink(missing_ok=True)
+            whole = (saved_pipe / file).read_bytes()
+            (broken / file).write_bytes(whole[: len(whole) // 2])
+            for victim in (pipe, fresh.get_pipe(name)):
+                with pytest.raises(BioelError):
+                    victim.from_disk(broken)
+            assert pipe.cfg == cfg
+            shutil.rmtree(broken)
+        whole = pipe.to_bytes(exclude=["kb"])
+        with pytest.raises(BioelError, match=r"\[B058\]"):
+            pipe.from_bytes(whole[: len(whole) // 2])
+        assert pipe.cfg == cfg
+    assert answers(nlp, texts) == trained
+    fresh.from_disk(folder)
+    assert answers(fresh, texts) == trained
+
+
+# What saves calls what loads: (pipe, change of its settings, code).
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("bioel_linker", {"nil_treshold": 0.5}, "B273"),
+    ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
+    ("bioel_linker", {"mentions": "spams"}, "B054"),
+    ("bioel_linker", {"mentions": "read"}, "B301"),
+    ("bioel_linker", {"evidence": {"context": True}}, "B066"),
+    ("bioel_linker", {"evidence": {"exact": "yes"}}, "B465"),
+    ("bioel_linker", {"finding": {"typo": True}}, "B311"),
+    ("bioel_linker", {"label_types": {"Disease": {"C"}}}, "B465"),
+    ("bioel_linker", {"label_types": {"Disease": "C"}}, "B465"),
+    ("bioel_linker", {"abbreviations": "no"}, "B465"),
+    ("bioel_linker", {"spans_key": None}, "B465"),
+    ("bioel_linker", {"training": {"seed": 0}}, "B465"),
+    ("bioel_linker", {"training": LINKER_TRAINING | {"loss": "nonsense"}}, "B048"),
+    ("bioel_linker", {"training": LINKER_TRAINING | {"los": "info_nce"}}, "B273"),
+    ("bioel_mentions", {"treshold": 0.5}, "B443"),
+    ("bioel_mentions", {"threshold": "high"}, "B270"),
+    ("bioel_mentions", {"always": ["fever"]}, "B336"),
+    ("bioel_mentions", {"set_ents": "links"}, "B465"),
+    ("bioel_mentions", {"gold_key": 1}, "B465"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "code"), WRONG, ids=lambda value: str(value)[:40])
+def test_what_cannot_be_loaded_is_not_saved(
+    trained: Language, tmp_path: Path, name: str, wrong: dict[str, Any], code: str
+) -> None:
+    pipe: Any = trained.get_pipe(name)
+    pipe.to_disk(tmp_path / "good")
+    pipe.cfg.update(wrong)
+    for act in (lambda: pipe.to_disk(tmp_path / "bad"), pipe.to_bytes, lambda: trained("Fever.")):
+        with pytest.raises(BioelError, match=rf"\[{code}\]"):
+            act()
+    assert not (tmp_path / "bad").exists()
+    if "{'C'}" in str(wrong):
+        return  # no JSON
+    stored = srsly.read_json(tmp_path / "good" / "cfg.json")
+    stored["cfg"] |= wrong
+    (tmp_path / "good" / "cfg.json").write_text(json.dumps(stored), "utf8")
+    (tmp_path / "good" / "manifest.json").unlink(missing_ok=True)
+    with pytest.raises(BioelError, match=rf"\[{code}\]"):
+        pipe.from_disk(tmp_path / "good")
+
+
+def test_weights_and_statistics_that_cannot_be_loaded(trained: Language, tmp_path: Path) -> None:
+    linker: Any = trained.get_pipe("bioel_linker")
+    wrong = [
+        ("fusion", replace(default_fusion(), bias=float("nan"))),
+        ("reading", default_fusion()),  # of other features
+        ("statistics", MentionStatistics({"aspirin": {"MESH:D001241": 0}})),
+    ]
+    for name, value in wrong:
+        before = getattr(linker, name)
+        setattr(linker, name, value)
+        with pytest.raises(BioelError, match=r"\[B272\]"):
+            linker.to_disk(tmp_path / "m")
+        setattr(linker, name, before)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_knowledge_base_in_memory_is_not_lost(kb_folder: Path, tmp_path: Path) -> None:
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.set_kb(KnowledgeBase.from_bytes(KnowledgeBase.open(kb_folder).to_bytes()))
+    linker.cfg["include_kb"] = False
+    for save in (lambda: linker.to_disk(tmp_path / "m"), linker.to_bytes):
+        with pytest.raises(BioelError, match=r"\[B467\].*'bioel_linker'"):
+            save()
+    assert not (tmp_path / "m").exists()
+    assert ents(next(nlp.pipe(["aspirin"], n_process=2))) == [("aspirin", "MESH:D001241")]
+    linker.kb.save_to(tmp_path / "kb")
+    linker.set_kb(tmp_path / "kb")
+    again = linking_nlp(kb_folder).get_pipe("bioel_linker").from_bytes(linker.to_bytes())  # type: ignore[attr-defined]
+    assert again.kb.path == tmp_path / "kb"
+
+
+def test_initialising_forgets_what_was_tuned(trained: Language, texts: list[AnnotatedText]) -> None:
+    linker: Any = trained.get_pipe("bioel_linker")
+    linker.fusion = linker.reading = linker.finding = default_fusion()
+    trained.meta["bioel"] = {"tuning": {"documents": 6}, "other": 1}
+    trained.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
+    with trained.select_pipes(enable="bioel_linker"):
+        trained.initialize(lambda: examples_of(trained, texts))
+    assert (linker.fusion, linker.reading, linker.finding) == (None, None, None)
+    assert trained.meta["bioel"] == {"other": 1}
+
+
+def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(
+    kb_folder: Path, tmp_path: Path
+) -> None:
+    several = {
+        "Disease": str(kb_folder),
+        "Chemical": str(shutil.copytree(kb_folder, tmp_path / "b")),
+    }
+    nlp = linking_nlp(kb_folder)
+    nlp.add_pipe("bioel_linker", name="other", config={"kb": several, "spans_key": "other"})
+    nlp.to_disk(tmp_path / "m")
+    text = (tmp_path / "m" / "config.cfg").read_text("utf8")
+    assert str(kb_folder) not in text and str(tmp_path) not in text
+    config = spacy.util.load_config(tmp_path / "m" / "config.cfg")
+    assert config["components"]["bioel_linker"]["kb"] == "kb"
+    assert config["components"]["other"]["kb"] == {"Disease": "kb.0", "Chemical": "kb.1"}
+    assert nlp.config["components"]["bioel_linker"]["kb"] == str(kb_folder)
+    loaded: Any = spacy.load(tmp_path / "m").get_pipe("other")
+    assert [part.path.name for part in loaded.kb.parts] == ["kb.0", "kb.1"]
+    linking_nlp(kb_folder, include_kb=False).to_disk(tmp_path / "without")
+    assert str(kb_folder) in (tmp_path / "without" / "config.cfg").read_text("utf8")

@@ -1,0 +1,126 @@
+"""`bioel verify`: one bit of any file that differs from what was saved is found."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+
+from spacy_bioel.cli.app import main
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.stored_trie import write_trie
+from spacy_bioel.pipeline import manifest
+from spacy_bioel.pipeline.verifying import verify
+
+PIPES = ("bioel_linker", "bioel_mentions")
+
+
+@pytest.fixture
+def model(trained: Language, trained_folder: Path, tmp_path: Path) -> Path:
+    """A saved pipeline whose knowledge base has vectors and a trie."""
+    shutil.copytree(trained_folder, tmp_path / "model")
+    kb = KnowledgeBase.open(tmp_path / "model" / "bioel_linker" / "kb")
+    linker: Any = trained.get_pipe("bioel_linker")
+    linker.encode_kb(kb)
+    letters = {chr(n): n for n in range(32, 127)}
+    write_trie(
+        kb, lambda names: [[letters[c] for c in name] for name in names], fingerprint="f" * 16
+    )
+    return tmp_path / "model"
+
+
+def status(*args: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(arg) for arg in args])
+    return int(ended.value.code or 0)  # type: ignore[arg-type]
+
+
+def flip(path: Path, at: float) -> bytes:
+    """Change one bit of a file. RETURNS (bytes): As it was."""
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[int(at * (len(whole) - 1))] ^= 1
+    path.write_bytes(changed)
+    return whole
+
+
+def saved_files(folder: Path) -> list[Path]:
+    found = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return sorted(path for path in found if path.stat().st_size)
+
+
+def test_what_was_saved(model: Path, tmp_path: Path) -> None:
+    found = verify(model)
+    assert [Path(folder).name for folder in found.whole] == [
+        *["bioel_linker", "kb", "bioel_mentions", "model"]
+    ]
+    assert (found.without, found.failed) == ([], {})
+    assert status("verify", model) == status("verify", model / "bioel_linker" / "kb") == 0
+    assert status("verify", tmp_path) == status("verify", tmp_path / "none") == 2
+
+
+@pytest.mark.parametrize("at", [0.0, 0.37, 0.83, 1.0])
+def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) -> None:
+    files = [path for name in PIPES for path in saved_files(model / name)]
+    assert len(files) > 50
+    missed = []
+    for path in files:
+        whole = flip(path, at)
+        if not verify(model).failed:
+            missed.append(path.relative_to(model))
+        path.write_bytes(whole)
+    assert missed == []
+    assert not verify(model).failed
+
+
+def test_a_changed_file_is_refused_when_it_is_loaded(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in PIPES:
+        for path in (path for path in saved_files(model / name) if path.parent.name == name):
+            whole = flip(path, 0.6)
+            with pytest.raises(BioelError, match=rf"\[B466\] {path}|\[B466\].*manifest\.json"):
+                spacy.load(model)
+            path.write_bytes(whole)
+    weights = model / "bioel_mentions" / "model.safetensors"
+    monkeypatch.setattr(manifest, "CHECKED", 100)
+    whole = flip(weights, 0.6)
+    spacy.load(model)  # large files are compared by size alone
+    assert status("verify", model) == 1
+    assert f"error: [B466] {weights} is not as it was saved" in capsys.readouterr().err
+    weights.write_bytes(whole + b"\0")
+    with pytest.raises(BioelError, match=r"\[B466\].*model\.safetensors"):
+        spacy.load(model)
+
+
+@pytest.mark.parametrize("file", ["config.cfg", "meta.json", "vocab/strings.json", "tokenizer"])
+def test_the_rest_of_a_pipeline_is_parsed(model: Path, file: str) -> None:
+    (model / file).write_bytes(b"\xff[")
+    assert list(verify(model).failed) == [str(model)]
+
+
+def test_pipelines_of_earlier_versions_load(model: Path) -> None:
+    for name in PIPES:
+        (model / name / "manifest.json").unlink()
+    spacy.load(model)
+    found = verify(model)
+    assert found.without == [str(model / name) for name in PIPES]
+    assert found.failed == {}
+    assert status("verify", model, "--json", model.with_name("found.json")) == 0
+    about = srsly.read_json(model.with_name("found.json"))
+    assert (len(about["without"]), len(about["whole"]), about["failed"]) == (2, 2, {})
+
+
+def test_saving_again_writes_another_manifest(model: Path) -> None:
+    nlp = spacy.load(model)
+    detector: Any = nlp.get_pipe("bioel_mentions")
+    detector.cfg["threshold"] = 0.6
+    nlp.to_disk(model)
+    assert spacy.load(model).get_pipe("bioel_mentions").cfg["threshold"] == 0.6  # type: ignore[attr-defined]
+    assert not verify(model).failed
