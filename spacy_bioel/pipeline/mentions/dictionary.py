@@ -20,7 +20,7 @@ from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, normalize_to
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
 MAX_WORDS = 12
 _MIN_CHARS = 3
-_BREAK = "\n\n"  # a word that no name has
+_BREAK = "¶"  # a word that no name has
 _BLOCK = 1 << 16  # names that are looked through at once
 _IN_WORD = np.array([chr(code).isalnum() and code < 128 for code in range(256)])
 _LONG_NAMES: WeakKeyDictionary[KnowledgeBase, dict[int, int]] = WeakKeyDictionary()
