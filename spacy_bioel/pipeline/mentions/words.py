@@ -130,16 +130,16 @@ def _between(
         return np.array([text in kinds for text in texts], dtype=bool)[of_token]
 
     n = len(of_token)
-    lines = np.array(["\n" in text or "\r" in text for text in texts], dtype=bool)[of_token]
-    blanks = np.array([text.isspace() for text in texts], dtype=bool)[of_token]
+    white = [text for text in texts if text.isspace()]
+    blanks = among(frozenset(white))
+    lines = among(frozenset(text for text in white if "\n" in text or "\r" in text))
     spaced = spaced | blanks | np.append(blanks[1:], False)[:n]
     after_space = np.append(True, spaced)[:n]
     # "1,2-dimethyl", "2.5" and "C(=O)" have no space beside these characters.
     is_ending, is_comma = among(_ENDING), among(frozenset(","))
     before_ending = np.append((is_ending | is_comma)[1:], True)[:n]
     stops = (is_ending | among(_CLOSING)) & (spaced | before_ending) | among(_OPENING) & after_space
-    ends_paragraph = np.array([BLANK_LINE.search(text) is not None for text in texts], dtype=bool)
-    stops |= among(_SIGNS) | ends_paragraph[of_token]
+    stops |= among(_SIGNS) | among(frozenset(filter(BLANK_LINE.search, white)))
     between = (lines, is_comma & spaced, stops, spaced, among(_HYPHENS))
     gaps = [np.append(0, np.cumsum(of))[token] for of in between]
     line, comma, stop, space, hyphen = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
