@@ -50,11 +50,14 @@ class DetectorKind:
     decode (Callable): Decodes logits, given the tokens of each document, shape (n_docs,), and a
         minimum probability, into spans in order of their start and their probabilities, shape
         (n_spans,).
+    is_local (bool): Spans depend on the logits of their first token alone, and these, without an
+        LSTM, on tokens and matches that are near: long documents are read in pieces.
     """
 
     make: Callable[..., Any]
     loss: Callable[[Logits, TokenSpans, NDArray[np.bool_]], tuple[float, Logits]]
     decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
+    is_local: bool = False
 
 
 def mention_model(
@@ -133,40 +136,66 @@ def find_spans(
     with one_thread_each() as spread:
         vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
         find = partial(_find_spans, scorer, network, model.attrs["kind"], lowest)
-        found = spread(find, _parts(vectors, batch))
+        found = spread(find, _parts(vectors, batch, _margin(model)))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 
 
 def _find_spans(
-    scorer: Model, network: Any, kind: DetectorKind, lowest: float, part: tuple[int, Inputs]
+    scorer: Model, network: Any, kind: DetectorKind, lowest: float, part: tuple[int, slice, Inputs]
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
     import torch
 
-    first, inputs = part
+    first, used, inputs = part
     arguments, _ = _to_torch(scorer, inputs, False)
     with torch.inference_mode():
-        logits = network(*arguments.args).cpu().numpy()
+        logits = network(*arguments.args).cpu().numpy()[used]
     spans, probabilities = kind.decode(logits, inputs[1], lowest)
     return spans + np.array([first, first, 0]), probabilities
 
 
-def _parts(vectors: Any, batch: MentionBatch) -> Iterator[tuple[int, Inputs]]:
-    """Split a batch into parts of whole documents: the first token of each and its inputs."""
+def _margin(model: MentionModel) -> int | None:
+    """Tokens beside a piece of a document that its spans depend on; None: all."""
+    if not model.attrs["kind"].is_local or model.attrs["settings"]["context"]:
+        return None
+    return 2 * (model.attrs["max_width"] - 1)
+
+
+def _parts(
+    vectors: Any, batch: MentionBatch, margin: int | None
+) -> Iterator[tuple[int, slice, Inputs]]:
+    """Split a batch into parts of whole documents, and of pieces of a document that is longer.
+
+    YIELDS (tuple): The first token of a part, those of its inputs that are its own, and its inputs.
+    """
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
-    borders = np.flatnonzero(np.diff(np.cumsum(lengths) // _TOKENS)) + 1
+    spans = batch.spans[np.argsort(batch.spans[:, 0], kind="stable")]
+    begins = np.diff(np.cumsum(lengths) // _TOKENS, prepend=0) > 0
+    is_long = lengths > _TOKENS
+    begins |= is_long | np.append(False, is_long)[:-1]
     first = 0
-    for of_part in np.split(lengths, borders):
+    for of_part in np.split(lengths, np.flatnonzero(begins)):
         last = first + int(of_part.sum())
-        spans, words = (
-            matches[(matches[:, 0] >= first) & (matches[:, 0] < last)]
-            for matches in (batch.spans, batch.words)
-        )
-        spans[:, 0] -= first
-        words[:, 0] -= first
-        if last > first:
-            yield first, (vectors[first:last], of_part, spans, words)
+        is_cut = margin is not None and len(of_part) == 1
+        for start in range(first, last, _TOKENS) if is_cut else (first,):
+            end = min(start + _TOKENS, last) if is_cut else last
+            low, high = max(first, start - (margin or 0)), min(last, end + (margin or 0))
+            read = of_part if not is_cut else np.array([high - low])
+            inside = _between(spans, low, high)
+            inside = inside[inside[:, 0] + inside[:, 1] < high]
+            inside[:, 0] -= low
+            words = _between(batch.words, low, high)
+            words[:, 0] -= low
+            if end > start:
+                used = slice(start - low, end - low)
+                yield start, used, (vectors[low:high], read, inside, words)
         first = last
+
+
+def _between(matches: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
+    """Matches that begin at tokens from low to high, in this order, as a copy."""
+    start, end = np.searchsorted(matches[:, 0], [low, high])
+    return matches[start:end].copy()
 
 
 def _forward(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,18 +64,35 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
 
     encode = tok2vec.get_ref("encode")
     with torch.inference_mode():
-        embedded = _embed(tok2vec.get_ref("embed"), docs)
-        run = partial(_run_part, _function(encode.layers[0]))
-        parts = _parts(embedded, [len(doc) for doc in docs], encode.attrs["pad"])
-        return torch.cat([embedded[:0], *spread(run, parts)]).numpy()
+        embedded, number = _embed(tok2vec.get_ref("embed"), docs)
+        pad = encode.attrs["pad"]
+        vectors = embedded.new_empty(len(number), embedded.shape[1])
+        run = partial(_run_part, _function(encode.layers[0]), embedded, number, vectors, pad)
+        list(spread(run, _parts([len(doc) for doc in docs], pad)))
+        return vectors.numpy()
 
 
-def _run_part(network: Function, part: tuple[Any, Any]) -> Any:
+def _run_part(
+    network: Function,
+    embedded: Any,
+    number: NDArray[np.int64],
+    vectors: Any,
+    pad: int,
+    part: list[_Piece],
+) -> None:
+    """Fill in the vectors of the tokens of pieces, with `pad` rows of zeros around each."""
     import torch
 
-    padded, rows = part
+    tokens = np.concatenate([np.arange(piece.low, piece.high) for piece in part])
+    owner = np.repeat(np.arange(len(part)), [piece.high - piece.low for piece in part])
+    rows = np.arange(len(tokens)) + pad * (owner + 1)
+    starts, ends = np.array([(piece.start, piece.end) for piece in part])[owner].T
+    n_rows = len(rows) + pad * (len(part) + 1)
     with torch.inference_mode():  # the mode is local to a thread
-        return network(padded)[rows]
+        padded = embedded.new_zeros(n_rows + -n_rows % _ROUND, embedded.shape[1])
+        padded[torch.from_numpy(rows)] = embedded[torch.from_numpy(number[tokens])]
+        own = torch.from_numpy(rows[(starts <= tokens) & (tokens < ends)])
+        vectors[part[0].start : part[-1].end] = network(padded)[own]
 
 
 def _is_known(tok2vec: Model) -> bool:
@@ -97,15 +114,18 @@ def _computes(layer: Model) -> str:
     return layer._func.__module__
 
 
-def _embed(embed: Model, docs: Sequence[Doc]) -> Any:
-    """Embeddings of the tokens, before the convolutions. Shape (n_tokens, width)."""
+def _embed(embed: Model, docs: Sequence[Doc]) -> tuple[Any, NDArray[np.int64]]:
+    """Embeddings of the different tokens, before the convolutions, and the number of each token.
+
+    RETURNS (tuple): Shape (n_different, width), shape (n_tokens,).
+    """
     import torch
 
     extract, _, hash_embed, mix, _ = embed.layers
     features = np.concatenate(extract.predict(docs))
     unique, inverse = _unique_rows(features)
     vectors = torch.from_numpy(hash_embed.predict(unique))
-    return _function(mix.layers[0])(vectors)[torch.from_numpy(inverse)]
+    return _function(mix.layers[0])(vectors), inverse
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -118,27 +138,33 @@ def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDAr
     return features[first], inverse
 
 
-def _parts(vectors: Any, lengths: Sequence[int], pad: int) -> Iterator[tuple[Any, Any]]:
-    """Split the documents into parts, with at least `pad` rows of zeros around each document.
+class _Piece(NamedTuple):
+    """Tokens of a document: the network reads [low, high), the vectors of [start, end) are used."""
 
-    vectors (Tensor): Token vectors of all documents. Shape (n_tokens, width).
-    YIELDS (tuple): Padded vectors, shape (n_rows, width), and the rows of the tokens in them,
-        shape (n_tokens of the part,).
+    low: int
+    start: int
+    end: int
+    high: int
+
+
+def _parts(lengths: Sequence[int], pad: int) -> Iterator[list[_Piece]]:
+    """Split documents into parts of as many as fit, and long ones into pieces that overlap.
+
+    pad (int): Tokens on both sides that a vector depends on.
     """
-    import torch
-
-    ends = np.cumsum(lengths)
-    start = first = 0
-    while first < len(lengths):
-        # As many documents as fit, but at least one.
-        last = max(first + 1, int(np.searchsorted(ends, start + _TOKENS, side="right")))
-        document = np.repeat(np.arange(last - first), lengths[first:last])
-        rows = torch.from_numpy(np.arange(len(document)) + pad * (document + 1))
-        n_rows = len(rows) + pad * (last - first + 1)
-        padded = vectors.new_zeros(n_rows + -n_rows % _ROUND, vectors.shape[1])
-        padded[rows] = vectors[start : start + len(rows)]
-        yield padded, rows
-        start, first = start + len(rows), last
+    part: list[_Piece] = []
+    first = 0
+    for length in lengths:
+        last = first + length
+        for start in range(first, last, _TOKENS):
+            end = min(start + _TOKENS, last)
+            if part and end - part[0].start > _TOKENS:
+                yield part
+                part = []
+            part.append(_Piece(max(first, start - pad), start, end, min(last, end + pad)))
+        first = last
+    if part:
+        yield part
 
 
 def _has_function(layer: Model) -> bool:

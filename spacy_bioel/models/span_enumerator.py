@@ -75,4 +75,4 @@ def _sigmoid(logits: Logits) -> Logits:
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
-_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode)
+_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode, is_local=True)

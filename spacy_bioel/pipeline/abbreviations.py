@@ -22,8 +22,9 @@ def long_forms(doc: Doc) -> dict[str, str]:
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         return dict(_read(short) for short in doc._.abbreviations)
     if doc not in _FOUND:
-        defined = find_abbreviations(doc.text).items()
-        _FOUND[doc] = find_short_binomials(doc.text) | {s: found.long for s, found in defined}
+        text = doc.text  # which spaCy puts together each time
+        defined = find_abbreviations(text).items()
+        _FOUND[doc] = find_short_binomials(text) | {s: found.long for s, found in defined}
     return _FOUND[doc]
 
 

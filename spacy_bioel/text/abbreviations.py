@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from spacy_bioel.text.normalize import BLANK_LINE
+
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
 # Words, and parts of words with hyphens.
@@ -21,6 +23,7 @@ _IN_WORD = re.compile(r"\w")
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Three characters before the full stop: "E. coli" and "St. John" do not end a sentence.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
+_BORDERS = (_SENTENCE_END, BLANK_LINE)
 # So that "TNF-α" matches "tumor necrosis factor alpha".
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")
 _MAX_SHORT_CHARS = 10
@@ -106,9 +109,8 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
         return
     inner_start = text.index(inner, match.start() + 1)
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
-    first = match.start() - len(before)
-    for end in _SENTENCE_END.finditer(before):
-        first = match.start() - len(before) + end.end()
+    ends = [end.end() for border in _BORDERS for end in border.finditer(before)]
+    first = match.start() - len(before) + max(ends, default=0)
     # "dopamine ([DA]1)" has an open bracket before the bracket.
     before = text[first : match.start()].rstrip(" \n\t([")
     words = list(_WORD.finditer(before))

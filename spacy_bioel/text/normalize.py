@@ -12,6 +12,9 @@ from functools import lru_cache
 # beside another separator in a non-ASCII name; the words, and so the keys of lookups, are the same.
 NORMALIZER_VERSION = 1
 
+# It ends a name; any other white space between words is one space.
+_LINE_END = r"(?:\r\n|\n|\r(?!\n))"
+BLANK_LINE = re.compile(rf"{_LINE_END}[^\S\r\n]*{_LINE_END}")
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
     "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu",
@@ -41,6 +44,11 @@ def normalize_name(name: str) -> str:
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join(c for c in folded if not unicodedata.combining(c))
     return _SEPARATORS.sub(" ", folded).strip()
+
+
+def on_one_line(text: str) -> str:
+    """The words of a text with one space between them, as names have it."""
+    return " ".join(text.split())
 
 
 # Tokens repeat: their normalised form is remembered. Bounded, so that a service does not grow.

@@ -8,9 +8,10 @@ from functools import lru_cache
 from spacy_bioel.text.variants import american
 
 # Words that a name may have, or lack, without another meaning: "bowing of the femurs", and in a
-# text "patellae were absent". "without", "no", "and" and "with" are not among them.
+# text "patellae were absent". "without", "no", "and" and "with" are not among them, nor is "a",
+# which tells vitamins apart.
 LINKING_WORDS = frozenset(
-    "a an the of in s its their his her is are was were be been being usually often".split()
+    "an the of in s its their his her is are was were be been being usually often".split()
 )
 _UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
 _IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
@@ -40,6 +41,17 @@ _FAMILIES = {
     "ous": "ous", "a": "", "e": "", "y": "",
 }  # fmt: skip
 _BY_LENGTH = sorted(_FAMILIES, key=len, reverse=True)
+
+
+_CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORDS).upper()})(?!\w)")
+
+
+def linking_words_of(name: str) -> frozenset[str]:
+    """The linking words among the normalised words of a name, but for those that it is told by:
+    in capitals, as in "protein S" and "HIS bundle"."""
+    if name.isupper():
+        return LINKING_WORDS
+    return LINKING_WORDS.difference(map(str.lower, _CAPITALS.findall(name)))
 
 
 def words_of(normalized: str) -> list[str]:

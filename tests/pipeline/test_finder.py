@@ -7,7 +7,11 @@ from tiny import blank, links
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.pipeline.mentions.evidence import FEATURES
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.types import Concept
 
@@ -107,7 +111,8 @@ def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
     ("text", "expected"),
     [
         ("It was so.", []),
-        ("He had WRNS and MS.", ["WRNS"]),
+        ("He had WRNS and MS.", ["WRNS", "MS"]),
+        ("HE HAD WRNS AND MS.", ["WRNS"]),
         ("He had wrns and ms.", []),
         ("IT WAS THE SEIZURE OF PNEUMONIA", ["SEIZURE", "PNEUMONIA"]),
         ("mass spectrometry (MS) and MS", []),
@@ -126,6 +131,86 @@ def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None
     assert find(finder, " ".join(LONG.split()[:199])) == []
     expected = [("Übelkeit und Erbrechen", NAMES[18][0]), ("Schwindel", "Schwindel")]
     assert find(finder, "Übelkeit und Erbrechen, Schwindel") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cleft\npalate", ["cleft\npalate"]),
+        ("cleft \r\n\t palate", ["cleft \r\n\t palate"]),
+        ("cleft   palate", ["cleft   palate"]),
+        ("cleft\n\npalate", []),
+        ("cleft\r\n \r\npalate", []),
+        ("cleft.\npalate", []),
+        ("intellectual disability,\nsevere", ["intellectual disability,\nsevere"]),
+        ("abnormality\nof the\neye", ["abnormality\nof the\neye"]),
+        ("kidney\nfailure (KF) and KF", ["kidney\nfailure", "KF", "KF"]),
+    ],
+)
+def test_names_go_on_in_the_next_line(finder: NameFinder, text: str, expected: list[str]) -> None:
+    assert [text for text, _ in find(finder, text)] == expected
+
+
+def test_the_end_of_a_line_binds_no_words(finder: NameFinder) -> None:
+    doc = blank().make_doc("Hx\nSeizures\nPneumonia\nnone")
+    spans = finder.look_up([doc], variants=True, typos=True, abbreviations=True, shorthand=True)
+    _, _, features = finder.weigh(spans)
+    columns = [FEATURES.index("after"), FEATURES.index("before")]
+    assert features[:, columns].tolist() == [[0, 0], [0, 0]]
+
+
+VITAMINS = ("Vitamin A deficiency", "Vitamin D level", "Protein S deficiency", "HIS bundle block")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vitamin deficiency", []),
+        ("Vitamin A deficiency, vitamin a deficiency", [VITAMINS[0]] * 2),
+        ("deficiency of vitamin A", [VITAMINS[0]]),
+        ("vitamin A level", []),
+        ("protein deficiency", []),
+        ("protein S deficiency", [VITAMINS[2]]),
+        ("bundle block, HIS bundle block", [VITAMINS[3]]),
+        ("the fish in vitamin", ["Fish"]),
+        ("Antigen of group A, group antigens", ["Group A antigen"]),
+        ("hepatitis A and hepatitis", ["Hepatitis A", "Hepatitis"]),
+        ("Factor S, factors", ["Factor S"]),
+    ],
+)
+def test_no_letter_that_tells_names_apart_is_dropped(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    names = (*VITAMINS, "Fish", "Group A antigen", "Hepatitis A", "Hepatitis", "Factor S")
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
+    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    assert [name for _, name in find(finder, text)] == expected
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_words_of_the_field_are_not_everyday_words(tmp_path: Path, learned: bool) -> None:
+    concepts = [Concept("X:1", ("Neoplasm", "Cancer", "Tumor")), Concept("X:2", ("Agent", "Drug"))]
+    build_kb(concepts, tmp_path / "kb")
+    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    texts = ("Tumors were seen.", "Patient has cancer.", "Patient has a drug.")
+    found = [find(finder, text, learned=learned) for text in texts]
+    assert found == [[("Tumors", "Tumor")], [("cancer", "Cancer")], []]
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> None:
+    names = ("Fibrillation", "VT", "tension", "q")
+    build_kb([Concept("X:1", names)], tmp_path / "kb", source="first")
+    add_concepts(tmp_path / "kb", [Concept("X:2", ("AF", "drug", "z", "it"))], source="mine")
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    finder = NameFinder(JoinedKnowledgeBase([kb, kb]) if is_joined else kb)
+    text = "VT, AF, tension, drug, q, z, it"
+    for learned in (True, False):
+        found = [name for _, name in find(finder, text, learned=learned)]
+        assert found == ["VT", "AF", "tension", "drug", "z", "it"]
+        assert find(finder, "vt, af, Q, Z, It", learned=learned) == []
+    exact = [span.text for span in longest_names(blank().make_doc(text), kb)]
+    assert exact == ["VT", "AF", "tension", "drug", "z", "it"]
 
 
 def test_a_knowledge_base_of_acronyms(tmp_path: Path) -> None:

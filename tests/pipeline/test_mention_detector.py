@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.util import fix_random_seed
 from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
@@ -258,3 +259,54 @@ def test_settings_that_were_assigned_are_checked(
     trained.get_pipe("bioel_mentions").cfg[name] = value
     with pytest.raises(BioelError, match=message):
         trained("Renal failure.")
+
+
+def test_breaks_of_lines_are_none(trained: Language, texts: list[AnnotatedText]) -> None:
+    text = texts[0].text
+
+    def found(space: str) -> list[str]:
+        doc = trained(text.replace(" ", space))
+        return [span.text for span in doc.spans["bioel"]]
+
+    assert found(" ")[0] == "Naloxone"
+    assert [words.replace("\n", " ") for words in found("\n")] == found(" ")
+    assert not [words for words in found("\n \n") if "\n" in words]
+    assert trained.get_pipe("bioel_mentions").predict([trained.make_doc("\n")]) == [[]]
+
+
+def test_breaks_of_lines_are_none_in_training() -> None:
+    wrapped = AnnotatedText("1", "Lung\ncancer.\n", (Mention(0, 11, "Disease", ("X:1",)),))
+    losses = []
+    for text in (TEXT, wrapped):
+        fix_random_seed(0)
+        nlp = initialized(text)
+        losses.append(nlp.update(examples(nlp, [text]), losses={})["bioel_mentions"])
+    assert losses[0] == losses[1] > 0
+
+
+def test_pieces_of_long_documents(
+    trained: Language, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = trained.get_pipe("bioel_mentions")
+    docs = [trained.make_doc(texts[i].text * n) for i, n in ((0, 1), (1, 6), (2, 1), (3, 3))]
+    whole = detector._score(docs, lowest=0.0001)
+    monkeypatch.setattr("spacy_bioel.models.detector._TOKENS", 16)
+    monkeypatch.setattr("spacy_bioel.models.fast_tok2vec._TOKENS", 16)
+    pieces = detector._score(docs, lowest=0.0001)
+    near = np.array([p for of_doc in pieces for *_, p in of_doc])
+    assert near == pytest.approx(np.array([p for of_doc in whole for *_, p in of_doc]), abs=0.01)
+    assert [[s[:3] for s in of_doc if s[3] > 0.1] for of_doc in pieces] == [
+        [s[:3] for s in of_doc if s[3] > 0.1] for of_doc in whole
+    ]
+    assert len(near) > 20
+
+
+def test_words_of_lists_stand_in_the_next_line() -> None:
+    from spacy_bioel.pipeline.mentions.lists import apply_lists
+
+    doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
+    spans = [(4, 7, "Disease", 0.9)]
+    found = apply_lists(doc, spans, always={"X": ["Breast cancer"]}, never=["heart attack"])
+    assert [(doc[start:end].text, label) for start, end, label, _ in found] == [
+        ("breast\ncancer", "X")
+    ]

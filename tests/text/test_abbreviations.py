@@ -154,3 +154,8 @@ def test_short_forms_are_found_in_one_reading(monkeypatch: pytest.MonkeyPatch) -
     found = find_short_forms(" ".join(short_forms), short_forms)
     assert sum(map(len, found.values())) == 500
     assert len(searches) == 1
+
+
+def test_no_long_form_goes_over_a_blank_line() -> None:
+    assert find_abbreviations("acute\n\nkidney injury (AKI)") == {}
+    assert find_abbreviations("acute kidney\ninjury (AKI)")["AKI"].long == "acute kidney\ninjury"

@@ -1,6 +1,7 @@
 """Make what finds names of any knowledge base without training: spacy_bioel/assets.
 
 words: how often words are in texts.
+everyday: which of the common ones are everyday English, and not words of the field.
 weights: the weights of the evidence that a span is a name, learned from texts without annotations.
 
 As PhenoTagger does (https://doi.org/10.1093/bioinformatics/btab019), names of one concept that are
@@ -22,6 +23,7 @@ from typing import Annotated
 
 import numpy as np
 import spacy
+import srsly
 import typer
 from numpy.typing import NDArray
 from spacy.language import Language
@@ -29,7 +31,7 @@ from spacy.language import Language
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.evidence import EQUAL, FEATURES
+from spacy_bioel.pipeline.mentions.evidence import COMMON, EQUAL, FEATURES, common_words
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.tuning.development import Development
@@ -37,6 +39,8 @@ from spacy_bioel.tuning.fusion import fit_fusion
 
 ASSETS = Path("spacy_bioel") / "assets"
 _FEWEST = 3  # times that a word is in the texts
+# A word of the field is so many times as frequent in its texts as in everyday English.
+_OF_THE_FIELD = 15.0
 _BATCH = 32
 _HIDDEN = 0.5  # share of names that are hidden, so that their other names are all that is left
 _LONG_ENOUGH = 6  # letters of a word that is misspelled
@@ -61,6 +65,26 @@ def words(texts: TextsArgument) -> None:
         data = json.dumps(table, separators=(",", ":")).encode()
         path.write_bytes(gzip.compress(data, mtime=0))
     show_note(f"{len(kept):,} of {len(counts):,} words")
+
+
+@app.command()
+def everyday(
+    frequencies: Annotated[
+        Path, typer.Argument(help="large_en.msgpack.gz of the package wordfreq.")
+    ],
+) -> None:
+    """List the common words that the texts do not have far more often than everyday English."""
+    # The words of each hundredth of a decade, the most frequent first.
+    steps = srsly.msgpack_loads(gzip.decompress(frequencies.read_bytes()))[1:]
+    english = {word: 1e6 * 10 ** (-i / 100) for i, words in enumerate(steps) for word in words}
+    kept = [
+        word
+        for word, frequency in common_words().items()
+        if COMMON <= frequency < _OF_THE_FIELD * english.get(word, 0.0)
+    ]
+    with replacing_file(ASSETS / "everyday.txt") as path:
+        path.write_text("\n".join(sorted(kept)) + "\n", encoding="utf8")
+    show_note(f"{len(kept):,} words")
 
 
 def _most_first(item: tuple[str, int]) -> tuple[int, str]:

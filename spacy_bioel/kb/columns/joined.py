@@ -105,6 +105,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
             is_first[start + part.concept_offsets[:-1]] = True
         self.sources = sum((part.sources for part in self.parts), ())
         before = offsets_of([len(part.sources) for part in self.parts])
+        self.built_sources = tuple(before[:-1].tolist())
         sources = [n + part.name_sources for n, part in zip(before, self.parts, strict=False)]
 
         kept = _different(concept, name, below=n_names)

@@ -74,6 +74,7 @@ class Lookups:
     retired: Strings
     type_names: tuple[str, ...]
     sources: tuple[str, ...]
+    built_sources: tuple[int, ...] = (0,)  # those of the build, or of the builds of the parts
     name_is_preferred: NDArray[np.bool_]
     name_keys: KeyArray
     ngrams: SpellingIndex
@@ -283,6 +284,14 @@ class Lookups:
         if self._sources_of_concept is None:
             return np.zeros(len(self.concept_names), np.int32)
         return self._sources_of_concept.values
+
+    @cached_property
+    def is_added(self) -> NDArray[np.bool_]:
+        """Whether each name came after the build, as with `bioel kb add`. Shape (n_names,)."""
+        later = ~np.isin(self.name_sources, self.built_sources)
+        added = np.zeros(len(self.names), dtype=bool)
+        added[self.concept_names[later]] = True
+        return added
 
     def preferred_name(self, concept: int) -> str:
         return self.names[int(self.names_of(concept)[0])]

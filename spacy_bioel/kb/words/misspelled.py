@@ -9,7 +9,9 @@ import numpy as np
 
 from spacy_bioel.text.stems import singular_of
 
-SHORTEST = 6  # letters: short words are near to too many others
+# Letters: short words are near to too many others, and longer strings are no words. A word has as
+# many pieces as letters, each as long as itself.
+SHORTEST, LONGEST = 6, 64
 # Of two words that may be meant, one has to be so many times as frequent as the other.
 _SURER = 10.0
 RARE = 0.3  # times in a million words, of a word whose frequency is not known
@@ -22,7 +24,7 @@ class Misspellings:
     """
 
     def __init__(self, words: Mapping[str, int]) -> None:
-        self._words = [w for w in words if len(w) >= SHORTEST and w.isalpha()]
+        self._words = [w for w in words if SHORTEST <= len(w) <= LONGEST and w.isalpha()]
         self._counts = words
         # Two words are one slip apart if they are equal with a letter left out of one, or both.
         pieces = [
@@ -40,7 +42,7 @@ class Misspellings:
         known (Mapping[str, float]): Words that are right as they are, as is every word of the
             knowledge base, and how often they are in a million words of text.
         """
-        if len(word) < SHORTEST or not word.isalpha() or not word.isascii():
+        if not SHORTEST <= len(word) <= LONGEST or not (word.isalpha() and word.isascii()):
             return None
         if any(w in self._counts or w in known for w in (word, singular_of(word), word + "s")):
             return None

@@ -17,6 +17,7 @@ from spacy_bioel.pipeline.mentions.decoding import (
 )
 from spacy_bioel.pipeline.mentions.defined import add_short_forms
 from spacy_bioel.pipeline.mentions.lists import apply_lists
+from spacy_bioel.text.normalize import BLANK_LINE
 
 Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
 
@@ -47,8 +48,17 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     """The steps by the settings of `bioel_mentions`, and the reason of the spans that each drops or
     adds."""
     threshold: float = cfg["threshold"]
+    has_paragraphs = BLANK_LINE.search(doc.text) is not None
     steps: list[tuple[str, Step]] = [
         ("by the borders of markup", lambda spans: outside_markup(doc, spans)),
+        (
+            "a blank line in it",
+            lambda spans: [
+                s
+                for s in spans
+                if not (has_paragraphs and BLANK_LINE.search(doc[s[0] : s[1]].text))
+            ],
+        ),
         (
             "half of a pair of brackets",
             lambda spans: [s for s in spans if has_whole_brackets(doc[s[0] : s[1]].text)],

@@ -9,6 +9,7 @@ from spacy.tokens import Doc
 from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.normalize import on_one_line
 
 
 def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
@@ -20,8 +21,9 @@ def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     forms = long_forms(doc)
     if not (forms and spans):
         return list(spans)
-    meant = {doc[start:end].text: (label, p) for start, end, label, p in spans}
-    defined = {short: meant[long] for short, long in forms.items() if long in meant}
+    meant = {on_one_line(doc[start:end].text): (label, p) for start, end, label, p in spans}
+    found = ((short, meant.get(on_one_line(long))) for short, long in forms.items())
+    defined = {short: label_p for short, label_p in found if label_p}
     chosen = list(spans)
     for short, places in find_short_forms(doc.text, defined).items():
         for place in places:

@@ -25,7 +25,7 @@ from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
 from spacy_bioel.pipeline.settings import check_kinds, check_number
 from spacy_bioel.pipeline.storage import StoredPipe, arrays_from_bytes, arrays_to_bytes
-from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.pipeline.tokens import listens, require_token_vectors
 
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 _DOUBTFUL = 0.05
@@ -206,13 +206,15 @@ class MentionDetector(StoredPipe):
         self._require_trained()
         require_token_vectors(self.model, docs)
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
-        if not any(len(doc) for doc in docs):
+        read, kept = self._read(docs)
+        if not any(map(len, read)):
             return mentions
         lowest = min(self.threshold, lowest)
-        spans, probabilities = find_spans(self.model, self._batch(docs), lowest=lowest)
-        offsets = np.cumsum([0] + [len(doc) for doc in docs])
+        spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
+        offsets = np.cumsum([0] + [len(doc) for doc in read])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
-        places = (spans[:, :2] - offsets[owners, None]).tolist()
+        tokens = np.concatenate(kept)
+        places = np.stack([tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1], axis=1).tolist()
         labels = [self.labels[label] for label in spans[:, 2]]
         found = zip(owners, places, labels, probabilities.tolist(), strict=True)
         for owner, (start, end), label, p in found:
@@ -222,6 +224,17 @@ class MentionDetector(StoredPipe):
     def _require_trained(self) -> None:
         if not self.labels:
             raise BioelError(Errors.B053.format(name=self.name))
+
+    def _read(self, docs: list[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
+        """The documents that the network reads, and their tokens in those that it is given.
+
+        Breaks of lines are none, but where token vectors come from another pipe.
+        """
+        from spacy_bioel.pipeline.mentions.lines import without_breaks
+
+        if listens(self.model):
+            return docs, [np.arange(len(doc)) for doc in docs]
+        return without_breaks(docs)
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         """Features of the tokens by the lexicon."""
@@ -250,8 +263,8 @@ class MentionDetector(StoredPipe):
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         validate_examples(examples, "MentionDetector.update")
-        docs = [example.predicted for example in examples]
-        if not any(len(doc) for doc in docs):
+        docs, _ = self._read([example.predicted for example in examples])
+        if not any(map(len, docs)):
             return losses
         set_dropout_rate(self.model, drop)
         scores, backprop = self.model.begin_update(self._batch(docs))
@@ -276,21 +289,24 @@ class MentionDetector(StoredPipe):
     def _known(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
         """Labels that were looked for at each token. Shape (n_tokens, n_labels)."""
         rows = []
-        for example in examples:
+        _, kept = self._read([example.predicted for example in examples])
+        for example, tokens in zip(examples, kept, strict=True):
             annotates = annotated_labels(example.reference, key=self.cfg["gold_key"])
             row = [not annotates or label in annotates for label in self.labels]
-            rows.append(np.tile(np.array(row, dtype=bool), (len(example.predicted), 1)))
+            rows.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
         return np.concatenate(rows)
 
     def _gold(self, examples: Iterable[Example]) -> TokenSpans:
-        """Gold mentions on the tokens of all predicted documents, one after another."""
-        gold, offset = [], 0
-        for example in examples:
+        """Gold mentions on the tokens of all documents that are read, one after another."""
+        examples, gold, offset = list(examples), [], 0
+        _, kept = self._read([example.predicted for example in examples])
+        for example, tokens in zip(examples, kept, strict=True):
             for span in gold_spans(example, key=self.cfg["gold_key"]):
-                if span.label in self.labels:
+                start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
+                if span.label in self.labels and start < end:
                     label = self.labels.index(span.label)
-                    gold.append((offset + span.start, offset + span.end, label))
-            offset += len(example.predicted)
+                    gold.append((offset + start, offset + end, label))
+            offset += len(tokens)
         return np.array(gold, dtype=np.int64).reshape(-1, 3)
 
     # Serialisation, see pipeline/storage.py.

@@ -15,11 +15,12 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions.decoding import has_whole_brackets
-from spacy_bioel.text.normalize import normalize_names, normalize_token
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, normalize_token
 
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
 MAX_WORDS = 12
 _MIN_CHARS = 3
+_BREAK = "¶"  # a word that no name has
 _BLOCK = 1 << 16  # names that are looked through at once
 _IN_WORD = np.array([chr(code).isalnum() and code < 128 for code in range(256)])
 _LONG_NAMES: WeakKeyDictionary[KnowledgeBase, dict[int, int]] = WeakKeyDictionary()
@@ -36,8 +37,9 @@ class _Word(NamedTuple):
 def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     """Spans that are names of concepts, none inside another, left to right.
 
-    None has half a pair of brackets. Very short names ("p", "at") are mostly something else in
-    running text and are left out.
+    None has half a pair of brackets, or a blank line in it. Very short names ("p", "at") are mostly
+    something else in running text and are left out, but for those of two capitals ("MI") and those
+    that were added to the knowledge base.
     """
     tokens = [token.text for token in doc]
     ends = _longest_ends(_words(tokens, range(len(doc) + 1)), kb)
@@ -50,9 +52,16 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     for start in sorted(ends):
         span = _with_brackets(doc[start : ends[start] + 1])
         free = span is not None and (not spans or span.start >= spans[-1].end)
-        if span is not None and free and len(span.text) >= _MIN_CHARS:
+        if span is not None and free and (len(span.text) >= _MIN_CHARS or _is_name(span.text, kb)):
             spans.append(span)
     return spans
+
+
+def _is_name(text: str, kb: KnowledgeBase) -> bool:
+    """Whether a short string is a name, with the same capitals."""
+    (row,) = kb.lookup_names([normalize_token(text)]).tolist()
+    is_meant = len(text) > 1 and text.isalpha() and text.isupper()
+    return row >= 0 and bool(is_meant or kb.is_added[row]) and kb.name(row) == text
 
 
 def _with_brackets(span: Span) -> Span | None:
@@ -83,7 +92,8 @@ def _words(tokens: Sequence[str], borders: Sequence[int]) -> list[_Word]:
     """Words of the stretches of tokens between borders, each normalised as a whole."""
     words = []
     for first, end in pairwise(borders):
-        texts = normalize_token("".join(tokens[first:end])).split()
+        text = "".join(tokens[first:end])
+        texts = [_BREAK] if BLANK_LINE.search(text) else normalize_token(text).split()
         for number, text in enumerate(texts, start=1):
             begins, ends = number == 1, number == len(texts)
             words.append(_Word(text, first if begins else -1, end - 1 if ends else -1))

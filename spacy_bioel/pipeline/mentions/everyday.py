@@ -4,6 +4,8 @@ is only negated."""
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +13,13 @@ from spacy.lang.en.stop_words import STOP_WORDS
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NEGATIONS
-from spacy_bioel.pipeline.mentions.evidence import FEATURES, common_words
+from spacy_bioel.pipeline.mentions.evidence import FEATURES, SINGLE, common_words
 from spacy_bioel.pipeline.mentions.hits import Hits
 from spacy_bioel.pipeline.mentions.words import Words
 
-_SINGLE, _SHORT, _PREFERRED, _AFTER = (
-    FEATURES.index(name) for name in ("single", "short", "preferred", "after")
-)
-_EVERYDAY = 200.0  # times in a million words; names of one such word need to be preferred ones
-_FEWEST = 3  # characters
+_SHORT, _PREFERRED, _AFTER = map(FEATURES.index, ("short", "preferred", "after"))
+_EVERYDAY = Path(__file__).parents[2] / "assets" / "everyday.txt"
+_FEWEST = 3  # characters, of names that are not in capitals
 _ACRONYM = 6  # letters of a name in capitals that is matched by case
 
 
@@ -35,11 +35,12 @@ def ruled_out(
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
     """
+    added = kb.is_added[rows]
     # "No nail changes" has no "no nail", which HPO has as a name.
     negates = np.array([form in NEGATIONS for form in words.forms], dtype=bool)[words.form]
     is_negated = np.append(negates, False)[hits.start] & (features[:, _AFTER] > 0)
     out = ["it begins with a negation" if negated else "" for negated in is_negated.tolist()]
-    single = (features[:, _SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
+    single = (features[:, SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
     of = np.flatnonzero(single)
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
@@ -50,8 +51,17 @@ def ruled_out(
         of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, strict=True
     ):
         text = texts[doc][start:end]
-        out[i] = _is_other(text, name, shouts[doc], preferred=features[i, _PREFERRED] > 0)
+        # What a user has added is obeyed.
+        is_meant = added[i] and (text == name or not _needs_case(name))
+        preferred = features[i, _PREFERRED] > 0
+        out[i] = "" if is_meant else _is_other(text, name, shouts[doc], preferred=preferred)
     return out
+
+
+@cache
+def everyday_words() -> frozenset[str]:
+    """Common words that are not the field's own; names of one such word need to be preferred."""
+    return frozenset(_EVERYDAY.read_text(encoding="utf8").split())
 
 
 def _shouts(text: str) -> bool:
@@ -67,7 +77,8 @@ def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> str:
     """Reason why a word stands for something else than the name; "" if it does not."""
     lowered = text.lower()
     frequency = common_words().get(lowered, 0.0)
-    if len(text) < _FEWEST or not any(map(str.isalpha, text)):
+    is_short = len(text) < (_FEWEST - 1 if _is_acronym(name) else _FEWEST)
+    if is_short or not any(map(str.isalpha, text)):
         return f"fewer than {_FEWEST} characters, or no letter"
     if _is_acronym(name):
         if shouts:
@@ -78,8 +89,12 @@ def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> str:
         return "a function word"
     if not shouts and _is_acronym(text) and text != name and frequency:
         return f"in capitals, which the name {name} is not"  # "CAT" is no cat
-    is_everyday = frequency >= _EVERYDAY and not preferred
+    is_everyday = lowered in everyday_words() and not preferred
     return "an everyday word, and not the preferred name" if is_everyday else ""
+
+
+def _needs_case(name: str) -> bool:
+    return len(name) < _FEWEST or _is_acronym(name) or name.lower() in STOP_WORDS
 
 
 def _is_acronym(name: str) -> bool:

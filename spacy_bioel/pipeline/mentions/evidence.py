@@ -18,7 +18,7 @@ from spacy_bioel.kb.words.misspelled import RARE
 from spacy_bioel.pipeline.mentions.hits import Hits
 from spacy_bioel.pipeline.mentions.words import COMMA, NOTHING, Words
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.text.stems import LINKING_WORDS, singular_of, stem_of, words_of
+from spacy_bioel.text.stems import LINKING_WORDS, linking_words_of, singular_of, stem_of, words_of
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -45,8 +45,12 @@ FEATURES = (
     "hyphened_after", "inside", "crossed",
 )  # fmt: skip
 _COLUMN = {name: number for number, name in enumerate(FEATURES)}
+SINGLE = _COLUMN["single"]
 _WORDS = Path(__file__).parents[2] / "assets" / "words.json.gz"
 _MOST_KEPT = 1 << 16
+# Times in a million words: of a common word. More than that is evidence of a word of the field as
+# well as of an everyday word.
+COMMON = 100.0
 
 
 @cache
@@ -144,7 +148,7 @@ class NameEvidence:
         if near > FAMILY_ORDERED:
             return NameMatch(-1, FAMILY_ORDERED)
         own = [word for word in words if word not in LINKING_WORDS] or words
-        frequencies = [common_words().get(word, RARE) for word in own]
+        frequencies = [min(common_words().get(word, RARE), COMMON) for word in own]
         last = words_of(normalize_name(name))[-1]
         return NameMatch(
             row,
@@ -168,8 +172,9 @@ class NameEvidence:
     def _of_context(self, words: Words, start: IntArray, end: IntArray) -> dict[str, NDArray]:
         heads = [self.bags.heads.get(stem_of(form), 0.0) for form in words.forms]
         head = np.append(np.array(heads, dtype=float)[words.form], 0.0)
-        follows = np.append((words.before == NOTHING) & (words.keys != 0), False)
-        counts = np.append(words.keys != 0, False)
+        articles = np.array([form == "a" for form in words.forms], dtype=bool)
+        counts = np.append((words.keys != 0) & ~articles[words.form], False)
+        follows = np.append(words.before == NOTHING, False) & counts
         hyphened = np.append(words.hyphened, False)
         return {
             "after": follows[end],
@@ -192,8 +197,11 @@ def _nearness(words: list[str], name: str) -> int:
     # "Seizures were absent" are no absence seizures.
     if "absent" in words and "absence" in others and "of" not in others:
         return FAMILY_ORDERED + 1
-    own = [word for word in words if word not in LINKING_WORDS]
-    theirs = [word for word in others if word not in LINKING_WORDS]
+    linking = linking_words_of(name)
+    own = [word for word in words if word not in linking]
+    theirs = [word for word in others if word not in linking]
+    if words[0] in linking or words[-1] in linking:
+        return FAMILY_ORDERED + 1
     # Words may change places round "of" and "is", and where the name is inverted.
     may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
     if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):

@@ -20,7 +20,13 @@ from spacy_bioel.pipeline.abbreviations import forms_to_write_out
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.everyday import ruled_out
-from spacy_bioel.pipeline.mentions.evidence import EQUAL, FEATURES, NameEvidence, common_words
+from spacy_bioel.pipeline.mentions.evidence import (
+    EQUAL,
+    FEATURES,
+    SINGLE,
+    NameEvidence,
+    common_words,
+)
 from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
 from spacy_bioel.pipeline.mentions.words import Words, read_words
 from spacy_bioel.pipeline.shorthand import shorthand_beside
@@ -150,8 +156,8 @@ class NameFinder:
             docs, variants=variants, typos=typos, abbreviations=abbreviations, shorthand=shorthand
         )
         hits, rows, features = self.weigh(spans)
-        probability = _probability(
-            hits, features, variants=variants, learned=learned, weights=weights
+        probability = self._probability(
+            hits, rows, features, variants=variants, learned=learned, weights=weights
         )
         kept = choose(hits, probability, threshold=threshold)
         words = spans.words
@@ -181,8 +187,8 @@ class NameFinder:
         """
         spans = self.look_up([doc], variants=variants, **looking_up)
         hits, rows, features, reasons = self._weigh(spans)
-        probability = _probability(
-            hits, features, variants=variants, learned=learned, weights=weights
+        probability = self._probability(
+            hits, rows, features, variants=variants, learned=learned, weights=weights
         )
         probability[[i for i, reason in enumerate(reasons) if reason]] = 0.0
         kept = set(choose(hits, probability, threshold=threshold).tolist())
@@ -213,30 +219,34 @@ class NameFinder:
             )
         return sorted(considered, key=lambda c: (c.start, c.end, not c.is_mention, c.name))
 
+    def _probability(
+        self,
+        hits: Hits,
+        rows: NDArray[np.int64],
+        features: NDArray[np.float32],
+        *,
+        variants: bool,
+        learned: bool,
+        weights: Fusion | None,
+    ) -> NDArray[np.float64]:
+        """Probability that each hit means the name. Shape (n,)."""
+        probability = _by_rules(features)
+        if learned:  # but for coordinations: no text says which of them are right
+            alone = hits.gap == hits.end
+            scores = (weights or default_weights()).scores(features[alone])
+            probability[alone] = 1 / (1 + np.exp(-scores))
+        if not variants:
+            probability[features[:, EQUAL] == 0] = 0.0
+        # No text tells what users mean by the words that they add.
+        added = self.kb.is_added[rows] & (features[:, [EQUAL, SINGLE]] > 0).all(axis=1)
+        probability[added] = np.maximum(probability[added], _BY_RULES["equal"])
+        return probability
+
 
 @cache
 def default_weights() -> Fusion:
     """Weights of the evidence that come with the package, see training/scripts/names.py."""
     return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
-
-
-def _probability(
-    hits: Hits,
-    features: NDArray[np.float32],
-    *,
-    variants: bool,
-    learned: bool,
-    weights: Fusion | None,
-) -> NDArray[np.float64]:
-    """Probability that each hit means the name. Shape (n,)."""
-    probability = _by_rules(features)
-    if learned:  # but for coordinations: no text says which of them are right
-        alone = hits.gap == hits.end
-        scores = (weights or default_weights()).scores(features[alone])
-        probability[alone] = 1 / (1 + np.exp(-scores))
-    if not variants:
-        probability[features[:, EQUAL] == 0] = 0.0
-    return probability
 
 
 def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:

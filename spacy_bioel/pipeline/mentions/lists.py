@@ -12,6 +12,10 @@ from spacy.tokens import Doc
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
+from spacy_bioel.text.normalize import on_one_line
+
+# White space between words, without a blank line.
+_SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
 
 def check_lists(always: Any, never: Any) -> None:
@@ -43,7 +47,7 @@ def apply_lists(
         span overlaps them.
     never (Sequence[str]): Words that are no mention, of whatever label; case does not count.
     """
-    excluded = {words.lower() for words in never}
+    excluded = {on_one_line(words.lower()) for words in never}
     found = [
         (span.start, span.end, label, 1.0)
         for label, words in always.items()
@@ -55,7 +59,7 @@ def apply_lists(
     kept = [
         (start, end, label, p)
         for start, end, label, p in spans
-        if not (excluded and doc[start:end].text.lower() in excluded)
+        if not (excluded and on_one_line(doc[start:end].text.lower()) in excluded)
         and taken.isdisjoint(range(start, end))
     ]
     return sorted([*kept, *found], key=lambda span: span[:3]) if found else kept
@@ -64,4 +68,6 @@ def apply_lists(
 @cache
 def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = sorted(words, key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)", re.IGNORECASE)
+    split = (map(re.escape, words.split()) for words in longest_first if words.strip())
+    any_of = "|".join(map(_SPACE.join, split))
+    return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)

@@ -12,14 +12,14 @@ from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.keys import KeyArray
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import normalize_name, normalize_token
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
 from spacy_bioel.text.stems import words_of
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# Kinds of what stands between words, the strongest last.
-NOTHING, COMMA, STOP = 0, 1, 2
+# Kinds of what stands between words, the strongest last. A name may go on in the next line.
+NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _ENDING, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
 _HYPHENS = frozenset("-‐‑–")
@@ -95,6 +95,9 @@ def read_words(
     at = (np.cumsum(sizes) - sizes)[of_token[token]] + nth
     form = np.array(flat, dtype=np.int64)[at]
     keys = np.fromiter(map(key_of, numbers), dtype=np.uint64, count=len(numbers))[form]
+    # "S" ends "protein S"; no name ends with "of".
+    is_upper = np.array([text.isupper() for text in texts], dtype=bool)[of_token[token]]
+    may_border = (keys != 0) | is_upper
     before, hyphened = _between(texts, of_token, table[:, 1] != 0, token, token_starts)
     words = Words(
         docs,
@@ -102,8 +105,8 @@ def read_words(
         form,
         np.repeat(np.arange(len(docs)), n_tokens)[token],
         token,
-        begins=(nth == 0) & (keys != 0),
-        ends=(nth == counts[token] - 1) & (keys != 0),
+        begins=(nth == 0) & may_border,
+        ends=(nth == counts[token] - 1) & may_border,
         keys=keys,
         is_short=np.zeros(len(token), dtype=bool),
         before=before,
@@ -127,16 +130,20 @@ def _between(
         return np.array([text in kinds for text in texts], dtype=bool)[of_token]
 
     n = len(of_token)
+    white = [text for text in texts if text.isspace()]
+    blanks = among(frozenset(white))
+    lines = among(frozenset(text for text in white if "\n" in text or "\r" in text))
+    spaced = spaced | blanks | np.append(blanks[1:], False)[:n]
     after_space = np.append(True, spaced)[:n]
     # "1,2-dimethyl", "2.5" and "C(=O)" have no space beside these characters.
     is_ending, is_comma = among(_ENDING), among(frozenset(","))
     before_ending = np.append((is_ending | is_comma)[1:], True)[:n]
     stops = (is_ending | among(_CLOSING)) & (spaced | before_ending) | among(_OPENING) & after_space
-    stops |= among(_SIGNS) | np.array(["\n" in text for text in texts], dtype=bool)[of_token]
-    commas = is_comma & spaced
-    gaps = [np.append(0, np.cumsum(of))[token] for of in (stops, commas, spaced, among(_HYPHENS))]
-    stop, comma, space, hyphen = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
-    kind = np.where(stop, STOP, np.where(comma, COMMA, NOTHING)).astype(np.int8)
+    stops |= among(_SIGNS) | among(frozenset(filter(BLANK_LINE.search, white)))
+    between = (lines, is_comma & spaced, stops, spaced, among(_HYPHENS))
+    gaps = [np.append(0, np.cumsum(of))[token] for of in between]
+    line, comma, stop, space, hyphen = (np.diff(of, prepend=of[:1]) > 0 for of in gaps)
+    kind = np.select([stop, comma, line], [STOP, COMMA, LINE], NOTHING).astype(np.int8)
     first = np.searchsorted(token, starts)  # nothing goes over the border of a document
     kind[first[first < len(token)]] = STOP
     return kind, hyphen & ~space

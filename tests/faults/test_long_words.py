@@ -1,0 +1,100 @@
+"""Texts of one long word, or of nothing but separators: work and memory grow with the length."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from random import Random
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words import misspelled
+from spacy_bioel.models import detector
+from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.types import Concept
+
+N = 100_000
+DNA = "".join(Random(0).choices("ACGT", k=N))
+TEXTS = {
+    "dna": DNA,
+    "one letter": "a" * N,
+    "accents": "e" + "\u0301" * N,
+    "letters with accents": "e\u0301" * (N // 2),
+    "stops": "." * N,
+    "brackets": "(" * N,
+    "line ends": "\n " * (N // 2),
+}
+# What the package's pipeline takes for full stops, by the operating system.
+MEMORY = """
+import resource
+from spacy_bioel.pipeline.starter import load_starter
+nlp = load_starter()
+nlp("He had fever.")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = nlp("." * 300_000)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.fixture(scope="module")
+def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
+    folder = tmp_path_factory.mktemp("names") / "kb"
+    build_kb([Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))], folder)
+    return NameFinder(KnowledgeBase.open(folder))
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_memory_of_finding_names(finder: NameFinder, text: str) -> None:
+    config = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
+    doc = spacy.blank("en", config=config).make_doc(text)
+    tracemalloc.start()
+    try:
+        finder.find([doc])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 60e6  # a DNA string took 7.5 GB
+
+
+def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shortened, lengths = misspelled._shortened, []
+
+    def count(word: str):
+        lengths.append(len(word))
+        return shortened(word)
+
+    monkeypatch.setattr(misspelled, "_shortened", count)
+    misspellings = misspelled.Misspellings({"pneumonia": 1, "a" * N: 1})
+    assert misspellings.meant("a" * (N - 1), known={}) is None
+    assert misspellings.meant("pnuemonia", known={}) == "pneumonia"
+    assert set(lengths) == {9}
+
+
+@pytest.mark.parametrize("n", [50_000, 100_000])
+def test_a_network_reads_long_documents_in_pieces(n: int) -> None:
+    docs = [Doc(Vocab(), words=["."] * size) for size in (n, 10)]
+    match = np.array([[n - 5, 3, 1], [4000, 200, 1], [0, 0, 1]])
+    batch = MentionBatch(docs, match, match[:, [0, 2]])
+    parts = list(detector._parts(np.zeros((n + 10, 2), np.float32), batch, 18))
+    assert max(len(vectors) for _, _, (vectors, *_) in parts) == 4096 + 2 * 18
+    assert sum(used.stop - used.start for _, used, _ in parts) == n + 10
+    assert len(parts) == -(-n // 4096) + 1
+    assert len(list(detector._parts(np.zeros((n + 10, 2), np.float32), batch, None))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted otherwise")
+def test_memory_of_the_package_s_pipeline() -> None:
+    command = [sys.executable, "-c", MEMORY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    assert int(done.stdout) < 500  # megabytes; it was 1,170
