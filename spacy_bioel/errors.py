@@ -440,6 +440,11 @@ class Errors(metaclass=_Coded):
         "The knowledge base in {path} cannot be written ({error}); it is unchanged. Make room, or "
         "make the folder writable, and run the command again."
     )
+    B485 = (
+        "{path} is a symbolic link, and nothing is changed by way of links in the folder of a "
+        "knowledge base; it is unchanged. For another disk, move the whole folder {kb} there and "
+        "make a link to it; otherwise put what the link leads to in its place."
+    )
     B204 = (
         "Expected one of two: an id to retire, or --pairs FILE.tsv with old ids, a tab and current "
         "ids. Give one, and not both."

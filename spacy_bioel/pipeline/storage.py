@@ -90,7 +90,7 @@ def save_files(folder: Path, parts: Parts) -> None:
     """Write each part to its own file, by way of a temporary name."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
-        with replacing_file(folder / name) as temporary:
+        with replacing_file(folder / name, follow=False) as temporary:
             temporary.write_bytes(part())
 
 
