@@ -143,7 +143,7 @@ def test_leftovers_beside_it_that_are_links_stay(kb: Path, outside: Path) -> Non
 
 
 def test_an_output_folder_that_is_a_link_stays_one(tmp_path: Path) -> None:
-    """What it leads to is replaced, as that of a file is, and nothing is left beside either."""
+    """Its target is replaced, as that of a file is, and nothing is left beside either."""
     (tmp_path / "disk" / "model").mkdir(parents=True)
     (tmp_path / "disk" / "model" / "old").touch()
     for name in ("model", "not there yet"):
