@@ -717,6 +717,10 @@ class Errors(metaclass=_Coded):
         "{error} in the service, which is an error of its own. Its log has the details: please "
         "report them with the request."
     )
+    B488 = (
+        "--allowed-host {found!r}: expected the name alone, without https:// and without a port, "
+        "such as bioel.example.org."
+    )
     B487 = "The argument {name} of {tool} is not as expected: {problem}. Correct it and call again."
     B393 = (
         "Cannot listen on {host}, port {port}: {reason}. Choose another with --host and --port; "

@@ -73,6 +73,9 @@ def serve(
             Errors.B192.format(what="bioel serve", extra="serve", error=error)
         ) from error
 
+    for name in allowed_host or []:
+        if set(name) & set(":/"):
+            raise BioelError(Errors.B488.format(found=name))
     # Before all that takes seconds to import, so that clients wait instead of being refused.
     listener = run.listen(host, port)
     shown = f"[{host}]" if ":" in host else host

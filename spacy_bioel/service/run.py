@@ -83,7 +83,7 @@ def serve(
         ws="none",
         backlog=max(1, most // 4),  # accepted at once, before the first of them is looked at
         lifespan="off",
-        log_level="warning",
+        log_level="error",  # each bad request would be a line
         access_log=False,  # words that are searched for are in the path
         server_header=False,
         timeout_keep_alive=_SECONDS_IDLE,
