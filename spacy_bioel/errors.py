@@ -436,8 +436,8 @@ class Errors(metaclass=_Coded):
     )
     B251 = (
         "Character {place} of the {what} is {character}, which cannot be written to a file: half "
-        "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Convert the file to "
-        "UTF-8, for example: iconv -f latin1 -t utf8 FILE > OUT; or leave the document out."
+        "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Read the text "
+        "anew in the encoding that it has (latin1, for example), or leave the document out."
     )
     B252 = (
         "{path} cannot be read or written: {reason}. Check the path, its permissions and the free "
@@ -457,6 +457,11 @@ class Errors(metaclass=_Coded):
     B203 = (
         "The knowledge base in {path} cannot be written ({error}); it is unchanged. Make room, or "
         "make the folder writable, and run the command again."
+    )
+    B485 = (
+        "{path} is a symbolic link, and nothing is changed by way of links in the folder of a "
+        "knowledge base; it is unchanged. For another disk, move the whole folder {kb} there and "
+        "make a link to it; otherwise put what the link leads to in its place."
     )
     B204 = (
         "Expected one of two: an id to retire, or --pairs FILE.tsv with old ids, a tab and current "
@@ -616,8 +621,7 @@ class Errors(metaclass=_Coded):
     )
     B337 = (
         "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
-        "{example}.{hint} To find one by its names: bioel kb search KB WORDS, or "
-        "spacy_bioel.kb.search.search_names(kb, words)."
+        "{example}.{hint} Search for it by its names."
     )
     B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
     B339 = (
@@ -699,10 +703,14 @@ class Errors(metaclass=_Coded):
     B367 = "{path} is there already. Give --replace to write another one in its place."
 
     B380 = "There is no {path} here. The paths of this service are in /openapi.json."
+    B486 = (
+        "This service is not called {found}. Ask for it by its address or as localhost, or have its "
+        "keeper allow this name."
+    )
     B381 = "{path} does not take {method}, expected {allowed}. Change the method."
     B382 = (
         "The body is larger than {most:,} bytes. Send fewer or shorter texts a request; the limits "
-        "are in /info, and `bioel serve --max-body` sets this one."
+        "are in /info."
     )
     B383 = "{found:,} texts, expected at most {most:,}. Send them in several requests."
     B384 = "Invalid request: {problem}. Correct it; /openapi.json has the form of requests."
@@ -727,13 +735,18 @@ class Errors(metaclass=_Coded):
         "{error} in the service, which is an error of its own. Its log has the details: please "
         "report them with the request."
     )
+    B488 = (
+        "--allowed-host {found!r}: expected the name alone, without https:// and without a port, "
+        "such as bioel.example.org."
+    )
+    B487 = "The argument {name} of {tool} is not as expected: {problem}. Correct it and call again."
     B393 = (
         "Cannot listen on {host}, port {port}: {reason}. Choose another with --host and --port; "
         "port 0 takes a free one."
     )
     B394 = (
-        "The body has the content type {found}, expected application/json. Set the header "
-        "Content-Type (with curl: --json)."
+        "The body has the content type {found}, expected application/json. Name it in the header "
+        "Content-Type."
     )
 
     B400 = (

@@ -14,13 +14,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, remove_leftovers, upgrade_kb
+from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgrade_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
 from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
@@ -42,6 +43,11 @@ def outdate(kb: Path) -> None:
     build_kb(OLD, kb)
     encode(kb)
     add_concepts(kb, NEW[2:])
+
+
+def outdate_and_retire(kb: Path) -> None:
+    outdate(kb)
+    retire_ids(kb, {"X:1": "X:2"})
 
 
 def in_old_layout(kb: Path) -> None:
@@ -67,7 +73,8 @@ COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] =
     "build": (lambda kb: build_kb(OLD, kb), lambda kb: build_kb(NEW, kb)),
     "add": (lambda kb: build_kb(OLD, kb), lambda kb: add_concepts(kb, NEW[2:])),
     "encode": (outdate, encode),
-    "compact": (outdate, remove_leftovers),
+    "compact": (outdate, compact_kb),
+    "forget": (outdate_and_retire, partial(compact_kb, forget_retired=True)),
     "copy": (in_another_folder, copy),
     "upgrade": (in_old_layout, upgrade_kb),
 }
@@ -108,10 +115,11 @@ def state(kb: Path) -> list[str]:
         return [str(error)[:6]]
     opened.verify()
     verify_vectors(opened)
+    ids = [*opened.ids, *opened.retired]
     try:
-        return [*opened.ids, f"{len(open_vectors(opened, fingerprint='f'))} vectors"]
+        return [*ids, f"{len(open_vectors(opened, fingerprint='f'))} vectors"]
     except BioelError as error:
-        return [*opened.ids, str(error)[:6]]
+        return [*ids, str(error)[:6]]
 
 
 def kill(kb: Path, command: str, n: int) -> None:

@@ -26,7 +26,7 @@ from spacy.language import Language
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import transaction as transaction_module
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, remove_leftovers, retire_ids
+from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vectors.writing import Encoded, are_outdated, open_vectors, write_vectors
@@ -162,7 +162,7 @@ def change(folder: Path, n: int) -> None:
         if i % 5 == 0:
             write_vectors(KnowledgeBase.open(folder), ones, fingerprint="f", dim=2)
         if i % 7 == 0:
-            remove_leftovers(folder)
+            compact_kb(folder)
 
 
 def check(kb: KnowledgeBase) -> str:
@@ -215,7 +215,7 @@ def test_readers_beside_a_writer_see_one_state(tmp_path: Path) -> None:
 
 def kill_at(folder: Path, n: int) -> list[dict[str, Any]]:
     """Lines that `kill_points` prints of n points of each command."""
-    commands = ["first build", "build", "add", "encode", "compact", "upgrade", "copy"]
+    commands = ["first build", "build", "add", "encode", "compact", "forget", "upgrade", "copy"]
     run = [sys.executable, Path(__file__).with_name("kill_points.py"), folder, str(n), *commands]
     lines = subprocess.run(run, check=True, capture_output=True, text=True).stdout.splitlines()
     return [json.loads(line) for line in lines]
@@ -229,7 +229,7 @@ def assert_old_or_new(points: list[dict[str, Any]]) -> None:
 @needs_fork
 def test_a_kill_leaves_the_old_state_or_the_new(tmp_path: Path) -> None:
     points = kill_at(tmp_path, 2)
-    assert len(points) == 14
+    assert len(points) == 16
     assert_old_or_new(points)
 
 

@@ -83,6 +83,8 @@ PACKAGES: dict[str, list[str]] = {
     "service/schemas.py": ["pydantic"],
     "service/problems.py": ["fastapi", "starlette"],
     "service/limits.py": ["starlette"],
+    "service/hosts.py": ["starlette"],
+    "service/connections.py": ["uvicorn"],
     "service/metrics.py": ["starlette", "prometheus_client"],
     "service/app.py": ["fastapi", "prometheus_client"],
     "service/run.py": ["uvicorn"],

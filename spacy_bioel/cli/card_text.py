@@ -81,7 +81,7 @@ class Facts:
 def write_card(folder: Path, facts: Facts) -> None:
     """Write README.md and meta.json of a pipeline."""
     for file, text in (("README.md", card(facts)), ("meta.json", _json(card_meta(facts)))):
-        with replacing_text(folder / file) as out:
+        with replacing_text(folder / file, follow=False) as out:
             out.write(text)
 
 

@@ -24,13 +24,12 @@ def compact(
     `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept without
     `--forget-retired`.
     """
-    from spacy_bioel.kb.build.grow import forget_retired_ids, remove_leftovers
+    from spacy_bioel.kb.build.grow import compact_kb
 
-    n, freed = remove_leftovers(kb)
-    about = {"leftovers": n, "megabytes": round(freed / 1e6, 1), "forgotten": 0}
-    shown = f"Removed {count_of(n, 'leftover')} of {about['megabytes']:,} MB."
-    if forget_retired:
-        growth = forget_retired_ids(kb)
+    done = compact_kb(kb, forget_retired=forget_retired)
+    about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
+    shown = f"Removed {count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
+    if (growth := done.growth) is not None:
         about["forgotten"] = -growth.retired
         shown += f" Forgot {count_of(-growth.retired, 'retired id')}."
         if growth.vectors_outdated:

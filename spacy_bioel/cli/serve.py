@@ -32,6 +32,14 @@ def serve(
             "should come by way of a proxy that has one."
         ),
     ] = "127.0.0.1",
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which clients ask, beside localhost, --host and all addresses, such as "
+            "that of a proxy; can be repeated. A star stands for any.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
     max_body: Annotated[
         float, typer.Option(min=0.001, help="MB of the body of a request.")
@@ -65,6 +73,9 @@ def serve(
             Errors.B192.format(what="bioel serve", extra="serve", error=error)
         ) from error
 
+    for name in allowed_host or []:
+        if set(name) & set(":/"):
+            raise BioelError(Errors.B488.format(found=name))
     # Before all that takes seconds to import, so that clients wait instead of being refused.
     listener = run.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
@@ -76,4 +87,4 @@ def serve(
         characters=max_characters,
         seconds=timeout,
     )
-    run.serve(listener, model, limits, tell=show_note)
+    run.serve(listener, model, limits, hosts=[host, *(allowed_host or [])], tell=show_note)

@@ -31,7 +31,9 @@ from spacy_bioel.kb.columns.layout import (
     is_kb,
     is_old_set,
     map_meta,
+    removed_sets,
     set_name,
+    sets_in,
 )
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
 from spacy_bioel.kb.columns.tries import TRIES_FOLDER, tries_in
@@ -58,9 +60,11 @@ def editing(
     patience (float): Seconds to wait for another writer.
     make (bool): Make the folder if it is missing, and remove it if it stays empty.
     YIELDS (Transaction): Replaces the columns, adds and removes vectors.
-    RAISES BioelError: [B212] when another writer does not finish in time.
+    RAISES BioelError: [B212] when another writer does not finish in time, [B485] a symbolic link
+        within the folder.
     RAISES OSError: When the folder cannot be written.
     """
+    _refuse_links(folder)
     lock = FileLock(folder / _LOCK)
     _acquire(lock, folder, patience=patience, make=make)
     try:
@@ -84,9 +88,11 @@ class Transaction:
         self.folder = folder
 
     @contextmanager
-    def columns(self) -> Iterator[Path]:
+    def columns(self, *, without: Iterable[str] = ()) -> Iterator[Path]:
         """Replace all columns atomically when the block succeeds.
 
+        without (Iterable[str]): Vectors to remove in the same step, by the names of
+            `layout.set_names`.
         YIELDS (Path): Empty folder for the columns and their meta.json.
         """
         with self._fresh_folder() as fresh:
@@ -97,8 +103,9 @@ class Transaction:
             _sync_all(fresh)
             fresh.rename(self.folder / generation)
             sync(self.folder)
-            with replacing_file(self.folder / META_FILE) as path:
-                path.write_bytes(sealed_meta({**meta, "generation": generation}))
+            with replacing_file(self.folder / META_FILE, follow=False) as path:
+                meta |= {"generation": generation, "removed": sorted(without)}
+                path.write_bytes(sealed_meta(meta))
         self.tidy()
 
     @contextmanager
@@ -125,7 +132,7 @@ class Transaction:
         for name in names:
             if is_old_set(name):
                 (self.folder / OLD_VECTORS_FILE).unlink(missing_ok=True)
-                _remove(self.folder.glob("vectors.*"))
+                _remove([*self.folder.glob("vectors.*npy"), *self.folder.glob("vectors.*.ann")])
             else:
                 home = self.folder / VECTORS_FOLDER / name
                 # The description goes first: without it, readers ignore the rest.
@@ -151,11 +158,12 @@ class Transaction:
     def tidy(self) -> None:
         """Remove columns that meta.json does not name, and files that were never put in place."""
         _remove([*self.folder.glob(".new.*"), *self.folder.glob(f".{META_FILE}.*")])
-        described = (self.folder / VECTORS_FOLDER).glob("*/")
-        _remove(path for path in described if not (path / ABOUT_FILE).exists())
+        homes = (self.folder / VECTORS_FOLDER / name for name in sets_in(self.folder))
+        _remove(home for home in homes if not (home / ABOUT_FILE).exists())
         meta = map_meta(self.folder)
         if meta and not is_kb(self.folder):
             return  # damaged: the right columns cannot be told from others
+        self.remove_vectors(removed_sets(meta))
         generation = generation_of(meta)
         found = (path for path in self.folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)
@@ -181,6 +189,17 @@ class Transaction:
             n += 1
             names = f"{name}.{n}"
         return names
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse links by which a change could lead out of the folder, which itself may be one.
+
+    RAISES BioelError: [B485].
+    """
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise BioelError(Errors.B485.format(path=path, kb=folder))
 
 
 def _acquire(lock: FileLock, folder: Path, *, patience: float, make: bool) -> None:
@@ -215,7 +234,9 @@ def _say_who(folder: Path, to: str) -> None:
     """Write who holds the lock; stale between the death of a writer and the next one's note."""
     about = {"process": os.getpid(), "host": socket.gethostname(), "to": to}
     about["since"] = time.strftime("%Y-%m-%d %H:%M:%S")
-    (folder / _HOLDER).write_text(json.dumps(about), encoding="utf8")
+    (folder / _HOLDER).unlink(missing_ok=True)
+    with (folder / _HOLDER).open("x", encoding="utf8") as file:  # "x": never another's file
+        file.write(json.dumps(about))
 
 
 def _sync_all(folder: Path) -> None:
@@ -227,7 +248,7 @@ def _sync_all(folder: Path) -> None:
 def _remove(paths: Iterable[Path]) -> None:
     """Remove files and folders, except those that the system refuses to (open in a reader)."""
     for path in list(paths):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             with suppress(OSError):

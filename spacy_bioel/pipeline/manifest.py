@@ -77,7 +77,7 @@ def save_files(folder: Path, parts: Parts) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with replacing_file(path) as temporary:
+    with replacing_file(path, follow=False) as temporary:
         temporary.write_bytes(data)
 
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any, TypeVar
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.loading import check_there, load_model
 from spacy_bioel.service.verbs import Job, Service
 from spacy_bioel.types import Concept
@@ -52,7 +52,7 @@ def run_agent_tools(model: str) -> None:
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:
     """Make the server of the tools. service (Service): Started by the caller."""
-    server = MCPServer(
+    server = _Server(
         "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     tools = _Tools(service)
@@ -60,6 +60,20 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     for function in (tools.link_text, tools.get_concept, tools.search_concepts):
         server.add_tool(function, annotations=harmless)
     return server
+
+
+class _Server(MCPServer[Any]):
+    async def call_tool(self, name: str, arguments: dict[str, Any], *args: Any) -> Any:
+        """Call a tool. RAISES ToolError: [B487] wrong arguments, in words of our own."""
+        try:
+            return await super().call_tool(name, arguments, *args)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            first = error.__cause__.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            problem = first["msg"]
+            raise ToolError(Errors.B487.format(name=where, tool=name, problem=problem)) from error
 
 
 class _Tools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import schemas
+from spacy_bioel.service.hosts import CheckHost
 from spacy_bioel.service.limits import LimitRequests
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
 from spacy_bioel.service.problems import Refusal, add_handlers, problems
@@ -28,11 +30,14 @@ _POLICY = (
 )
 
 
-def create_app(service: Service, metrics: Metrics, limits: Limits) -> FastAPI:
+def create_app(
+    service: Service, metrics: Metrics, limits: Limits, *, hosts: Collection[str] = ()
+) -> FastAPI:
     """Make the application of a service.
 
     service (Service): Started by the caller, before or after.
     metrics (Metrics): Those that the service reports to.
+    hosts (Collection[str]): Names by which it may be asked; see `hosts.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",
@@ -45,6 +50,7 @@ def create_app(service: Service, metrics: Metrics, limits: Limits) -> FastAPI:
     metrics.watch(service)
     add_handlers(app)
     app.add_middleware(LimitRequests, limits=limits)
+    app.add_middleware(CheckHost, hosts=hosts)
     app.add_middleware(MeasureRequests, metrics=metrics)
     _add_verbs(app, service, limits)
     _add_probes(app, service, metrics)

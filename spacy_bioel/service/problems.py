@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service.schemas import Problem
 
+_LOGGER = logging.getLogger("uvicorn.error")
 # Seconds after which to ask again, while the pipeline loads or others are served.
 RETRY_AFTER = {"Retry-After": "2"}
 _LONGEST = 500  # characters of a message; it may quote the request
@@ -84,7 +86,11 @@ def _on_invalid(_: Request, error: Exception) -> JSONResponse:
 
 
 def _on_bioel_error(_: Request, error: Exception) -> JSONResponse:
-    status = _STATUS.get(_code_and_text(str(error))[0], 500)
+    code = _code_and_text(str(error))[0]
+    status = _STATUS.get(code)
+    if status is None:  # it advises whoever keeps the service, and names files
+        _LOGGER.error("%s", error)
+        return _response(500, Errors.B392.format(error=f"Error {code}"), None)
     headers = RETRY_AFTER if status == 503 else None
     return _response(status, str(error), None, headers)
 

@@ -6,16 +6,18 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
+    import asyncio
+
     from spacy_bioel.service.settings import Limits
     from spacy_bioel.service.verbs import Service
 
@@ -44,7 +46,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    listener: socket.socket, model: str, limits: Limits, *, tell: Callable[[str], None]
+    listener: socket.socket,
+    model: str,
+    limits: Limits,
+    *,
+    hosts: Collection[str],
+    tell: Callable[[str], None],
 ) -> None:
     """Serve a pipeline until the process is told to end by SIGTERM or SIGINT.
 
@@ -52,6 +59,7 @@ def serve(
 
     listener (socket.socket): From `listen`.
     model (str): As in `pipeline.loading.load_model`.
+    hosts (Collection[str]): Names by which it may be asked; see `hosts.CheckHost`.
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
     """
@@ -59,6 +67,7 @@ def serve(
         os.environ.setdefault(name, number)
     from spacy_bioel.pipeline.loading import load_model
     from spacy_bioel.service.app import create_app
+    from spacy_bioel.service.connections import Connections, most_connections
     from spacy_bioel.service.metrics import Metrics
     from spacy_bioel.service.verbs import Service
 
@@ -66,10 +75,15 @@ def serve(
     service = Service(
         partial(load_model, model), max_characters=limits.characters, observe=metrics.observe
     )
+    most = most_connections()
+    connections = Connections(most=most, seconds=limits.seconds, tell=tell)
     config = uvicorn.Config(
-        create_app(service, metrics, limits),
+        create_app(service, metrics, limits, hosts=hosts),
+        http=cast("type[asyncio.Protocol]", connections.protocol),
+        ws="none",
+        backlog=max(1, most // 4),  # accepted at once, before the first of them is looked at
         lifespan="off",
-        log_level="warning",
+        log_level="error",  # each bad request would be a line
         access_log=False,  # words that are searched for are in the path
         server_header=False,
         timeout_keep_alive=_SECONDS_IDLE,

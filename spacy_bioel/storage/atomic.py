@@ -48,10 +48,11 @@ def replacing_folder(out: Path) -> Iterator[Path]:
     Until then an existing `out` is not touched; when the block fails, nothing is left behind. The
     two folders are exchanged in one step where the system supports it. Elsewhere a run that is
     killed between two steps leaves the old folder under a temporary name, and the next run on
-    `out` restores it before it begins.
+    `out` restores it before it begins. If `out` is a symbolic link, its target is replaced.
 
     YIELDS (Path): Empty folder to fill.
     """
+    out = out.resolve()
     old = _beside(out, "old")
     with scratch_folder(out) as fresh:
         yield fresh
@@ -69,19 +70,20 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_file(out: Path) -> Iterator[Path]:
+def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
     """Fill a new file beside `out`, and replace `out` by it when the block succeeds.
 
-    The new file has the permissions of the old one, and its owner where the system allows that. If
-    `out` is a symbolic link, its target is replaced. Devices and pipes are not replaced: the block
-    then writes to `out` itself.
+    The new file has the permissions of the old one, and its owner where the system allows that.
+    Devices and pipes are not replaced: the block then writes to `out` itself.
 
+    follow (bool): If `out` is a symbolic link, replace its target; False: replace the link, as in a
+        folder of our own, out of which nothing is written.
     YIELDS (Path): Empty file to write to, or `out`.
     """
-    if not _is_replaceable(out):
+    if follow and not _is_replaceable(out):
         yield out
         return
-    out = out.resolve()
+    out = out.resolve() if follow else out
     _tidy(out)
     fresh = _beside(out, "new")
     try:
@@ -95,9 +97,12 @@ def replacing_file(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_text(out: Path) -> Iterator[TextIO]:
+def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
     """Write a text file that replaces `out` when the block succeeds; see `replacing_file`."""
-    with replacing_file(out) as path, path.open("w", encoding="utf8", newline="\n") as file:
+    with (
+        replacing_file(out, follow=follow) as path,
+        path.open("w", encoding="utf8", newline="\n") as file,
+    ):
         yield file
 
 

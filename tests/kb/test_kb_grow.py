@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from spacy_bioel.kb.build import grow
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.grow import (
+    Compaction,
     add_concepts,
+    compact_kb,
     edit_names,
-    forget_retired_ids,
-    remove_leftovers,
     retire_ids,
 )
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -141,7 +142,7 @@ def test_vectors_and_other_files_stay(folder):
     [
         lambda folder: add_concepts(folder, []),
         lambda folder: retire_ids(folder, {"X:1": ""}),
-        forget_retired_ids,
+        partial(compact_kb, forget_retired=True),
     ],
 )
 def test_damage_is_not_written_anew(folder, change):
@@ -228,14 +229,14 @@ def test_two_changes_at_once(folder):
 
 
 def test_forgotten_ids_are_unknown(folder):
-    growth = forget_retired_ids(folder)
+    growth = compact_kb(folder, forget_retired=True).growth
     assert (growth.concepts, growth.names, growth.retired) == (0, 0, -1)
     assert KnowledgeBase.open(folder).find("X:8") == -1
 
 
 def test_leftovers_are_removed(folder):
     encode(folder)
-    assert remove_leftovers(folder) == (0, 0)
+    assert compact_kb(folder) == Compaction(0, 0, None)
     retire_ids(folder, {"X:1": "X:2"})
     whole = [name for name in all_files(folder) if not name.startswith("vectors")]
     killed = folder.with_name(".kb.0123456789ab.new")
@@ -244,7 +245,7 @@ def test_leftovers_are_removed(folder):
     for name in (".kb.0123456789ab.txt", ".other.0123456789ab.new", "vectors.npy"):
         (folder.parent / name).mkdir()
     n_bytes = sum(path.stat().st_size for path in vectors_of(folder).iterdir())
-    assert remove_leftovers(folder) == (2, n_bytes + 5)
+    assert compact_kb(folder) == Compaction(2, n_bytes + 5, None)
     assert all_files(folder) == whole
     assert sorted(path.name for path in folder.parent.iterdir()) == [
         ".kb.0123456789ab.txt", ".other.0123456789ab.new", "kb", "vectors.npy",
@@ -256,7 +257,7 @@ def test_vectors_of_each_encoder_are_leftovers_when_they_are_old(folder):
     encode(folder, "g")
     add_concepts(folder, [Concept("X:5", ("Five",))])
     encode(folder, "g")
-    assert remove_leftovers(folder)[0] == 1
+    assert compact_kb(folder).leftovers == 1
     assert not has_vectors(KnowledgeBase.open(folder), "f")
     assert is_encoded(KnowledgeBase.open(folder), fingerprint="g")
 
@@ -264,7 +265,7 @@ def test_vectors_of_each_encoder_are_leftovers_when_they_are_old(folder):
 def test_vectors_that_nobody_can_read_are_leftovers(folder):
     encode(folder)
     (vectors_of(folder) / "about.json").write_text(json.dumps([1]))
-    assert remove_leftovers(folder)[0] == 1
+    assert compact_kb(folder).leftovers == 1
     assert not has_vectors(KnowledgeBase.open(folder))
 
 

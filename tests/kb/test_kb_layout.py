@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from kb_files import all_files, columns_of, to_old_layout, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.grow import add_concepts, forget_retired_ids, retire_ids, upgrade_kb
+from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgrade_kb
 from spacy_bioel.kb.columns import layout
 from spacy_bioel.kb.columns.files import pack
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, KB_FILES, sealed_meta
@@ -89,7 +90,7 @@ def test_an_old_folder_is_read_as_it_is(old: Path, tmp_path: Path) -> None:
         lambda folder: build_kb([Concept("X:9", ("nine",))], folder),
         lambda folder: add_concepts(folder, [Concept("X:9", ("nine",))]),
         lambda folder: retire_ids(folder, {"X:4": ""}),
-        forget_retired_ids,
+        partial(compact_kb, forget_retired=True),
     ],
 )
 def test_what_changes_an_old_folder_writes_the_new_layout(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,8 @@ def test_search_concepts(server: MCPServer[Any]) -> None:
         ("get_concept", {"id": "X:9"}, "[B337] No concept 'X:9'"),
         ("search_concepts", {"words": "a", "limit": 26}, "less than or equal to 25"),
         ("search_concepts", {"words": "a" * 501}, "at most 500 characters"),
+        ("search_concepts", {"words": "a", "limit": 0}, "[B487] The argument limit of search_conc"),
+        ("get_concept", {}, "[B487] The argument id of get_concept is not as expected: Field requ"),
     ],
 )
 def test_mistakes(
@@ -104,6 +107,7 @@ def test_mistakes(
 ) -> None:
     failed, found = call(server, tool, **arguments)
     assert failed and message in found
+    assert not re.search(r"--\w|bioel [a-z]|pydantic|https?:|validation error|input_value", found)
 
 
 def test_each_call_tells_why_there_is_no_pipeline() -> None:

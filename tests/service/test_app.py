@@ -14,6 +14,7 @@ import pytest
 from spacy.language import Language
 from starlette.testclient import TestClient
 
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.service.app import create_app
 from spacy_bioel.service.metrics import Metrics
@@ -32,7 +33,7 @@ def make(
     service = Service(load, max_characters=limits.characters, observe=metrics.observe)
     started.append(service)
     app = create_app(service, metrics, limits)
-    return TestClient(app, raise_server_exceptions=False), service
+    return TestClient(app, "http://localhost", raise_server_exceptions=False), service
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,51 @@ def test_mistakes_of_clients(
     problem = response.json()
     assert (response.status_code, problem["code"], problem["where"]) == (status, code, where)
     assert problem["message"].startswith(message)
+
+
+HOSTS = [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:8000", 200), ("10.0.0.7:80", 200),
+         ("LocalHost.", 200), ("bioel.example.org", 200), ("Bioel.Example.ORG:443", 200),
+         ("evil.example", 400), ("evil.example:8000", 400), ("localhost.evil.example", 400),
+         ("127.0.0.1.evil.example", 400), ("evil.example@localhost", 400), ("[::1", 400),
+         ("127.0.0.1 evil.example", 400), ("1", 400), ("", 400)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS)
+def test_names_of_others_are_refused(
+    nlp: Language, started: list[Any], host: str, status: int
+) -> None:
+    """As that of a page whose name leads to this machine, and which would read the answer."""
+    service = Service(lambda: nlp, max_characters=50)
+    app = create_app(service, Metrics(), LIMITS, hosts=["bioel.example.org"])
+    client = TestClient(app)
+    for path in ("/", "/livez", "/metrics", "/openapi.json"):
+        response = client.get(path, headers={"Host": host})
+        assert response.status_code == status
+        assert (status == 200) or response.json()["code"] == "B486"
+    anyone = create_app(Service(lambda: nlp, max_characters=50), Metrics(), LIMITS, hosts=["*"])
+    assert TestClient(anyone).get("/livez", headers={"Host": host}).status_code == 200
+
+
+def test_messages_have_no_terms_of_the_shell(client: TestClient) -> None:
+    answers = [client.request(**request).json()["message"] for request, *_ in MISTAKES]
+    texts = ["a\ud800b", "x" * 51]
+    linked = client.post("/link", content=json.dumps({"texts": texts}), headers=JSON).json()
+    answers += [document["error"]["message"] for document in linked["documents"]]
+    assert len(answers) == len(MISTAKES) + 2
+    assert [a for a in answers if re.search(r"--\w|bioel [a-z]|pydantic|https?:|FILE|KB", a)] == []
+
+
+def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def damaged(*_: Any) -> Any:
+        raise BioelError("[B211] /home/me/kb is damaged. Run bioel kb build.")
+
+    monkeypatch.setattr(Service, "concept", damaged)
+    response = client.get("/concepts/X:1")
+    assert (response.status_code, response.json()["code"]) == (500, "B392")
+    assert "/home" not in response.text and "B211" in response.json()["message"]
+    assert "/home/me/kb is damaged" in caplog.text
 
 
 def test_a_body_without_a_length_is_counted(client: TestClient) -> None:

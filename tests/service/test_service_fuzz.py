@@ -53,7 +53,7 @@ def app(nlp: Language) -> Iterator[Any]:
     service = Service(lambda: nlp, max_characters=limits.characters, observe=metrics.observe)
     service.start()
     service.wait()
-    yield create_app(service, metrics, limits)
+    yield create_app(service, metrics, limits, hosts=["*"])
     service.close()
 
 

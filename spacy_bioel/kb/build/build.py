@@ -63,9 +63,8 @@ def build_kb(
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
             before = set_names(map_vectors(out))
-            with transaction.columns() as folder:
+            with transaction.columns(without=before) as folder:
                 write_columns(folder, drafts, report=report, about=about)
-            transaction.remove_vectors(before)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report

@@ -148,37 +148,45 @@ def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
     return drafts
 
 
-def forget_retired_ids(path: str | Path) -> Growth:
-    """Drop all retired ids, which are unknown from now on.
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Effect of `compact_kb`.
 
-    RETURNS (Growth): Counts of the dropped ids.
-    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; errors of `KnowledgeBase.open` and `verify`.
+    leftovers, n_bytes (int): Sets of vectors and folders that were removed, and their size.
+    growth (Growth | None): Counts of the dropped ids, if they were to be forgotten.
     """
-    with _changing(path, to="forget retired ids") as (transaction, kb):
-        drafts = drafts_of(kb)
-        drafts.retired = {}
-        return _replace(transaction, kb, drafts, BuildReport(), _about(kb))
+
+    leftovers: int
+    n_bytes: int
+    growth: Growth | None
 
 
-def remove_leftovers(path: str | Path) -> tuple[int, int]:
+def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
     """Remove outdated vectors of each encoder, and the leftovers of killed commands.
 
-    RETURNS (tuple[int, int]): Number of sets of vectors and folders removed, and bytes freed.
+    forget_retired (bool): In the same step, drop all retired ids, which are unknown from now on.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; errors of `KnowledgeBase.open`.
+        time; errors of `KnowledgeBase.open`, with `forget_retired` of `verify` too.
     """
-    with _editing(path, to="compact") as (transaction, kb):
+    opened = (_changing if forget_retired else _editing)(path, to="compact")
+    growth = None
+    with opened as (transaction, kb):
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
-        freed = sum(vectors.n_bytes for vectors in outdated)
-        transaction.remove_vectors(vectors.name for vectors in outdated)
+        n_bytes = sum(vectors.n_bytes for vectors in outdated)
+        names = [vectors.name for vectors in outdated]
+        if forget_retired:
+            drafts = drafts_of(kb)
+            drafts.retired = {}
+            growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb), without=names)
+        else:
+            transaction.remove_vectors(names)
         leftovers = left_by_earlier(transaction.folder, "new|old")
-        freed += sum(_n_bytes(path) for path in leftovers)
+        n_bytes += sum(_n_bytes(path) for path in leftovers)
         for path in leftovers:
             shutil.rmtree(path)
-    return len(outdated) + len(leftovers), freed
+    return Compaction(len(outdated) + len(leftovers), n_bytes, growth)
 
 
 def upgrade_kb(path: str | Path) -> bool:
@@ -197,9 +205,8 @@ def upgrade_kb(path: str | Path) -> bool:
             if vectors.state is not None:  # else they are unreadable
                 with transaction.vectors(vectors.encoder) as folder:
                     write_files(folder, vectors.files)
-        with transaction.columns() as folder:
+        with transaction.columns(without=[vectors.name for vectors in old]) as folder:
             write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-        transaction.remove_vectors(vectors.name for vectors in old)
     return True
 
 
@@ -251,9 +258,11 @@ def _replace(
     drafts: Drafts,
     report: BuildReport,
     about: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
 ) -> Growth:
-    """Replace the columns of `kb` by columns of drafts."""
-    with transaction.columns() as folder:
+    """Replace the columns of `kb` by columns of drafts; `without`: vectors that go with them."""
+    with transaction.columns(without=without) as folder:
         write_columns(folder, drafts, report=report, about=about)
     return Growth(
         concepts=report.concepts - len(kb),

@@ -91,6 +91,13 @@ def generation_of(files: Mapping[str, RawFile]) -> str:
     return ""
 
 
+def removed_sets(files: Mapping[str, RawFile]) -> set[str]:
+    """Names of the vectors that went with the last change of the columns, in the same step."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        return set(filter(_SET.fullmatch, json.loads(bytes(files[META_FILE]))["removed"]))
+    return set()
+
+
 def generation_name(fingerprint: str) -> str:
     """Name of the folder of columns, the same for the same columns."""
     return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
@@ -139,7 +146,8 @@ def left_by_earlier(folder: Path, kinds: str = "old") -> list[Path]:
     """
     made = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.({kinds})")
     with suppress(OSError):
-        return [p for p in folder.parent.iterdir() if made.fullmatch(p.name) and p.is_dir()]
+        found = (path for path in folder.parent.iterdir() if made.fullmatch(path.name))
+        return [path for path in found if path.is_dir() and not path.is_symlink()]
     return []
 
 
@@ -191,12 +199,11 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
     files = _old_vectors(map_folder(folder, _old_names(folder)))
-    for name in _sets_in(folder):
+    for name in sets_in(folder):
         files |= _map_set(folder, name)
-    if of is None:
-        return files
-    wanted = {name for name in set_names(files) if _state(files, name) == of}
-    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted}
+    removed = removed_sets(map_meta(folder))
+    wanted = {name for name in set_names(files) if of is None or _state(files, name) == of}
+    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted - removed}
 
 
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
@@ -209,7 +216,8 @@ def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
     return known | _old_vectors(files)
 
 
-def _sets_in(folder: Path) -> Iterator[str]:
+def sets_in(folder: Path) -> Iterator[str]:
+    """Names of the vectors in a folder, described or not."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for path in (folder / VECTORS_FOLDER).iterdir():
             if _SET.fullmatch(path.name):

@@ -132,9 +132,8 @@ class KnowledgeBase(Lookups):
             for name in set_names(files):
                 with transaction.vectors(encoder_of(name)) as folder:
                     write_files(folder, files_of_set(files, name))
-            with transaction.columns() as folder:
+            with transaction.columns(without=before) as folder:
                 write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-            transaction.remove_vectors(before)
             for name in trie_names(files):
                 with transaction.trie(name) as folder:
                     write_files(folder, files_of_trie(files, name))

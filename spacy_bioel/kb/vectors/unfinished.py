@@ -54,7 +54,7 @@ class Unfinished:
         """Flush all rows before `done`, and record them in the journal."""
         for column in self.columns.values():
             column.flush()  # type: ignore[attr-defined]
-        with replacing_file(self.folder / _JOURNAL) as path:
+        with replacing_file(self.folder / _JOURNAL, follow=False) as path:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
@@ -84,7 +84,9 @@ class Unfinished:
             done = journal.pop("done")
             files = map_folder(self.folder, [self.file(name).name for name in VECTOR_COLUMNS])
             found = {name: read_array(files[self.file(name).name]).shape for name in VECTOR_COLUMNS}
-            if journal == self._about and found == self._shapes:
+            # A copy by hard links has the same files; they are not written to.
+            is_own = all(self.file(name).stat().st_nlink == 1 for name in VECTOR_COLUMNS)
+            if journal == self._about and found == self._shapes and is_own:
                 return int(done)
         return 0
 

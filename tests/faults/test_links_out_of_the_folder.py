@@ -1,0 +1,180 @@
+"""Symbolic and hard links in folders that commands write to: nothing outside is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.edit import NameEdit
+from spacy_bioel.kb.build.grow import (
+    add_concepts,
+    compact_kb,
+    edit_names,
+    retire_ids,
+    upgrade_kb,
+)
+from spacy_bioel.kb.columns.schema import sealed_meta
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors import writing
+from spacy_bioel.kb.vectors.unfinished import Unfinished
+from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.pipeline.storage import save_files
+from spacy_bioel.storage.atomic import replacing_folder
+from spacy_bioel.types import Concept
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+
+CONCEPTS = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
+
+
+def encode(folder: Path) -> None:
+    kb = KnowledgeBase.open(folder)
+    write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "build": lambda kb: build_kb(CONCEPTS[:1], kb),
+    "add": lambda kb: add_concepts(kb, [Concept("X:3", ("three",))]),
+    "edit": lambda kb: edit_names(kb, {"X:1": NameEdit(add=["ein"])}),
+    "retire": lambda kb: retire_ids(kb, {"X:1": "X:2"}),
+    "encode": encode,
+    "compact": compact_kb,
+    "forget": lambda kb: compact_kb(kb, forget_retired=True),
+    "upgrade": upgrade_kb,
+    "copy": lambda kb: KnowledgeBase.from_bytes(KnowledgeBase.open(kb).to_bytes()).save_to(kb),
+}
+LINKS = [".holder", ".lock", "meta.json", "vectors", "tries", ".encoding", ".new.0123456789ab",
+         ".meta.json.0123456789ab", "columns.0123456789ab", "vectors/f.0123456789abcdef",
+         "notes"]  # fmt: skip
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Each path of a folder, with what a file has and where a link leads."""
+    return {
+        path.relative_to(folder).as_posix(): os.readlink(path)
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture()
+def kb(tmp_path: Path) -> Path:
+    build_kb(CONCEPTS, tmp_path / "kb")
+    return tmp_path / "kb"
+
+
+@pytest.fixture()
+def outside(tmp_path: Path) -> Path:
+    """A folder of somebody else's files, some named as those of a knowledge base."""
+    for name in ("photos/a.jpg", "f.0123456789abcdef/codes.npy", "file", "codes.npy"):
+        path = tmp_path / "outside" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path / "outside"
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_link_in_the_folder_is_refused_before_anything_changes(
+    kb: Path, outside: Path, writer: str, name: str
+) -> None:
+    target = outside / "file" if Path(name).suffix in (".json", "") and name[0] == "." else outside
+    if name == "meta.json":
+        target = outside / "meta.json"
+        (kb / name).rename(target)
+    (kb / name).unlink(missing_ok=True)
+    (kb / name).parent.mkdir(exist_ok=True)
+    (kb / name).symlink_to(target)
+    before = contents(kb), contents(outside)
+    with pytest.raises(BioelError, match=r"\[B485\] .*" + name):
+        WRITERS[writer](kb)
+    assert (contents(kb), contents(outside)) == before
+
+
+def test_the_folder_itself_may_be_a_link(kb: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    kb.rename(tmp_path / "disk" / "big")
+    kb.symlink_to(tmp_path / "disk" / "big")
+    for write in WRITERS.values():
+        build_kb(CONCEPTS, kb)
+        encode(kb)
+        write(kb)
+    assert kb.is_symlink() and [path.name for path in (tmp_path / "disk").iterdir()] == ["big"]
+
+
+def test_a_file_that_is_linked_twice_is_never_written_to(
+    kb: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `cp -al`, for a copy that takes no room."""
+    monkeypatch.setattr(writing, "_BLOCK", 1)
+    about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
+    unfinished = Unfinished(kb / ".encoding", about | {"bits": writing.BITS})
+    unfinished.finish_rows(1)
+    for path in (*(kb / ".encoding").iterdir(), kb / "meta.json"):
+        os.link(path, outside / path.name) if path.name != "codes.npy" else None
+    (outside / "codes.npy").unlink()
+    os.link(kb / ".encoding" / "codes.npy", outside / "codes.npy")
+    os.link(outside / "file", kb / ".holder")
+    before = contents(outside)
+    encode(kb)
+    WRITERS["edit"](kb)
+    assert contents(outside) == before
+    assert not (kb / ".holder").exists()
+
+
+def test_leftovers_beside_it_that_are_links_stay(kb: Path, outside: Path) -> None:
+    left = kb.with_name(".kb.0123456789ab.new")
+    left.symlink_to(outside)
+    before = contents(outside)
+    assert compact_kb(kb).leftovers == 0
+    assert left.is_symlink() and contents(outside) == before
+
+
+def test_an_output_folder_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    """Its target is replaced, as that of a file is, and nothing is left beside either."""
+    (tmp_path / "disk" / "model").mkdir(parents=True)
+    (tmp_path / "disk" / "model" / "old").touch()
+    for name in ("model", "not there yet"):
+        (tmp_path / name).symlink_to(tmp_path / "disk" / name)
+        with replacing_folder(tmp_path / name) as folder:
+            (folder / "new").touch()
+    assert sorted(contents(tmp_path / "disk")) == [
+        "model", "model/new", "not there yet", "not there yet/new"
+    ]  # fmt: skip
+    assert sorted(os.listdir(tmp_path)) == ["disk", "model", "not there yet"]
+    assert (tmp_path / "model").is_symlink()
+
+
+def test_files_of_a_pipeline_that_are_links_are_replaced_themselves(
+    tmp_path: Path, outside: Path
+) -> None:
+    """The files of a model that was downloaded from a hub are links to a store of all models."""
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("cfg.json", "README.md", "meta.json"):
+        (model / name).symlink_to(outside / "file")
+    save_files(model, {"cfg.json": lambda: b"{}"})
+    assert (model / "cfg.json").read_text() == "{}" and not (model / "cfg.json").is_symlink()
+    assert (outside / "file").read_text() == "file"
+
+
+def test_vectors_that_a_forged_meta_json_calls_removed(kb: Path, outside: Path) -> None:
+    meta = json.loads((kb / "meta.json").read_text())
+    meta["removed"] = ["../../outside", str(outside)]
+    (kb / "meta.json").write_bytes(sealed_meta(meta))
+    encode(kb)
+    before = contents(outside)
+    WRITERS["add"](kb)
+    assert before == contents(outside) != {}
