@@ -38,7 +38,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [(NAMES[4][0].lower(), "X:4")] + [("MI", "X:4")] * 2,
         ),
         ("The CAD gene", [("CAD", "X:6")]),  # a name of this knowledge base
-        ("sobbing, HTNs, mi and sob", []),
+        ("sobbing, HTNx, mi and sob", []),
     ],
 )
 def test_shorthand_is_found(kb: Path, text: str, expected: list[tuple[str, str]]) -> None:
