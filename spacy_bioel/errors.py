@@ -210,9 +210,7 @@ class Errors(metaclass=_Coded):
         "iconv -f latin1 -t utf8 {path} > OUT"
     )
     B104 = "{path} is a damaged archive ({error}). Download or compress it again."
-    B477 = (
-        "{path} has {n:,} files, expected one: {first}. Unpack it, and give the file to read."
-    )
+    B477 = "{path} has {n:,} files, expected one: {first}. Unpack it, and give the file to read."
     B478 = (
         "{path} unpacks to more than {limit:,} bytes, {ratio} times its size, as no text does. If it "
         "is what you expect, unpack it first, and give the unpacked file."
@@ -845,7 +843,7 @@ class Warnings(metaclass=_Coded):
     )
     W064 = (
         "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use "
-        'one, run: bioel kb encode {kb} {kb}. What is found with mentions = "kb" needs none.'
+        "one, run: bioel kb encode {kb} {kb}"
     )
     W260 = (
         "{where}: bioel link failed on this document ({error}), so that it has no mentions; it is "

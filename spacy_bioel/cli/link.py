@@ -230,9 +230,7 @@ def _refuse_with_spark(given: dict[str, bool]) -> None:
             raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
 
 
-def _write(
-    linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool
-) -> Totals:
+def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
     from spacy_bioel.export.suffixes import has_failures

@@ -20,7 +20,9 @@ from spacy_bioel.export.text_format import TextFormat, Write
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 
-def format_of(suffix: str, *, xrefs: bool = False, formulas: bool = True) -> TextFormat | PathFormat:
+def format_of(
+    suffix: str, *, xrefs: bool = False, formulas: bool = True
+) -> TextFormat | PathFormat:
     """The format of an end of `suffixes.suffix_of`.
 
     xrefs (bool): Also write the cross-references of candidates, where the format has them.

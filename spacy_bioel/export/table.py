@@ -11,7 +11,6 @@ from typing import Any
 from spacy_bioel.export.links import LinkRow, link_rows
 from spacy_bioel.export.text_format import TextFormat
 
-
 # Spreadsheets take a cell that begins like this for a formula, and run it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 

@@ -1,4 +1,4 @@
-"""OBO, line by line: ids and names are read strictly, other fields as far as they are understood."""
+"""OBO, line by line: ids and names strictly, other fields as far as they are understood."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ def test_a_long_value_is_parsed_a_few_times(
         (zipped(b"abc" * 1000)[:40], "B104", "damaged"),
     ],
 )
-def test_a_zip_that_is_no_single_file(
-    tmp_path: Path, content: bytes, code: str, most: str
-) -> None:
+def test_a_zip_that_is_no_single_file(tmp_path: Path, content: bytes, code: str, most: str) -> None:
     (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(BioelError, match=rf"\[{code}\] .*{most}"):
         list(read_ontology(tmp_path / "a.zip"))
@@ -128,9 +126,7 @@ def test_a_zip_that_is_no_single_file(
     ],
     ids=["cell", "later", "header", "long"],
 )
-def test_a_table_of_texts_with_a_carriage_return(
-    tmp_path: Path, content: bytes, line: int
-) -> None:
+def test_a_table_of_texts_with_a_carriage_return(tmp_path: Path, content: bytes, line: int) -> None:
     path = tmp_path / "texts.csv"
     path.write_bytes(content)
     with pytest.raises(BioelError, match=rf"\[B479\] .*texts.csv, line {line}:"):
@@ -156,7 +152,9 @@ def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> 
 
 def test_the_report_of_bad_records_names_that_line(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"id\tn\xe9\n")
-    status, shown = bioel(tmp_path, "kb", "build", "kb", "a.tsv", "--format", "table", "--skip-bad", "bad.tsv")
+    status, shown = bioel(
+        tmp_path, "kb", "build", "kb", "a.tsv", "--format", "table", "--skip-bad", "bad.tsv"
+    )
     assert status == 2 and "[B400]" in shown and "[B103] a.tsv, line 1" in shown
 
 
@@ -203,8 +201,9 @@ def test_control_characters_are_visible() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("show", "kb", "X:1"), ("search", "kb", "fever"), ("info", "kb"), ("show", "kb", ESCAPES)]
-)  # fmt: skip
+    "arguments",
+    [("show", "kb", "X:1"), ("search", "kb", "fever"), ("info", "kb"), ("show", "kb", ESCAPES)],
+)
 def test_names_do_not_steer_the_terminal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -221,4 +220,6 @@ def test_names_do_not_steer_the_terminal(
         main(["kb", *arguments])
     shown = "".join(capsys.readouterr())
     assert "owned" in shown
-    assert [found for found in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\u202e") if found in shown] == []
+    assert [
+        found for found in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\u202e") if found in shown
+    ] == []

@@ -105,7 +105,7 @@ def test_what_names_do_not_need_is_left_out_and_counted(
     lines = (
         'name: a\ndef: "A thing, \\"b\\"." [GO:[GOC\\:mtg_sensu\\, ISBN\\:1\\]]\n'
         "xref: PHENOSCAPE: wd\nxref: PMID:1 \\n\nxref:\nproperty_value: anything {at all\n"
-        "relationship: [x\ncomment: \\\"a\n\n[Term]\nid: X:2\nname: b\ndef: no quotes\nxref: A:1\n"
+        'relationship: [x\ncomment: \\"a\n\n[Term]\nid: X:2\nname: b\ndef: no quotes\nxref: A:1\n'
     )
     with caplog.at_level(logging.WARNING):
         first, second = read(tmp_path, lines)
@@ -113,7 +113,10 @@ def test_what_names_do_not_need_is_left_out_and_counted(
     assert (second.definition, second.xrefs) == ("", ("A:1",))
     (record,) = caplog.records
     message = record.getMessage()
-    assert message.startswith("[W477]") and ": 4, the first in line 8: 'xref: PHENOSCAPE: wd'" in message
+    assert (
+        message.startswith("[W477]")
+        and ": 4, the first in line 8: 'xref: PHENOSCAPE: wd'" in message
+    )
 
 
 @pytest.mark.parametrize(
