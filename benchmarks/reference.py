@@ -103,7 +103,7 @@ def _value(param: Any) -> str:
 
 def _default(param: Any) -> str:
     value = param.default
-    if value is None or value is False or callable(value) or param.required:
+    if value in (None, False, "") or callable(value) or param.required:
         return ""
     return f"`{getattr(value, 'value', value)}`"
 

@@ -228,6 +228,11 @@ class Errors(metaclass=_Coded):
         "iconv -f latin1 -t utf8 {path} > OUT"
     )
     B104 = "{path} is a damaged archive ({error}). Download or compress it again."
+    B477 = "{path} has {n:,} files, expected one: {first}. Unpack it, and give the file to read."
+    B478 = (
+        "{path} unpacks to more than {limit:,} bytes, {ratio} times its size, as no text does. If it "
+        "is what you expect, unpack it first, and give the unpacked file."
+    )
     B105 = (
         "{where}: offsets {start}-{end} are empty or outside the text, which has {length} "
         "characters. Offsets count characters from 0, the end is exclusive. Correct them."
@@ -273,8 +278,7 @@ class Errors(metaclass=_Coded):
         "found {row!r}. Correct the row, or give other columns."
     )
     B119 = (
-        "{path} cannot be parsed as OBO, OWL or OBO JSON: {error}. Decompress it unless it is .gz, "
-        "and check it with a tool such as ROBOT."
+        "{path} cannot be parsed as OWL or OBO JSON: {error}. Check it with a tool such as ROBOT."
     )
     B120 = (
         "{path}: expected a JSON object of terms, id -> label, synonyms, ancestors, found {found}. "
@@ -438,6 +442,18 @@ class Errors(metaclass=_Coded):
         "Character {place} of the {what} is {character}, which cannot be written to a file: half "
         "of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF). Read the text "
         "anew in the encoding that it has (latin1, for example), or leave the document out."
+    )
+    B479 = (
+        "{path}, line {line}: no row of a table ({error}). Put cells with line ends in quotes; a "
+        "carriage return alone is no line end, convert it: tr '\\r' '\\n' < {path} > OUT"
+    )
+    B481 = (
+        "The folder {path} has no file .txt: expected one for each document. For documents in one "
+        "file, give that file."
+    )
+    B480 = (
+        "{found!r} has half of a surrogate pair, or a byte that is not UTF-8 (U+DC80 to U+DCFF), "
+        "which cannot be written. Correct it; in a terminal, use a UTF-8 locale."
     )
     B252 = (
         "{path} cannot be read or written: {reason}. Check the path, its permissions and the free "
@@ -858,7 +874,7 @@ class Warnings(metaclass=_Coded):
     )
     W064 = (
         "{kb} has {n} names and no vectors of them all: it is linked without an encoder. To use "
-        'one, run: bioel kb encode {kb} {kb}. What is found with mentions = "kb" needs none.'
+        "one, run: bioel kb encode {kb} {kb}"
     )
     W260 = (
         "{where}: bioel link failed on this document ({error}), so that it has no mentions; it is "
@@ -868,6 +884,10 @@ class Warnings(metaclass=_Coded):
         "{path}: the last line is a mention without a line end. If the file is truncated inside "
         "its concept id, that id is wrong: compare the file with its source, or end it with a "
         "newline."
+    )
+    W477 = (
+        "{path}: cross-references and definitions that cannot be read are left out: {n:,}, the "
+        "first in line {line}: {row!r}. Ids and names are complete."
     )
     W301 = (
         "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make "

@@ -48,7 +48,7 @@ ROOMS: dict[str, list[str]] = {
 # of its files.
 PACKAGES: dict[str, list[str]] = {
     "io/bioc.py": ["bioc"],
-    "io/ontology.py": ["fastobo", "pronto"],
+    "io/ontology.py": ["pronto"],
     "io/open.py": ["zstandard"],
     "processor.py": ["torch", "threadpoolctl"],
     "kb": ["numpy"],

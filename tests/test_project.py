@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import zipfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,10 @@ def test_package_holds_pipeline_and_knowledge_base(folder: Path) -> None:
 
 def test_demo_has_links(folder: Path) -> None:
     records = list(srsly.read_jsonl(folder / "metrics/embedded/demo.jsonl"))
-    assert [record["id"] for record in records] == ["1", "2", "3"]
+    dev = list(srsly.read_jsonl(folder / "corpus/embedded/dev.jsonl"))
+    assert [record["text"] for record in records] == [record["text"] for record in dev[:3]]
     found = {(link["text"], link["id"]) for record in records for link in record["links"]}
-    assert ("hypertension", "MESH:D006973") in found
-    assert ("metformin", "MESH:D008687") in found
+    assert ("digoxin", "MESH:D004077") in found
 
 
 def test_metrics_name_their_protocols(folder: Path) -> None:
@@ -193,7 +194,8 @@ def run_config(folder: Path, config: str, *settings: str) -> set[str]:
     rows = json.loads((folder / "metrics/embedded/dev.json").read_text(encoding="utf8"))
     value = {r["protocol"]: r["value"] for r in rows if r["metric"] == "f1" and not r["label"]}
     assert value["end_to_end"] > 50.0
-    texts = (folder / "training/assets/demo.txt").read_text("utf8").splitlines()
+    dev = srsly.read_jsonl(folder / "corpus/embedded/dev.jsonl")
+    texts = [record["text"] for record in islice(dev, 3)]
     expected = [
         str(get_links(doc)) for doc in spacy.load(folder / "models/embedded/final").pipe(texts)
     ]

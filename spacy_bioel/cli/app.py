@@ -105,6 +105,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         app(args=None if argv is None else list(argv), prog_name="bioel")
     except BioelError as error:
         _end(str(error))
+    except UnicodeEncodeError as error:  # an argument that is not UTF-8
+        if not error.encoding.startswith("utf"):
+            raise
+        _end(Errors.B480.format(found=error.object[max(error.start - 20, 0) : error.start + 20]))
     except OSError as error:
         if error.errno not in NO_ROOM | _REFUSED:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from spacy_bioel.storage.atomic import replacing_text
 
@@ -22,6 +24,22 @@ Item = TypeVar("Item")
 _WIDTH_OF_FILES = 160
 # Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+# What a terminal obeys (C0 but line ends and tabs, C1, changes of direction), and half characters.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    r"""Write control characters as escapes, "\x1b": a name or a text must not steer a terminal."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+class _Console(Console):
+    """Console in whose strings, those of tables included, control characters are visible."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        return super().render_str(visible(text), **options)
 
 
 def refuse_folder(path: Path | None) -> Path | None:
@@ -67,7 +85,7 @@ def show_table(table: Table) -> None:
     # For files and pipes rich assumes 80 columns, which would cut cells. Names may have brackets,
     # which are no markup.
     width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
-    Console(width=width, markup=False, highlight=False).print(table)
+    _Console(width=width, markup=False, highlight=False).print(table)
 
 
 def track(items: Iterable[Item], description: str, *, total: int | None = None) -> Iterator[Item]:
@@ -150,6 +168,11 @@ def _is_temporary(name: object, path: Path) -> bool:
     return isinstance(name, str) and Path(name).name.startswith(f".{path.resolve().name}.")
 
 
+def show_line(line: str) -> None:
+    """Print a line of a result on stdout."""
+    typer.echo(visible(line))
+
+
 def _stderr() -> Console:
     # A new console for each use, because a console keeps the stream of its creation.
-    return Console(stderr=True)
+    return _Console(stderr=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from spacy_bioel.cli.console import JsonOption, show_table, write_json, writing
+from spacy_bioel.cli.console import JsonOption, show_line, show_table, write_json, writing
 from spacy_bioel.cli.models import load_model
 from spacy_bioel.errors import BioelError, Errors
 
@@ -64,9 +64,9 @@ def explain(
 
 
 def _show(report: Report) -> None:
-    typer.echo(f"Pipeline: {report.model}. {report.finds}")
+    show_line(f"Pipeline: {report.model}. {report.finds}")
     for kb in report.kbs:
-        typer.echo(f"Knowledge base: {kb}")
+        show_line(f"Knowledge base: {kb}")
     table = Table("start", "end", "text", "label or name", "probability", "mention", title="Spans")
     for span in report.considered:
         cells = (f"{span.start}", f"{span.end}", span.text, span.label or span.name)
@@ -78,27 +78,27 @@ def _show(report: Report) -> None:
     for mention in report.mentions:
         _show_mention(mention)
     if not (report.mentions or report.considered):
-        typer.echo("Nothing in the text was considered a mention.")
+        show_line("Nothing in the text was considered a mention.")
 
 
 def _show_mention(mention: Explanation) -> None:
     from spacy_bioel.pipeline.explanation import candidate_cells
 
     title = " ".join(filter(None, (mention.text, mention.label)))
-    typer.echo(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
+    show_line(f"\n{title}: {' | '.join(mention.ids) or 'NIL'}")
     if not mention.is_mention:
-        typer.echo("The pipeline does not find it. If it were a mention:")
-    typer.echo(mention.reason)
-    typer.echo(f"Looked up: {', '.join(map(repr, mention.strings))}")
+        show_line("The pipeline does not find it. If it were a mention:")
+    show_line(mention.reason)
+    show_line(f"Looked up: {', '.join(map(repr, mention.strings))}")
     table = Table("id", "preferred name", "matched name", "score", "by its words", "evidence")
     for candidate in mention.candidates:
         table.add_row(candidate.id, *candidate_cells(candidate))
     if mention.candidates:
         show_table(table)
     if mention.near:
-        typer.echo(f"Nearest names: {'; '.join(mention.near)}")
+        show_line(f"Nearest names: {'; '.join(mention.near)}")
     for candidate in mention.excluded:
-        typer.echo(
+        show_line(
             f"Not allowed for {mention.label}: {candidate.id} {candidate.preferred}, which would "
             f"have {candidate.score:.2f}; its types: {candidate.evidence or 'none'}"
         )

@@ -44,8 +44,8 @@ def link(
             metavar="[MODEL] INPUT",
             help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
             "are then found, and what is nearly one, without training; default: the pipeline of "
-            "the package. INPUT: text with one document per line, JSONL, CSV, TSV or Parquet "
-            "with id and text, a corpus, or - for stdin.",
+            "the package. INPUT: text with one document per line, a folder of files .txt with one "
+            "document each, JSONL, CSV, TSV or Parquet with id and text, a corpus, or - for stdin.",
         ),
     ],
     output: Annotated[
@@ -81,9 +81,20 @@ def link(
             help="Also write the cross-references of candidates to other vocabularies (JSON).",
         ),
     ] = False,
+    no_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--no-formulas",
+            help="In .csv and .tsv, put an apostrophe before what a spreadsheet would run as a "
+            "formula: cells that begin with =, +, - or @.",
+        ),
+    ] = False,
     format: Annotated[
         str | None,
-        typer.Option(help="Format of the input, e.g. text; default: detected."),
+        typer.Option(
+            help="Format of the input, e.g. whole: a file is one document, not one per line; "
+            "default: detected."
+        ),
     ] = None,
     n_process: Annotated[
         int,
@@ -132,6 +143,7 @@ def link(
                 "--format": format is not None,
                 "--kb": bool(kb),
                 "--xrefs": xrefs,
+                "--no-formulas": no_formulas,
                 "--n-process": n_process > 1,
                 "--mentions given": is_given,
                 "several --output": len(outputs) > 1,
@@ -150,7 +162,7 @@ def link(
         )
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(linked):
-            totals = _write(linked, outputs, xrefs=xrefs)
+            totals = _write(linked, outputs, xrefs=xrefs, formulas=not no_formulas)
         if is_given and not totals.mentions and not totals.failed:
             show_note(Warnings.W302.format(source=input))
     _report(totals)
@@ -218,7 +230,7 @@ def _refuse_with_spark(given: dict[str, bool]) -> None:
             raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
 
 
-def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool) -> Totals:
+def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
     from spacy_bioel.export.suffixes import has_failures
@@ -227,7 +239,7 @@ def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool
     names_failures = not any(map(has_failures, outputs.values()))
     with ExitStack() as files:
         writers = [
-            files.enter_context(_writing(Path(name), suffix, xrefs=xrefs))
+            files.enter_context(_writing(Path(name), suffix, **options))
             for name, suffix in outputs.items()
         ]
         for one in track(linked, "Linking"):
@@ -241,7 +253,7 @@ def _write(linked: Iterable[LinkedText], outputs: dict[str, str], *, xrefs: bool
 
 
 @contextmanager
-def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
+def _writing(path: Path, suffix: str, **options: bool) -> Iterator[Write]:
     from spacy_bioel.export.formats import format_of
     from spacy_bioel.export.text_format import TextFormat
 
@@ -249,7 +261,7 @@ def _writing(path: Path, suffix: str, *, xrefs: bool) -> Iterator[Write]:
         with naming(path):  # errors of one output are not those of another
             write(one)
 
-    format = format_of(suffix, xrefs=xrefs)
+    format = format_of(suffix, **options)
     if isinstance(format, TextFormat):
         with writing(path) as file, format.writing(file) as write:
             yield write_named

@@ -164,7 +164,7 @@ def parse_columns(text: str) -> Columns:
 def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
     """Releases and licences in the headers of OBO files, without duplicates."""
     from spacy_bioel.io.formats import detect_ontology_format
-    from spacy_bioel.io.ontology import read_obo_header
+    from spacy_bioel.io.obo import read_obo_header
 
     names = ((path, format or detect_ontology_format(path)) for path in sources)
     headers = [read_obo_header(path) for path, name in names if name == "obo"]

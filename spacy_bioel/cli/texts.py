@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spacy_bioel.distributed.rows import Document
 
 STDIN = "-"
-_PLAIN, _DOCBIN, _PARQUET = "text", "spacy", ".parquet"
+_PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
 # Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
@@ -44,10 +44,11 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
 
 
 def read_documents(source: str, format: str | None) -> Iterator[Document]:
-    """Stream (text, id) of each document; ids of plain text are line numbers.
+    """Stream (text, id) of each document; ids of plain text are line numbers, or names of files.
 
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, and
-        those of Parquet; raised by the call itself, before the pipeline is loaded.
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, [B481]
+        a folder without texts, and those of Parquet; raised by the call itself, before the pipeline
+        is loaded.
     """
     _check_format(format)
     if format is None and source.endswith(_PARQUET):
@@ -57,10 +58,14 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
     if format is None and (delimiter := _TABLES.get(Path(source).suffix)) is not None:
         return _read_table(source, delimiter)
     if Path(source).is_dir():
-        return _read_corpus(Path(source), format or "brat")  # the only corpus that is a folder
+        if format in (None, _WHOLE):
+            return _read_folder(Path(source))
+        return _read_corpus(Path(source), format)
     if source != STDIN and not Path(source).is_file():
         raise BioelError(Errors.B101.format(path=source))
-    if source == STDIN:
+    if format == _WHOLE:
+        documents = _read_whole(Path(source))
+    elif source == STDIN:
         documents = _read_lines(sys.stdin.buffer, source="stdin")
     elif _is_plain(Path(source), format):
         documents = _read_plain(source)
@@ -95,17 +100,21 @@ def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
     csv.field_size_limit(_LONGEST_CELL)
     with open_text(source) as file:
         rows = csv.DictReader(file, delimiter=delimiter)
-        columns = list(rows.fieldnames or ())
-        if "text" not in columns:
-            raise BioelError(Errors.B444.format(path=source, columns=columns))
-        for number, row in enumerate(rows, start=1):
-            yield row["text"] or "", row.get("id") or str(number)
+        try:
+            columns = list(rows.fieldnames or ())
+            if "text" not in columns:
+                raise BioelError(Errors.B444.format(path=source, columns=columns))
+            for number, row in enumerate(rows, start=1):
+                yield row["text"] or "", row.get("id") or str(number)
+        except csv.Error as error:
+            line, what = rows.reader.line_num, str(error).partition(" - ")[0]
+            raise BioelError(Errors.B479.format(path=source, line=line, error=what)) from None
 
 
 def _check_format(format: str | None) -> None:
     from spacy_bioel.io.formats import CORPUS_FORMATS
 
-    known = (_PLAIN, _DOCBIN, *CORPUS_FORMATS)
+    known = (_PLAIN, _WHOLE, _DOCBIN, *CORPUS_FORMATS)
     if format is not None and format not in known:
         raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
 
@@ -125,12 +134,37 @@ def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
     RAISES BioelError: [B103] on the byte order mark of UTF-16.
     """
     for number, line in enumerate(file, start=1):
-        if number == 1 and line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-            found = "the mark of UTF-16"
-            raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
-        text = line.decode("utf-8-sig" if number == 1 else "utf8", "surrogateescape").strip()
-        if text:
+        text = _decoded(line, source) if number == 1 else line.decode("utf8", "surrogateescape")
+        if text := text.strip():
             yield text, str(number)
+
+
+def _decoded(start: bytes, source: str) -> str:
+    """Decode the first bytes of a file. RAISES BioelError: [B103] on the mark of UTF-16."""
+    if start.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        found = "the mark of UTF-16"
+        raise BioelError(Errors.B103.format(path=source, line=1, found=found, encoding="utf8"))
+    return start.decode("utf-8-sig", "surrogateescape")
+
+
+def _read_folder(folder: Path) -> Iterator[Document]:
+    """Stream the files .txt of a folder by their names, as one document each.
+
+    RAISES BioelError: [B481] when there is none; raised by the call itself.
+    """
+    paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
+    if not paths:
+        raise BioelError(Errors.B481.format(path=folder))
+    return chain.from_iterable(map(_read_whole, paths))
+
+
+def _read_whole(path: Path) -> Iterator[Document]:
+    """Yield a file, or stdin, as one document, with all its characters."""
+    if str(path) == STDIN:
+        content, name = sys.stdin.buffer.read(), "stdin"
+    else:
+        content, name = path.read_bytes(), path.stem
+    yield _decoded(content, str(path)), name
 
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
@@ -157,7 +191,7 @@ def _is_plain(path: Path, format: str | None) -> bool:
     from spacy_bioel.io.formats import detect_corpus_format
 
     if format is not None or path.suffix != ".txt":
-        return format == _PLAIN
+        return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
     except BioelError:  # no format detected; an unreadable file fails again when it is read

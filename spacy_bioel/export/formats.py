@@ -20,18 +20,21 @@ from spacy_bioel.export.text_format import TextFormat, Write
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 
-def format_of(suffix: str, *, xrefs: bool = False) -> TextFormat | PathFormat:
+def format_of(
+    suffix: str, *, xrefs: bool = False, formulas: bool = True
+) -> TextFormat | PathFormat:
     """The format of an end of `suffixes.suffix_of`.
 
     xrefs (bool): Also write the cross-references of candidates, where the format has them.
+    formulas (bool): As of `table`.
     """
     match suffix:
         case ".json":
             return json_array(xrefs=xrefs)
         case ".csv":
-            return table(",")
+            return table(",", formulas=formulas)
         case ".tsv":
-            return table("\t")
+            return table("\t", formulas=formulas)
         case ".pubtator":
             return pubtator()
         case ".bioc.xml":

@@ -58,10 +58,11 @@ def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterato
     Arguments, results and errors are those of `read_bioc_xml`. The whole file is in memory.
     """
     with open_text(path) as file:
-        try:
-            content = parse_json(file.read())
-        except ValueError as error:
-            raise BioelError(Errors.B115.format(path=path, error=error)) from error
+        text = file.read()
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise BioelError(Errors.B115.format(path=path, error=error)) from error
     for collection in content if isinstance(content, list) else [content]:
         for raw in _documents(path, collection):
             doc_id = raw.get("id") if isinstance(raw, dict) else None

@@ -72,7 +72,7 @@ _CORPUS_SIGNS = {
 }
 _ONTOLOGY_SIGNS = {
     "obo": (
-        r"(format-version:|\[Term\])|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
+        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
         r'|\{(?s:.*)"graphs"\s*:'
     ),
     "mesh": r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",

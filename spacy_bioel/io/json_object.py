@@ -28,6 +28,8 @@ def iter_json_object(path: str | os.PathLike[str], *, problem: str) -> Iterator[
         try:
             for key, value in _entries(_Reader(file)):
                 yield key, value
+        except (BioelError, UnicodeDecodeError):  # of the file, not of JSON
+            raise
         except ValueError as error:
             message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             found = f"{message}, after {key!r}" if key else message
@@ -99,6 +101,7 @@ class _Reader:
 
     def _read_on(self) -> bool:
         """Read the next chunk and drop the consumed text; False at the end of the file."""
-        piece = self._file.read(_CHUNK)
+        # As much as there is, so that a long value is not parsed again for each chunk of it.
+        piece = self._file.read(max(_CHUNK, len(self._text) - self._at))
         self._text, self._at = self._text[self._at :] + piece, 0
         return bool(piece)

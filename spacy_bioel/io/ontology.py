@@ -1,109 +1,68 @@
-"""OBO, OWL and OBO JSON through the library `pronto`, and the JSON of cellxgene-ontology-guide."""
+"""OBO, OWL and OBO JSON (these two by `pronto`), and the JSON of cellxgene-ontology-guide."""
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import warnings
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-
-import fastobo
-import pronto
+from typing import TYPE_CHECKING
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.json_object import iter_json_object
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.open import numbered_lines, open_binary, open_text
-from spacy_bioel.io.skipping import is_skipping, one_record
+from spacy_bioel.io.obo import SCOPES, read_obo_lines
+from spacy_bioel.io.open import open_binary
+from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import Concept
 
-# "property_value: terms:license https://..."; Dublin Core has many prefixes.
-_LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
+if TYPE_CHECKING:
+    import pronto
+
 _HEAD = 4096
-_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 # Optional fields of a cellxgene term, and their types if they are not null.
 _FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
 
 
 def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
-    """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, plain or .gz.
+    """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, packed or not.
 
     Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
-    become retired concepts without names. The whole ontology is in memory.
+    become retired concepts without names. OBO is streamed; the others are in memory as a whole.
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
-    RAISES BioelError: [B119] the file cannot be parsed; errors of `open_binary`.
+    RAISES BioelError: [B119] OWL or OBO JSON that cannot be parsed; errors of `read_obo_lines`.
     """
-    # Opened first, since pronto takes a missing path for a web address.
-    with open_binary(path) as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with open_binary(path) as file:
         start = file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip()[:1]
-        skips = is_skipping() and start not in (b"{", b"<")
-        source = io.BytesIO(_good_frames(path).encode("utf8")) if skips else os.fspath(path)
+        if start in (b"{", b"<"):
+            yield from _read_owl(path, file.read(), prefix)
+            return
+    yield from read_obo_lines(path, prefix=prefix)
+
+
+def _read_owl(path: str | os.PathLike[str], content: bytes, prefix: str) -> Iterator[Concept]:
+    """Yield the terms of OWL or OBO JSON."""
+    import pronto
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             # pronto's parser of OBO JSON, in Rust, does not return if lists are nested too deep.
-            if start == b"{":
-                parse_json(file.read().decode("utf-8-sig"))
+            if not content.lstrip(BOM_UTF8).lstrip().startswith(b"<"):
+                parse_json(content.decode("utf-8-sig"))
             # Without an encoding pronto guesses one from the first bytes, sometimes wrongly.
-            ontology = pronto.Ontology(source, import_depth=0, encoding="utf-8")
+            ontology = pronto.Ontology(io.BytesIO(content), import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # each parser has its own errors; the one in Rust panics
-            if start not in (b"{", b"<"):
-                _good_frames(path)  # names the line, if it is that of a frame
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     # Its parsers are threads, which end in any order.
     for term in sorted(ontology.terms(), key=lambda term: term.id):
         yield from _concepts(ontology, term, prefix)
-
-
-def _good_frames(path: str | os.PathLike[str]) -> str:
-    """The header of an .obo file and the frames, as [Term], that can be parsed by themselves.
-
-    RAISES BioelError: [B119] on any other frame, unless bad records are skipped.
-    """
-    frames: list[list[tuple[int, str]]] = [[]]
-    for number, line in numbered_lines(path):
-        if line.startswith("["):
-            frames.append([])
-        frames[-1].append((number, line))
-    good = []
-    for frame in frames:
-        text = "\n".join(line for _, line in frame) + "\n"
-        try:
-            fastobo.loads(text)
-            good.append(text)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # a syntax error, or a panic of the parser, without a line
-            number = frame[min((getattr(error, "lineno", 1) or 1), len(frame)) - 1][0]
-            with one_record(path, number):
-                message = f"line {number}: {getattr(error, 'msg', error)}"
-                raise BioelError(Errors.B119.format(path=path, error=message)) from None
-    return "".join(good)
-
-
-def read_obo_header(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """Read release and licence from the header of an .obo file.
-
-    RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
-        header does not have them, and for .owl and OBO JSON.
-    RAISES BioelError: Errors of `open_text`.
-    """
-    release = licence = ""
-    with open_text(path, errors="replace") as file:  # what follows the header may be wrong
-        for line in file:
-            if line.startswith(("[", "<", "{")):  # the first term, or another format
-                break
-            if line.startswith("data-version:"):
-                release = line.partition(":")[2].strip()
-            elif match := _LICENCE.match(line):
-                licence = match[1] or match[2] or ""
-    return release, licence
 
 
 def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iterator[Concept]:
@@ -130,7 +89,7 @@ def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iter
 
 def _names(term: pronto.Term) -> tuple[str, ...]:
     """Label and synonyms; pronto has a set of synonyms, which is sorted to be reproducible."""
-    synonyms = sorted((_SCOPES.index(s.scope or "RELATED"), s.description) for s in term.synonyms)
+    synonyms = sorted((SCOPES.index(s.scope or "RELATED"), s.description) for s in term.synonyms)
     return unique_names([term.name or "", *(name for _, name in synonyms)])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +22,15 @@ from spacy_bioel.io.skipping import is_skipping, one_record
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZIP_MAGIC = b"PK\x03\x04"
+_BESIDE = re.compile(r"/$|^__MACOSX/")  # folders, and what a Mac adds
 _CHUNK = 1 << 16
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+_ZSTD_CHUNK = 1 << 11  # packed bytes, which become 64 MB at most
+# Text becomes up to 40 times smaller; what is many times smaller would only fill the memory.
+_MAX_RATIO = 100
+_FREE = 1 << 26  # bytes that any archive may have
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, zipfile.BadZipFile)
+_Stream = io.RawIOBase | io.BufferedIOBase
 
 
 class _ZstdStream(io.RawIOBase):
@@ -56,38 +65,81 @@ class _ZstdStream(io.RawIOBase):
             rest = self._frame.unused_data
             self._frame = zstandard.ZstdDecompressor().decompressobj()
             self._started = False
-        chunk = rest or self._packed.read(_CHUNK)
+        chunk = rest or self._packed.read(_ZSTD_CHUNK)
         if not chunk and self._started:
             raise EOFError("the last frame is incomplete")
         return chunk
 
 
+class _Unpacked(io.RawIOBase):
+    """Raw bytes of an archive, which may not be many times larger than the archive."""
+
+    def __init__(self, stream: _Stream, path: Path) -> None:
+        self._stream = stream
+        self._path = path
+        self._limit = max(_FREE, _MAX_RATIO * path.stat().st_size)
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        n = self._stream.readinto(buffer) or 0
+        self._size += n
+        if self._size > self._limit:
+            raise BioelError(
+                Errors.B478.format(path=self._path, limit=self._limit, ratio=_MAX_RATIO)
+            )
+        return n
+
+
 @contextmanager
 def open_binary(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes; .gz and .zst are recognised by their first bytes.
+    """Open a file for reading bytes; .gz, .zst and a .zip of one file are recognised by their first
+    bytes.
 
-    path (str | PathLike): File, compressed or not.
-    YIELDS (io.BufferedReader): Decompressed bytes, not empty.
+    path (str | PathLike): File, packed or not.
+    YIELDS (io.BufferedReader): Unpacked bytes, not empty.
     RAISES BioelError: [B101] no such file, [B407] a folder, [B102] empty file, [B104] damaged
-        archive.
+        archive, [B477] a .zip of several files, [B478] an archive of far more bytes than text has.
     """
-    if Path(path).is_dir():
+    path = Path(path)
+    if path.is_dir():
         raise BioelError(Errors.B407.format(path=path))
-    if not Path(path).is_file():
+    if not path.is_file():
         raise BioelError(Errors.B101.format(path=path))
     with open(path, "rb") as raw:
-        magic = raw.peek(len(_ZSTD_MAGIC))
-        reader: io.BufferedReader = raw
-        if magic.startswith(_GZIP_MAGIC):
-            reader = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)), _CHUNK)
-        elif magic.startswith(_ZSTD_MAGIC):
-            reader = cast(io.BufferedReader, io.BufferedReader(_ZstdStream(raw), _CHUNK))
         try:
+            stream = _unpacking(raw, path)
+            reader: io.BufferedReader = raw
+            if stream is not None:
+                unpacked: io.RawIOBase = _Unpacked(stream, path)
+                reader = io.BufferedReader(unpacked, _CHUNK)
             if not reader.peek(1):
                 raise BioelError(Errors.B102.format(path=path))
             yield reader
         except _DAMAGED as error:
             raise BioelError(Errors.B104.format(path=path, error=error)) from error
+
+
+def _unpacking(raw: io.BufferedReader, path: Path) -> _Stream | None:
+    """Stream of what is in an archive; None for another file."""
+    magic = raw.peek(len(_ZSTD_MAGIC))
+    if magic.startswith(_GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=raw)
+    if magic.startswith(_ZSTD_MAGIC):
+        return _ZstdStream(raw)
+    if not magic.startswith(_ZIP_MAGIC):
+        return None
+    try:
+        archive = zipfile.ZipFile(raw)
+        names = [name for name in archive.namelist() if not _BESIDE.search(name)]
+        if len(names) == 1:
+            return cast(io.BufferedIOBase, archive.open(names[0]))
+    except Exception as error:  # of any kind: damaged, encrypted, an unknown method
+        raise BioelError(Errors.B104.format(path=path, error=error)) from error
+    first = ", ".join(names[:3]) or "none"
+    raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))
 
 
 @contextmanager
@@ -141,6 +193,14 @@ def numbered_lines(
                 yield number, line.rstrip("\r\n")
 
 
+def first_line(path: str | os.PathLike[str], *, encoding: str = "utf8") -> str:
+    """The first line of a text file that decodes; "" if none does, and bad ones are skipped.
+
+    RAISES BioelError: Errors of `open_text`.
+    """
+    return next((line for _, line in numbered_lines(path, encoding=encoding)), "")
+
+
 def _is_decoded(path: str | os.PathLike[str], number: int, line: str, encoding: str) -> bool:
     with one_record(path, number):
         try:
@@ -166,10 +226,11 @@ def read_json_object(path: str | os.PathLike[str], *, problem: str) -> dict[str,
     RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     with open_text(path) as file:
-        try:
-            found = parse_json(file.read())
-        except ValueError as error:
-            raise BioelError(problem.format(path=path, found=error)) from error
+        text = file.read()
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise BioelError(problem.format(path=path, found=error)) from error
     if not isinstance(found, dict):
         raise BioelError(problem.format(path=path, found=f"a {type(found).__name__}"))
     return found
@@ -191,5 +252,7 @@ def iter_xml(path: str | os.PathLike[str], tag: str) -> Iterator[Element]:
         except ParseError as error:
             line = error.position[0]
             raise BioelError(Errors.B111.format(path=path, line=line, error=error)) from error
+        except BioelError:
+            raise
         except (LookupError, ValueError) as error:  # an encoding that expat does not know
             raise BioelError(Errors.B260.format(path=path, error=error)) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids, unique_names
-from spacy_bioel.io.open import numbered_lines, read_json_object
+from spacy_bioel.io.open import first_line, numbered_lines, read_json_object
 from spacy_bioel.io.rows import read_rows
 from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import AnnotatedText, Concept, Mention
@@ -66,7 +66,7 @@ def read_phrase_table(
     RAISES BioelError: [B117] no such column, [B118] row too short or without a phrase, [B126]
         broken quoting; errors of `open_text`.
     """
-    _, line = next(numbered_lines(path, encoding=encoding))
+    line = first_line(path, encoding=encoding)
     separator = "\t" if "\t" in line else ","
     header = line.split(separator)
     if id_column is None and phrase_column is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.ids import curie, split_ids, unique_names
 from spacy_bioel.io.mesh import tree_types
-from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.io.open import first_line, numbered_lines
 from spacy_bioel.io.rows import read_rows
 from spacy_bioel.io.skipping import one_record
 from spacy_bioel.types import Concept
@@ -111,8 +111,7 @@ def read_header_table(path: str | os.PathLike[str], *, prefix: str = "") -> Iter
 
     RAISES BioelError: [B141] no column "id" in the header; errors of `read_table`.
     """
-    _, line = next(numbered_lines(path))
-    header = [cell.strip(' #"') for cell in line.split(_separator(path))]
+    header = [cell.strip(' #"') for cell in first_line(path).split(_separator(path))]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:
         raise BioelError(Errors.B141.format(path=path, header=header))

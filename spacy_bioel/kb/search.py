@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.overlap import word_overlap
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
@@ -29,22 +32,26 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
 
     words (str): Words of a name, which may be misspelled, or the id of a concept.
     k (int): Number of concepts.
-    RETURNS (list[Hit]): The best first, each concept once; a concept with that id comes first of
-        all, then those whose preferred name it is.
+    RETURNS (list[Hit]): The best first, each concept once: a concept with that id, then names
+        that have all the words; of equal ones, those whose preferred name it is.
     """
     words = words.strip()
     hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
-    rows, scores = kb.ngrams.search([normalize_name(words)], k * _NAMES_A_CONCEPT)
-    found = rows[0] >= 0
-    indptr, concepts, is_preferred = kb.concepts_of_names(rows[0][found])
+    query = normalize_name(words)
+    rows, scores = (found[0] for found in kb.ngrams.search([query], k * _NAMES_A_CONCEPT))
+    rows, scores = rows[rows >= 0], scores[rows >= 0]
+    names = [normalize_name(kb.name(row)) for row in rows.tolist()]
+    numbers = np.arange(len(names))
+    _, shares = word_overlap([query], names, np.zeros_like(numbers), numbers)
+    indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     ranked = [
-        (-float(score), not is_preferred[entry], row, int(concepts[entry]))
-        for i, (row, score) in enumerate(
-            zip(rows[0][found].tolist(), scores[0][found].tolist(), strict=True)
+        (share < 1, -score, not is_preferred[entry], row, int(concepts[entry]))
+        for i, (row, score, share) in enumerate(
+            zip(rows.tolist(), scores.tolist(), shares.tolist(), strict=True)
         )
         for entry in range(indptr[i], indptr[i + 1])
     ]
-    for negative, _, row, concept in sorted(ranked):
+    for _, negative, _, row, concept in sorted(ranked):
         if len(hits) >= k:
             break
         if concept not in hits:

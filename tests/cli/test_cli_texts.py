@@ -239,3 +239,59 @@ def test_the_short_way_to_the_class() -> None:
 
     assert kb.KnowledgeBase is KnowledgeBase
     assert not hasattr(kb, "Knowledge")
+
+
+def test_link_reads_a_folder_of_texts(run: Run, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "b.txt").write_bytes(b"Narcan\r\nwas given.\n")
+    (folder / "a.txt").write_text("\ufeffNothing here.", encoding="utf8")
+    (folder / "c.txt").write_bytes(b"caf\xe9")
+    (folder / "d.txt").write_text("")
+    (folder / "a.ann").write_text("no line of BRAT")
+    assert run("link", model, folder, "-o", tmp_path / "out.jsonl") == 1
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = [(row["id"], row["text"], [link["text"] for link in row["links"]]) for row in rows]
+    assert [row["error"] and row["error"]["code"] for row in rows] == [None, None, "B251", None]
+    assert [*found[:2], found[3]] == [
+        ("a", "Nothing here.", []),
+        ("b", "Narcan\r\nwas given.\n", ["Narcan"]),
+        ("d", "", []),
+    ]
+
+
+def test_link_reads_a_file_as_one_document(
+    run: Run, model: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Nothing here.\n\nNarcan was given.\n")
+    assert run("link", model, note, "--format", "whole") == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["id"], row["text"], row["links"][0]["start"]) == ("note", note.read_text(), 15)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(note.read_bytes())))
+    assert run("link", model, "-", "--format", "whole") == 0
+    assert json.loads(capsys.readouterr().out)["text"] == note.read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "code"),
+    [
+        ("notes", None, "B481"),
+        ("none.txt", None, "B101"),
+        ("wide.txt", "a".encode("utf-16"), "B103"),
+    ],
+)
+def test_link_refuses_what_has_no_texts(
+    run: Run,
+    model: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    source: str,
+    content: bytes | None,
+    code: str,
+) -> None:
+    (tmp_path / "notes").mkdir()
+    if content is not None:
+        (tmp_path / source).write_bytes(content)
+    assert run("link", model, tmp_path / source, "--format", "whole") == 2
+    assert f"[{code}]" in capsys.readouterr().err

@@ -263,3 +263,24 @@ def test_brat_is_read_back(documents: list[LinkedText], tmp_path: Path) -> None:
     found = [(m.start, m.end, m.label, m.ids) for m in text.mentions]
     assert found == [(m.start, m.end, m.label, m.ids) for m in MENTIONS]
     assert text.mentions[1].fragments == ((19, 37), (39, 45))
+
+
+def test_cells_are_no_formulas_on_request() -> None:
+    candidate = Candidate("X:1", 0.5, "=1+1", "exact")
+    links = tuple(Link(start, start + 2, "-D", ("X:1",), (candidate,)) for start in (0, 3))
+    one = LinkedText("@a", "=x +y", links)
+    shown = {}
+    for formulas in (True, False):
+        format, out = format_of(".csv", formulas=formulas), io.StringIO()
+        assert isinstance(format, TextFormat)
+        with format.writing(out) as write:
+            write(one)
+        shown[formulas] = [line.split(",") for line in out.getvalue().splitlines()[1:]]
+    assert [[row[i] for i in (0, 3, 4, 7)] for row in shown[True]] == [
+        ["@a", "=x", "-D", "=1+1"],
+        ["@a", "+y", "-D", "=1+1"],
+    ]
+    assert [[row[i] for i in (0, 1, 3, 4, 7, 8)] for row in shown[False]] == [
+        ["'@a", "0", "'=x", "'-D", "'=1+1", "0.5"],
+        ["'@a", "3", "'+y", "'-D", "'=1+1", "0.5"],
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from test_mesh import DESCRIPTORS, SUPPLEMENT
 from test_ontology import OBO
 from test_rrf import CONSO, CUI, DEF, STY
 
+from spacy_bioel.cli.texts import read_documents
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
@@ -145,6 +148,18 @@ _CONCEPTS = _lines(
     {"id": "X:3", "replaced_by": "X:1"},
 )
 
+
+def _texts(path: Path) -> Iterable[Any]:
+    return (AnnotatedText(id or "", text, ()) for text, id in read_documents(str(path), None))
+
+
+def _zipped(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("x.obo"), content)
+    return out.getvalue()
+
+
 SAMPLES: dict[str, Sample] = {
     "pubtator": Sample({"x.txt": PUBTATOR.encode()}, _corpus("pubtator")),
     "bioc-xml": Sample({"x.xml": XML.encode()}, _corpus("bioc-xml")),
@@ -160,6 +175,8 @@ SAMPLES: dict[str, Sample] = {
     "spacy": Sample({"x.spacy": docbin()}, _corpus(None)),
     "packed corpus": Sample({"x.gz": gzip.compress(PUBTATOR.encode(), mtime=0)}, _corpus(None)),
     "obo": Sample({"x.obo": OBO.encode()}, _ontology("obo")),
+    "zipped obo": Sample({"x.zip": _zipped(OBO.encode())}, _ontology("obo")),
+    "texts": Sample({"x.csv": b'id,text\n1,"A flu,\nor a cold"\n2,none\n'}, _texts),
     "owl": Sample({"x.owl": OWL.encode()}, _ontology("obo")),
     "obographs": Sample({"x.json": _json(GRAPHS)}, _ontology("obo")),
     "cellxgene": Sample({"x.json": _json(CELLXGENE)}, _ontology("cellxgene")),

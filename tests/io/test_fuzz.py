@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+import zstandard
 from samples import SAMPLES, Sample
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.skipping import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Concept
 
 Draw = random.Random
@@ -85,8 +89,23 @@ def encode(draw: Draw, content: bytes) -> bytes:
     return text.encode(draw.choice(_ENCODINGS), "replace")
 
 
+def pack(draw: Draw, content: bytes) -> bytes:
+    """An archive, whole or damaged, also of far more than it should have."""
+    if draw.random() < 0.1:
+        content += draw.choice([b" ", b"\n", b"[],", b"a"]) * 1_000_000
+    packed = draw.choice([gzip.compress, zstandard.compress])(content)
+    return draw.choice([bytes, lambda data: cut(draw, data), lambda data: flip(draw, data)])(packed)
+
+
+def one_line(draw: Draw, content: bytes) -> bytes:
+    """Nothing but one line, which does not decode."""
+    line = draw.choice(content.splitlines() or [b""])
+    return line[: _place(draw, line)] + b"\xe9" + draw.choice([b"", b"\n", b"\r", b"\r\n"])
+
+
 CHANGES: tuple[Callable[[Draw, bytes], bytes], ...] = (
-    flip, cut, insert, move, replace_value, replace_value, nest, encode,
+    flip, cut, insert, move, replace_value, replace_value, nest, encode, pack,
+    one_line,
 )  # fmt: skip
 
 
@@ -103,9 +122,12 @@ def read_changed(sample: Sample, folder: Path, draw: Draw, log: list[str]) -> No
     change = draw.choice(CHANGES)
     content = change(draw, sample.files[changed])
     path = sample.write(folder, {**sample.files, changed: content})
+    noted: list[BadRecord] = []
+    skipping = skipping_bad(noted.append) if draw.random() < 0.3 else nullcontext()
     try:
-        for record in sample.read(path):
-            check(record)
+        with skipping:
+            for record in sample.read(path):
+                check(record)
     except BioelError as error:
         assert re.match(r"\[B\d{3}\] ", str(error))
         str(error).encode("utf8")
@@ -116,8 +138,9 @@ def read_changed(sample: Sample, folder: Path, draw: Draw, log: list[str]) -> No
 def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
     draw = Draw(crc32(name.encode()) + seed)
     log: list[str] = []
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("error")
+        patch.setattr("spacy_bioel.io.open._FREE", 1 << 16)
         for _ in range(n):
             read_changed(SAMPLES[name], folder, draw, log)
     assert not log, "\n".join(log[:5])

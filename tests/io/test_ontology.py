@@ -8,7 +8,8 @@ import zstandard
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header
+from spacy_bioel.io.obo import read_obo_header
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
 from spacy_bioel.types import Concept
 
 OBO = """format-version: 1.2
@@ -144,7 +145,7 @@ def test_ids_without_vocabulary_get_the_prefix(tmp_path):
 def test_malformed_obo(tmp_path, content):
     path = tmp_path / "toy.obo"
     path.write_text(content)
-    with pytest.raises(BioelError, match="B119.*toy.obo"):
+    with pytest.raises(BioelError, match="B116.*toy.obo"):
         list(read_obo(path))
 
 

@@ -96,3 +96,12 @@ def test_brackets_in_names_are_shown(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         main(["kb", "show", str(tmp_path / "kb"), "X:1"])
     assert "X:1 [acyl] carrier" in capsys.readouterr().out
+
+
+def test_names_with_all_words_come_first(tmp_path: Path) -> None:
+    plants = [Concept(f"P:{n}", (name,)) for n, name in enumerate(("kidney-vine", "kidney vetch"))]
+    failure = Concept("D:1", ("Chronic Progressive Failure of the Left or Right Kidney",))
+    build_kb([*plants, failure, Concept("D:2", ("heart failure",))], tmp_path / "kb")
+    hits = search_names(KnowledgeBase.open(tmp_path / "kb"), "kidney failure")
+    assert hits[0].concept.id == "D:1"
+    assert hits[0].score < max(hit.score for hit in hits[1:])

@@ -51,10 +51,12 @@ def test_of_an_ontology_as_written(tmp_path: Path, lines: str, expected: tuple[s
 
 
 @pytest.mark.parametrize("line", ["xref: ", "xref: two words"])
-def test_malformed_ones_have_file_and_line(tmp_path: Path, line: str) -> None:
+def test_malformed_ones_are_left_out(
+    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "x.obo").write_text(f"{TERM}{line}\n", "utf8")
-    with pytest.raises(BioelError, match=r"\[B119\] .*x\.obo.*line 6"):
-        list(read_obo(tmp_path / "x.obo"))
+    assert [concept.xrefs for concept in read_obo(tmp_path / "x.obo")] == [()]
+    assert "1, the first in line 6" in caplog.text
 
 
 def test_merged_tidied_and_inherited(tmp_path: Path) -> None:

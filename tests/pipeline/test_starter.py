@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,13 @@ def test_a_large_knowledge_base_with_vectors_of_another_encoder_only(large: Path
     with pytest.warns(UserWarning, match=r"\[W064\].*large"):
         assert ents(nlp(with_entity(nlp, "asa", "asa"))) == [("asa", "X:1")]
     assert not nlp.get_pipe("bioel_linker").has_encoder
+
+
+def test_names_that_are_found_need_no_encoder_and_no_warning(large: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(large), "mentions": "kb"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        doc = nlp("He took aspirin.")
+    (span,) = doc.spans["bioel"]
+    assert (span.text, span.kb_id_) == ("aspirin", "X:1")

@@ -1,20 +1,38 @@
-"""Show the output of `bioel link`: each text, and below it a line for each link."""
+"""Link a text of one's own, or the first ones of a corpus, and show each with a line a link."""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
+import spacy
 import srsly
 import typer
 
+from spacy_bioel.cli.console import show_line
+from spacy_bioel.cli.texts import read_documents
+from spacy_bioel.distributed.rows import link_texts, to_row
 
-def main(links: Path) -> None:
-    for record in srsly.read_jsonl(links):
-        typer.echo(f"\n{record['text']}")
+_N_SHOWN = 3  # documents of the corpus
+
+
+def main(
+    model: Path,
+    corpus: Annotated[Path, typer.Argument(help="Its annotations are not read.")],
+    links: Annotated[Path, typer.Argument(help="JSON lines to write, as `bioel link` does.")],
+    text: Annotated[str, typer.Option(help="A file of texts, one a line; a folder.")] = "",
+) -> None:
+    documents = read_documents(text or str(corpus), None)
+    shown = islice(documents, None if text else _N_SHOWN)
+    records = [to_row(linked) for linked in link_texts(spacy.load(model), shown)]
+    srsly.write_jsonl(links, records)
+    for record in records:
+        show_line(f"\n{record['text']}")
         for link in record["links"]:
             best = link["candidates"][0] if link["id"] else {"name": "", "score": 0.0}
             place = f"{link['start']}-{link['end']}"
-            typer.echo(
+            show_line(
                 f"  {place:>9}  {link['text']:<32} {link['label']:<10} {link['id'] or 'NIL':<16} "
                 f"{best['score']:.2f}  {best['name']}".rstrip()
             )

@@ -159,11 +159,18 @@ class SortedKeys:
 
 
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines."""
+    """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines.
+
+    RAISES BioelError: [B480] on a lone surrogate.
+    """
     sizes = []
     with (folder / f"{name}.txt").open("wb") as stream:
         for value in values:
-            sizes.append(stream.write(value.encode("utf8", "replace") + b"\n"))
+            try:
+                line = value.encode("utf8") + b"\n"
+            except UnicodeEncodeError:
+                raise BioelError(Errors.B480.format(found=value)) from None
+            sizes.append(stream.write(line))
     write_array(folder, f"{name}.offsets", offsets_of(sizes).astype(np.uint64))
 
 

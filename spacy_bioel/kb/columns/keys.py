@@ -22,7 +22,9 @@ KeyArray = NDArray[np.uint64]
 @lru_cache(maxsize=1 << 18)
 def word_key(word: str) -> int:
     """Hash one normalised word to 64 bits, the same on every machine and in every run."""
-    return int.from_bytes(blake2b(word.encode("utf8"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        blake2b(word.encode("utf8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
 
 
 def name_key(normalized: str) -> int:

@@ -50,8 +50,10 @@ class JoinedGenerator(CandidateGenerator):
 
     def _state_of(self, kb: KnowledgeBase) -> LinkerState:
         encoder = self.state.encoder
-        if encoder is not None and self.state.is_dense and not is_dense(kb, encoder):
-            encoder = None
+        if encoder is not None and self.state.is_dense:
+            encoder = (
+                encoder if is_dense(kb, encoder, mentions=self.state.settings.mentions) else None
+            )
         return replace(self.state, kb=kb, encoder=encoder)
 
     @cached_property

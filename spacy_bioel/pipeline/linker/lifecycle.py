@@ -158,7 +158,7 @@ class LiveLinker(StoredLinker):
 
         kb = self._configured_kb() if self._kb is None else self._kb
         if not self.has_encoder:
-            starter.add_starter_encoder(self.encoder, kb)
+            starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
             if starter.is_starter(kb) and not self.statistics.counts:
                 self.statistics = starter.starter_statistics()
         for part in parts_of(kb):
@@ -187,7 +187,7 @@ class LiveLinker(StoredLinker):
             return True
         known = (state.kb, state.encoder)
         if self._dense is None or self._dense[0] != known:
-            self._dense = known, is_dense(*known)
+            self._dense = known, is_dense(*known, mentions=state.settings.mentions)
         return self._dense[1]
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:

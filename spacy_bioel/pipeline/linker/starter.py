@@ -33,6 +33,7 @@ from spacy_bioel.models.encoder_storage import (
 )
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
+from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 from spacy_bioel.types import Concept
@@ -131,12 +132,15 @@ def _name_of(kb: KnowledgeBase) -> str | None:
     return places.get(kb.path) if kb.path is not None else None
 
 
-def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder) -> bool:
+def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto") -> bool:
     """Whether names are also searched for by their vectors.
 
     Those of genes and organisms of the package have few spellings, and are many: their vectors
     would be most of the first use, and of the memory. Other large knowledge bases without vectors
     are linked without the package's encoder, with a warning [W064]; one's own encoder wants them.
+
+    mentions (str): Setting of the linker. What is found by the names needs no encoder, and no
+        warning.
     """
     if name := _name_of(kb):
         return name == _MESH
@@ -144,7 +148,7 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder) -> bool:
         return True
     if not _is_packaged(encoder):
         return True
-    warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=2)
+    _warn_of(kb, mentions)
     return False
 
 
@@ -169,11 +173,11 @@ def _read(path: Path) -> Iterator[Concept]:
         yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
 
 
-def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
+def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:
     """Give the package's encoder to a model of its architecture and size; leave others alone.
 
-    A large knowledge base without current vectors of this encoder is linked without it, with a
-    warning [W064].
+    A large knowledge base without current vectors of this encoder is linked without it, see
+    `is_dense`.
     """
     read_starter_encoder(model)
     large = [part for part in parts_of(kb) if not (needs_no_folder(part) or is_starter(part))]
@@ -183,8 +187,13 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase) -> None:
     for part in large:
         if not is_encoded(part, fingerprint=fingerprint):
             drop_encoder(model)
-            warnings.warn(Warnings.W064.format(kb=part.where, n=part.n_names), stacklevel=2)
+            _warn_of(part, mentions)
             return
+
+
+def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
+    if mentions not in BY_KB:
+        warnings.warn(Warnings.W064.format(kb=kb.where, n=kb.n_names), stacklevel=3)
 
 
 def read_starter_encoder(model: NameEncoder) -> None:

@@ -1,0 +1,225 @@
+"""Files and words that no one writes on purpose end in a coded error, and in little memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from spacy_bioel.cli.console import visible
+from spacy_bioel.cli.texts import read_documents
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.io.json_object import _Reader, iter_json_object
+from spacy_bioel.io.open import open_binary
+from spacy_bioel.io.phrases import read_phrase_table
+from spacy_bioel.io.skipping import BadRecord, skipping_bad
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.types import Concept
+
+MB = 1_000_000
+HALF = "caf\udce9"  # what Python makes of an argument in Latin-1
+ESCAPES = "\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e"
+
+
+def zipped(*contents: bytes) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, content in enumerate(contents):
+            archive.writestr(f"{number}.json", content)
+    return out.getvalue()
+
+
+def bioel(folder: Path, *arguments: str | bytes) -> tuple[int, str]:
+    """Exit status and stderr of a command in a process with 4 GB of addresses."""
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_AS, (4 << 30,) * 2); "
+    run = "from spacy_bioel.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", limit + run, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+    )
+    return done.returncode, done.stderr.decode("utf8")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, zipped])
+def test_an_archive_of_nothing_but_size_is_refused(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "bomb"
+    path.write_bytes(pack(b'{"X:1": [' + b"[],\n" * (25 * MB) + b"[]]}"))
+    read = 0
+    with pytest.raises(BioelError, match=r"\[B478\] .*67,108,864 bytes, 100 times its size"):
+        with open_binary(path) as file:
+            while piece := file.read(MB):
+                read += len(piece)
+    assert 60 * MB < read < 68 * MB
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, zipped])
+def test_an_archive_of_text_is_read_to_its_end(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "repeated"
+    path.write_bytes(pack(b"the same line\n" * (2 * MB)))
+    with open_binary(path) as file:
+        assert sum(len(piece) for piece in iter(lambda: file.read(MB), b"")) == 28 * MB
+
+
+def test_a_build_from_such_an_archive_keeps_within_its_memory(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "bomb.json.gz", "wb") as file:
+        file.write(b'{"X:1": [["primary", "a"]], "X:2": [')
+        for _ in range(150):
+            file.write(b"[],\n" * MB)
+        file.write(b"[]]}")
+    assert (tmp_path / "bomb.json.gz").stat().st_size < 600_000
+    status, shown = bioel(tmp_path, "kb", "build", "kb", "bomb.json.gz")
+    assert (status, shown[:14]) == (2, "error: [B478] ")
+
+
+def test_a_long_value_is_parsed_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"X:1": "a" * (30 * MB), "X:2": 2}))
+    read: list[bool] = []
+    read_on = _Reader._read_on
+    monkeypatch.setattr(_Reader, "_read_on", lambda self: read.append(True) or read_on(self))
+    assert [key for key, _ in iter_json_object(path, problem="")] == ["X:1", "X:2"]
+    assert len(read) <= 8
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "most"),
+    [
+        (zipped(b"a", b"b"), "B477", "has 2 files, expected one: 0.json, 1.json"),
+        (zipped(), "B477", "has 0 files") if zipped().startswith(b"PK\3\4") else (b"", "B102", ""),
+        (zipped(b"abc" * 1000)[:-30], "B104", "damaged"),
+        (zipped(b"abc" * 1000)[:40], "B104", "damaged"),
+    ],
+)
+def test_a_zip_that_is_no_single_file(tmp_path: Path, content: bytes, code: str, most: str) -> None:
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(BioelError, match=rf"\[{code}\] .*{most}"):
+        list(read_ontology(tmp_path / "a.zip"))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"id,text\n1,one\rtwo\n", 2),
+        (b'id,text\n1,"of\ntwo lines"\n2,one\rtwo\n', 4),
+        (b"id,text\r1,fever\r", 1),
+        (b'id,text\n1,"a\n' + b"x" * (1 << 27) + b'\n"\n', 3),
+    ],
+    ids=["cell", "later", "header", "long"],
+)
+def test_a_table_of_texts_with_a_carriage_return(tmp_path: Path, content: bytes, line: int) -> None:
+    path = tmp_path / "texts.csv"
+    path.write_bytes(content)
+    with pytest.raises(BioelError, match=rf"\[B479\] .*texts.csv, line {line}:"):
+        list(read_documents(str(path), None))
+
+
+def test_line_ends_within_quotes_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "texts.csv"
+    path.write_bytes(b'id,text\r\n1,"a\r\nb\rc\nd"\r\n')
+    assert list(read_documents(str(path), None)) == [("a\r\nb\rc\nd", "1")]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"id\tn\xe9\n")
+    noted: list[BadRecord] = []
+    with skipping_bad(noted.append), pytest.raises(BioelError, match=r"\[B141\]"):
+        list(read_ontology(tmp_path / name, format="table"))
+    assert {record.code for record in noted} == {"B103"}
+    with skipping_bad(noted.append):
+        assert list(read_phrase_table(tmp_path / name)) == []
+
+
+def test_the_report_of_bad_records_names_that_line(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"id\tn\xe9\n")
+    status, shown = bioel(
+        tmp_path, "kb", "build", "kb", "a.tsv", "--format", "table", "--skip-bad", "bad.tsv"
+    )
+    assert status == 2 and "[B400]" in shown and "[B103] a.tsv, line 1" in shown
+
+
+@pytest.mark.parametrize("field", ["names", "types", "definition", "xrefs"])
+def test_half_a_character_is_in_no_knowledge_base(tmp_path: Path, field: str) -> None:
+    value = HALF if field == "definition" else (HALF,)
+    records = [Concept(**{"id": "X:1", "names": ("one",), field: value})]
+    with pytest.raises(BioelError, match=r"\[B480\] 'caf\\udce9'"):
+        build_kb([*records, Concept("X:2", ("two",))], tmp_path / "kb")
+    assert not (tmp_path / "kb").exists()
+
+
+def test_half_a_character_is_no_id(tmp_path: Path) -> None:
+    build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
+    base = KnowledgeBase.open(tmp_path / "kb")
+    assert HALF not in base
+    with pytest.raises(BioelError, match=r"\[B337\]"):
+        base[HALF]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("kb", "edit", "kb", "X:1", "--add", b"caf\xe9"), "B480"),
+        (("kb", "add", "kb", "more.tsv", "--source-name", b"caf\xe9"), "B480"),
+        (("kb", "show", "kb", b"caf\xe9"), "B337"),
+        (("kb", "retire", "kb", b"caf\xe9"), "B200"),
+        (("explain", "kb", b"one caf\xe9"), "B480"),
+    ],
+)
+def test_arguments_that_are_not_utf8(
+    tmp_path: Path, arguments: tuple[str | bytes, ...], code: str
+) -> None:
+    build_kb([Concept("X:1", ("one",)), Concept("X:2", ("two",))], tmp_path / "kb")
+    (tmp_path / "more.tsv").write_text("id\tname\nX:3\tthree\n")
+    status, shown = bioel(tmp_path, *arguments)
+    assert (status, shown[:14]) == (2, f"error: [{code}] ")
+    assert KnowledgeBase.open(tmp_path / "kb").concept(0).names == ("one",)
+
+
+def test_control_characters_are_visible() -> None:
+    assert visible(ESCAPES) == r"\x1b]0;owned\x07\x1b[2Jfever\x9b31m\u202e"
+    assert visible("naïve\tα\n\N{ZERO WIDTH JOINER}") == "naïve\tα\n\N{ZERO WIDTH JOINER}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("show", "kb", "X:1"), ("search", "kb", "fever"), ("info", "kb"), ("show", "kb", ESCAPES)],
+)
+def test_names_do_not_steer_the_terminal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+) -> None:
+    from spacy_bioel.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    concept = Concept("X:1", (ESCAPES, "fever"), (ESCAPES,), definition=ESCAPES, xrefs=(ESCAPES,))
+    build_kb([concept], tmp_path / "kb", source=ESCAPES, release=ESCAPES)
+    with pytest.raises(SystemExit):
+        main(["kb", *arguments])
+    shown = "".join(capsys.readouterr())
+    assert "owned" in shown
+    assert [
+        found for found in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\u202e") if found in shown
+    ] == []
