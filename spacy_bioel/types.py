@@ -9,6 +9,7 @@ from spacy_bioel.opened import opened
 # Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
 # Label of sequence variants.
+CELL_LINE = "CellLine"  # label of mentions of cell lines
 VARIANT = "Variant"
 # Vocabulary of organisms. A type with it says which organism a concept is of.
 ORGANISM = "NCBITaxon:"

@@ -64,7 +64,7 @@ def test_every_error_is_a_row(
     }
     assert (first["gold_ids"], first["gold_names"]) == ("MESH:D999999", "")
     assert (first["predicted_ids"], first["predicted_names"]) == ("MESH:D006973", "Hypertension")
-    assert first["candidates"].startswith("MESH:D006973 Hypertension (0.98, exact)")
+    assert first["candidates"].startswith("MESH:D006973 Hypertension (0.99, exact)")
     assert first["context"].startswith("[[Hypertension]] after <b>clonidine & Narcan pills.")
     assert (third["string"], third["predicted_string"], third["rank"]) == (
         "Narcan pills",

@@ -213,7 +213,9 @@ def test_link_has_no_other_formats(run: Run, model: Path, tmp_path: Path, capsys
 
 def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
     assert run("link", model, corpus, "--format", "foo") == 2
-    assert "[B134] Unknown format 'foo'. Choose from: text, spacy, " in capsys.readouterr().err
+    assert (
+        "[B134] Unknown format 'foo'. Choose from: text, whole, spacy, " in capsys.readouterr().err
+    )
 
 
 def test_link_without_a_model_writes_nothing(

@@ -114,7 +114,8 @@ def test_the_first_definition_wins() -> None:
         ("AKI patients", "acute kidney injury patients"),
         ("severe AKI", "severe acute kidney injury"),
         ("aki", "aki"),
-        ("AKIs", "AKIs"),
+        ("AKIs", "acute kidney injury"),
+        ("AKIz", "AKIz"),
         ("acute kidney injury (AKI)", "acute kidney injury"),
         ("failure (ARF)", "failure (ARF)"),
         ("", ""),
@@ -128,7 +129,7 @@ def test_short_forms_are_found_as_words_of_their_own() -> None:
     text = "AKI, AKIs, xAKI, (AKI) T1 T1 T1-AKI_ T1"
     assert find_short_forms(text, ["T1 T1", "AKI", "T1", "ZZ", ""]) == {
         "T1 T1": [(23, 28)],
-        "AKI": [(0, 3), (18, 21)],
+        "AKI": [(0, 3), (5, 9), (18, 21)],
         "T1": [(23, 25), (26, 28), (29, 31), (37, 39)],
         "ZZ": [],
         "": [],

@@ -20,13 +20,16 @@ from spacy.tokens import Span
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.decision import best_first
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.types import ORGANISM, Candidate
+from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
 Candidates = tuple[Candidate, ...]
 # Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
 # of 1 + mentions of an organism, of one that stands before the gene, and of being human, which
 # documents do not always say.
 _OFTEN, _BEFORE, _HUMAN = 1.7, 2.5, 0.8
+# Of being human, too: the logarithm of 1 + mentions of cell lines. Those are mostly human, and mice
+# are named where such cells were put into them.
+_CELL_LINES = 1.24
 _HUMAN_ID = f"{ORGANISM}9606"
 _PEOPLE = re.compile(
     r"\b(?:patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)\b", re.IGNORECASE
@@ -70,8 +73,9 @@ def weigh_organisms(
         if not counts:
             weighed += of_doc
             continue
+        n_cells = sum(span.label_ == CELL_LINE for span in spans[:n])
         for span, found in zip(spans, of_doc, strict=True):
-            likely = _likely(counts, _stands_before(span, before))
+            likely = _likely(counts, _stands_before(span, before), n_cells)
             weighed.append(_weigh(found, organism_of, likely))
     return weighed
 
@@ -89,10 +93,11 @@ def _stands_before(span: Span, ends: Mapping[int, str]) -> str | None:
     return next((ends[place] for place in places if place in ends), None)
 
 
-def _likely(counts: Counter[str], before: str | None) -> dict[str, float]:
+def _likely(counts: Counter[str], before: str | None, n_cells: int) -> dict[str, float]:
     """Probability of each organism, given how often each is named."""
+    human = _HUMAN + _CELL_LINES * log1p(n_cells)
     weights = {
-        id: exp(_OFTEN * log1p(counts[id]) + _BEFORE * (id == before) + _HUMAN * (id == _HUMAN_ID))
+        id: exp(_OFTEN * log1p(counts[id]) + _BEFORE * (id == before) + human * (id == _HUMAN_ID))
         for id in {*counts, _HUMAN_ID}
     }
     total = sum(weights.values())
