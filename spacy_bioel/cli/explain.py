@@ -58,12 +58,19 @@ def explain(
         from spacy_bioel.export.explanation import render_report
 
         with writing(html) as file:
-            file.write(render_report(report, text=text))
+            file.write(render_report(report))
     if str(json_file) != "-":
         _show(report)
 
 
 def _show(report: Report) -> None:
+    from spacy_bioel.pipeline.explain import pieces
+
+    parts = [
+        f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
+        for words, mention in pieces(report)
+    ]
+    show_line("".join(parts))
     show_line(f"Pipeline: {report.model}. {report.finds}")
     for kb in report.kbs:
         show_line(f"Knowledge base: {kb}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from spacy_bioel.pipeline.explain import Report
+from spacy_bioel.pipeline.explain import Report, pieces
 from spacy_bioel.pipeline.explanation import ExplainedCandidate, Explanation, candidate_cells
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.view import linked_id, render_page, table_of
@@ -13,19 +13,23 @@ _SPANS = ("Characters", "Text", "Label or name", "Probability", "Mention")
 _CANDIDATES = ("Id", "Preferred name", "Matched name", "Score", "By its words", "Evidence")
 
 
-def render_report(report: Report, *, text: str) -> str:
-    """Render a page of a report about a text."""
-    sections = [_about(report, text)]
+def render_report(report: Report) -> str:
+    """Render a page of a report."""
+    sections = [_about(report)]
     if report.considered:
         sections.append(_section("Spans", table_of("Spans", _SPANS, map(_span, report.considered))))
     sections += [_mention(mention) for mention in report.mentions]
     return render_page(sections, title="Why is it linked, and why not?")
 
 
-def _about(report: Report, text: str) -> str:
+def _about(report: Report) -> str:
+    text = "".join(
+        f"<mark>{escape(words)}</mark>" if mention else escape(words)
+        for words, mention in pieces(report)
+    )
     kbs = "".join(f"<li>{escape(str(kb))}</li>" for kb in report.kbs)
     found = f"Pipeline {report.model}. {report.finds}"
-    return f"<section><p>{escape(text)}</p><p>{escape(found)}</p><ul>{kbs}</ul></section>"
+    return f"<section><p>{text}</p><p>{escape(found)}</p><ul>{kbs}</ul></section>"
 
 
 def _mention(mention: Explanation) -> str:

@@ -29,7 +29,7 @@ from spacy_bioel.pipeline.linker.ranking import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
-from spacy_bioel.types import KbRelease
+from spacy_bioel.types import ORGANISM, KbRelease, Link
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
@@ -42,6 +42,7 @@ _ASKED_FOR = 1e-4  # least probability of a span that was asked for
 class Report:
     """Explanation of a whole text.
 
+    text (str): The text.
     model (str): Name and version of the pipeline.
     kbs (tuple[KbRelease, ...]): Its knowledge bases.
     finds (str): How it finds mentions.
@@ -51,6 +52,7 @@ class Report:
         were asked for, whether the pipeline found them or not.
     """
 
+    text: str
     model: str
     kbs: tuple[KbRelease, ...]
     finds: str
@@ -98,12 +100,24 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
             for span, explained in _explain(ranking, shown)
         ]
     return Report(
+        text=text,
         model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
         kbs=releases(linker.kb) if linker is not None else (),
         finds=_finds(nlp, linker, detector),
         considered=tuple(considered),
         mentions=tuple(mentions),
     )
+
+
+def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
+    """The text in pieces, each with the mention that it is; of mentions that overlap, the first."""
+    end = 0
+    for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
+        if mention.start >= end:
+            yield report.text[end : mention.start], None
+            yield report.text[mention.start : mention.end], mention
+            end = mention.end
+    yield report.text[end:], None
 
 
 def _places(doc: Doc, mention: str) -> list[Span]:
@@ -186,7 +200,13 @@ def _explain(
             replace(
                 about,
                 candidates=candidates,
-                reason=_reason(about, candidates, settings, weighed=mentions.likely is not None),
+                reason=_reason(
+                    about,
+                    candidates,
+                    settings,
+                    weighed=mentions.likely is not None,
+                    document=_named_organisms(about, links, kb) or "Its document changed that.",
+                ),
                 strings=tuple(dict.fromkeys([query.whole, *query.parts])),
                 excluded=_excluded(generator, table, query.whole, span.label_),
                 near=() if candidates else _near(kb, query.whole),
@@ -200,10 +220,12 @@ def _reason(
     settings: LinkerSettings,
     *,
     weighed: bool,
+    document: str,
 ) -> str:
     """The decision in one sentence, and another where not the string alone decided.
 
     weighed (bool): Scores are multiplied by the probability that the mention is a name.
+    document (str): What the document says of the best candidate.
     """
     if not weighed and settings.types_of(about.label) == ():
         label = about.label
@@ -214,7 +236,23 @@ def _reason(
     by_words = f"By its words alone it has {best.of_string:.2f}"
     if weighed:
         return f"{about.reason} {by_words}; the score counts how likely the words are a name here."
-    return f"{about.reason} {by_words}; the document changed that."
+    return f"{about.reason} {by_words}. {document}"
+
+
+def _named_organisms(about: Explanation, links: Sequence[Link], kb: KnowledgeBase) -> str:
+    """A sentence on a gene where a document names organisms that it is not of; "": it is none."""
+    row = kb.find(about.candidates[0].id) if about.candidates else -1
+    own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
+    named = {id: link for link in links for id in link.ids if id.startswith(ORGANISM)}
+    if not own or not set(named) - {own}:
+        return ""
+    others = ", ".join(_preferred(kb, id) for id in named if id != own)
+    return f"The document names {others}; this is a gene of {_preferred(kb, own)}."
+
+
+def _preferred(kb: KnowledgeBase, id: str) -> str:
+    row = kb.find(id)
+    return kb.preferred_name(row) if row >= 0 else id
 
 
 def _near(kb: KnowledgeBase, string: str) -> tuple[str, ...]:
