@@ -146,7 +146,11 @@ def tuned(saved: tuple[Path, list[object]]) -> Language:
     if find_detector(nlp) is None and find_linker(nlp).cfg["mentions"] != "read":
         find_linker(nlp).cfg["mentions"] = "kb"
     if "bioel_mentions" in nlp.pipe_names:
-        lists = {"always": {"Disease": ["hypertension"]}, "never": ["patients"], "abbreviations": True}
+        lists = {
+            "always": {"Disease": ["hypertension"]},
+            "never": ["patients"],
+            "abbreviations": True,
+        }
         nlp.get_pipe("bioel_mentions").cfg.update(lists)  # type: ignore[attr-defined]
     return nlp
 
