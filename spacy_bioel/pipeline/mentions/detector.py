@@ -332,8 +332,7 @@ class MentionDetector(StoredPipe):
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
-            if self.model.maybe_get_ref("scorer") is None:
-                add_scorer(self.model, n_labels=len(self.labels), width=width)
+            add_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 
     def __reduce__(self) -> tuple:
