@@ -72,6 +72,8 @@ SETTINGS = {
     "always": {"Disease": ["odd syndrome"], "Gene": ["binds"]},
     "never": ["lithium"],
     "threshold": 0.02,  # below what `predict` looks at by default
+    "consistency": 0.5,
+    "allow_overlap": False,
 }
 
 
