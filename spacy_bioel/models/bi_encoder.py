@@ -17,7 +17,7 @@ from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, reading_model, reads
+from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import forward_over_tokens, is_listener, load_tok2vec, tok2vec_parts
 from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
 from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
@@ -76,8 +76,7 @@ def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
         **model.attrs["settings"],
     )
     wrapper = wrap_torch(tower, convert_inputs=_to_torch, convert_outputs=output_from_torch)
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
+    set_reading(model, wrapper)
 
 
 def encode_mentions(
@@ -122,9 +121,8 @@ def _tower_parts(model: DualEncoder) -> Parts:
 
 
 def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
-    if _PART in parts and not reads(model):
-        _add_tower(model)
     if _PART in parts:
+        _add_tower(model)
         weights_from_bytes(model.get_ref("network"), parts[_PART])
     load_tok2vec(model.get_ref("tok2vec"), parts)
 

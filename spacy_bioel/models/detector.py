@@ -107,7 +107,7 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
     model.layers[:] = [layer for layer in model.layers if layer is not before]
     model.layers.append(wrapper)
     model.set_ref("scorer", wrapper)
-    model.set_dim("nO", n_labels)
+    model.set_dim("nO", n_labels, force=True)
 
 
 def mention_loss(

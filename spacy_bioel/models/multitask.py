@@ -19,7 +19,7 @@ from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.detector import N_FEATURES
 from spacy_bioel.models.multitask_layers import forward, wrap_multitask
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, reading_model, reads
+from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import load_tok2vec, tok2vec_parts
 from spacy_bioel.models.torch_io import require_torch
 from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
@@ -139,8 +139,7 @@ def _add_network(model: Model, source: EncoderSource | None = None) -> None:
         **model.attrs["settings"],
     )
     wrapper = wrap_multitask(network)
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
+    set_reading(model, wrapper)
 
 
 def _network_parts(model: Model) -> Parts:
@@ -161,7 +160,6 @@ def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
         model.attrs["inventory"] = Inventory(**{k: tuple(v) for k, v in stored.items()})
     with reading_part(_LEXICON):
         model.attrs["lexicon"] = Lexicon.from_arrays(load(parts[_LEXICON]))
-    if not reads(model):
-        _add_network(model)
+    _add_network(model)
     weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
     load_tok2vec(model.get_ref("tok2vec"), parts)

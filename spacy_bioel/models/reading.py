@@ -74,12 +74,19 @@ def reading_evidence(model: Model) -> str:
 
 
 def add_reading(model: Model, source: EncoderSource) -> None:
-    """Add the contextual network to a contextual model that has none yet.
+    """Add the contextual network to a contextual model, in the place of an earlier one.
 
     RAISES BioelError: [B040] without torch; those of the architecture.
     """
-    if may_read(model) and not reads(model):
+    if may_read(model):
         model.attrs["reading"].add(model, source)
+
+
+def set_reading(model: Model, network: Model) -> None:
+    """Set a contextual network that is a layer of the model, in the place of an earlier one."""
+    before = model.maybe_get_ref("network")
+    model.layers[:] = [*(layer for layer in model.layers if layer is not before), network]
+    model.set_ref("network", network)
 
 
 def reading_parts(model: Model) -> Parts:

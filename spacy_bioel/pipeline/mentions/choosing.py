@@ -20,6 +20,8 @@ from spacy_bioel.pipeline.mentions.lists import apply_lists
 from spacy_bioel.text.normalize import BLANK_LINE
 
 Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
+# Spans of at least this probability may become mentions by the words of the rest of the document.
+DOUBTFUL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     """The steps by the settings of `bioel_mentions`, and the reason of the spans that each drops or
     adds."""
     threshold: float = cfg["threshold"]
+    below = f"below the threshold of {threshold:g}"
     has_paragraphs = BLANK_LINE.search(doc.text) is not None
     steps: list[tuple[str, Step]] = [
         ("by the borders of markup", lambda spans: outside_markup(doc, spans)),
@@ -63,11 +66,9 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
             "half of a pair of brackets",
             lambda spans: [s for s in spans if has_whole_brackets(doc[s[0] : s[1]].text)],
         ),
+        (below, lambda spans: [s for s in spans if s[3] >= min(threshold, DOUBTFUL)]),
         ("", lambda spans: agree(doc, spans, weight=cfg["consistency"])),
-        (
-            f"below the threshold of {threshold:g}",
-            lambda spans: [span for span in spans if span[3] >= threshold],
-        ),
+        (below, lambda spans: [span for span in spans if span[3] >= threshold]),
     ]
     if cfg["always"] or cfg["never"]:
         steps.append(

@@ -20,15 +20,18 @@ from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.manifest import Parts
-from spacy_bioel.pipeline.mentions.choosing import Considered, choose_mentions, consider_spans
+from spacy_bioel.pipeline.mentions.choosing import (
+    DOUBTFUL,
+    Considered,
+    choose_mentions,
+    consider_spans,
+)
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
 from spacy_bioel.pipeline.settings import check_kinds, check_number
 from spacy_bioel.pipeline.storage import StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import listens, require_token_vectors
 
-# Spans of at least this probability may become mentions by the words of the rest of the document.
-_DOUBTFUL = 0.05
 # "width" is stored with them.
 _SETTINGS = {
     *("labels", "threshold", "consistency", "allow_overlap", "abbreviations", "always", "never"),
@@ -195,7 +198,7 @@ class MentionDetector(StoredPipe):
         (scored,) = self.score_spans([doc], lowest=lowest)
         return consider_spans(doc, scored, self.cfg)
 
-    def score_spans(self, docs: list[Doc], *, lowest: float = _DOUBTFUL) -> list[list[ScoredSpan]]:
+    def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
         """Spans of each document that may become mentions, before any is chosen.
 
         lowest (float): Least probability of a span; that of the threshold, if this is lower.
@@ -332,8 +335,7 @@ class MentionDetector(StoredPipe):
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
-            if self.model.maybe_get_ref("scorer") is None:
-                add_scorer(self.model, n_labels=len(self.labels), width=width)
+            add_scorer(self.model, n_labels=len(self.labels), width=width)
             weights_from_bytes(self.model, parts["model.safetensors"])
 
     def __reduce__(self) -> tuple:
