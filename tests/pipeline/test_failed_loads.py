@@ -1,7 +1,4 @@
-"""What is saved loads, what is tuned is what is evaluated, what is explained is what is decided.
-
-A load that fails leaves the pipe as it was; what cannot be loaded is not saved.
-"""
+"""A load that fails leaves the pipe as it was; what cannot be loaded is not saved."""
 
 from __future__ import annotations
 
@@ -34,20 +31,10 @@ from tiny import examples as examples_of
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.factories import LINKER_TRAINING
 from spacy_bioel.pipeline.gold import with_gold_mentions
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.loading import dictionary_pipeline, find_detector, find_linker
-from spacy_bioel.pipeline.measuring import measure_pipeline
-from spacy_bioel.scoring.protocols import get_protocol
-from spacy_bioel.tuning import choosing
-from spacy_bioel.tuning import detector as detector_tuning
-from spacy_bioel.tuning import finding as finding_tuning
-from spacy_bioel.tuning import nil as nil_tuning
-from spacy_bioel.tuning.choosing import document_folds, percent_of
-from spacy_bioel.tuning.run import tune
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -123,120 +110,6 @@ def test_after_training_what_is_saved_is_what_is_loaded(
     folder, trained = saved
     assert answers(spacy.load(folder), texts) == trained
     assert sum(map(len, trained)) > 30  # type: ignore[arg-type]
-
-
-def test_initialised_twice_it_is_saved_and_loaded(
-    saved: tuple[Path, list[object]], texts: list[AnnotatedText], tmp_path: Path
-) -> None:
-    nlp = spacy.load(saved[0])
-    data = examples_of(nlp, texts)
-    for _ in range(2):
-        optimizer = nlp.initialize(lambda: data)
-    step(nlp, texts, optimizer)
-    nlp.to_disk(tmp_path / "again")
-    assert answers(spacy.load(tmp_path / "again"), texts) == answers(nlp, texts)
-    if "bioel_mentions" in nlp.pipe_names:
-        assert len(nlp.get_pipe("bioel_mentions").model.layers) == 2  # type: ignore[attr-defined]
-
-
-@pytest.fixture
-def tuned(saved: tuple[Path, list[object]]) -> Language:
-    """A pipeline with settings that have a say in what is found; a linker alone finds names."""
-    nlp = spacy.load(saved[0])
-    if find_detector(nlp) is None and find_linker(nlp).cfg["mentions"] != "read":
-        find_linker(nlp).cfg["mentions"] = "kb"
-    if "bioel_mentions" in nlp.pipe_names:
-        lists = {
-            "always": {"Disease": ["hypertension"]},
-            "never": ["patients"],
-            "abbreviations": True,
-        }
-        nlp.get_pipe("bioel_mentions").cfg.update(lists)  # type: ignore[attr-defined]
-    return nlp
-
-
-def evaluated(nlp: Language, texts: list[AnnotatedText], protocol: str, metric: str) -> float:
-    chosen = {protocol: get_protocol(protocol)[1]}
-    rows = measure_pipeline(nlp, texts, chosen)
-    return next((r.value for r in rows if r.metric == metric and not r.label), 0.0)
-
-
-def expect_tuned_as_evaluated(nlp: Language, texts: list[AnnotatedText], folder: Path) -> None:
-    report = tune(nlp, texts)
-    assert len(report.tuned) >= 2
-    nlp.to_disk(folder)
-    for again in (nlp, spacy.load(folder)):
-        for one in report.tuned:
-            assert one.fitted == evaluated(again, texts, one.protocol, one.metric), one
-
-
-def test_what_is_tuned_is_what_is_evaluated(
-    tuned: Language, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
-    expect_tuned_as_evaluated(tuned, texts, tmp_path / "tuned")
-
-
-def test_an_ontology_alone_is_tuned_and_explained_as_it_is_evaluated(
-    kb_folder: Path, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
-    nlp = dictionary_pipeline(str(kb_folder))
-    expect_tuned_as_evaluated(nlp, texts, tmp_path / "tuned")
-    expect_explained_as_decided(nlp, texts)
-
-
-@pytest.mark.parametrize("module", [detector_tuning, nil_tuning, finding_tuning])
-def test_each_setting_that_is_tried_is_counted_as_it_is_evaluated(
-    module: Any,
-    tuned: Language,
-    kb_folder: Path,
-    texts: list[AnnotatedText],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    nlp = dictionary_pipeline(str(kb_folder)) if module is finding_tuning else tuned
-    pipe: Any = find_detector(nlp) if module is detector_tuning else find_linker(nlp)
-    if pipe is None:
-        pytest.skip("it finds mentions by another pipe")
-    tried: list[tuple[Any, float]] = []
-
-    def choose(settings: Any, counts: Any, metric: Any, *, folds: Any) -> Any:
-        tried.extend(zip(settings, [percent_of(rows, metric) for rows in counts], strict=True))
-        return choosing.choose(settings, counts, metric, folds=folds)
-
-    monkeypatch.setattr(module, "choose", choose)
-    name = next(name for name in vars(module) if name.startswith("tune_"))
-    before = dict(pipe.cfg)
-    getattr(module, name)(nlp, texts, folds=document_folds(len(texts)))
-    for setting, figure in tried[::9]:
-        pipe.cfg.update(before)
-        if module is detector_tuning:
-            pipe.cfg.update(setting._asdict())
-        elif module is nil_tuning:
-            pipe.cfg["nil_threshold"] = setting
-        elif setting[0]:
-            continue  # refitted weights differ by the fold
-        else:
-            pipe.finding = None
-            pipe.cfg["finding"] = {**before["finding"], "threshold": setting[1]}
-        assert figure == evaluated(nlp, texts, module.PROTOCOL, module.METRIC), setting
-    assert len(tried) in (136, 17, 12)
-
-
-def expect_explained_as_decided(nlp: Language, texts: list[AnnotatedText]) -> None:
-    for text in texts[:3]:
-        links = {(x.start, x.end, x.label): x for x in get_links(nlp(text.text))}
-        words = {text.text[start:end] for start, end, _ in links}
-        reports = [explain(nlp, text.text), *(explain(nlp, text.text, word) for word in words)]
-        for one in (mention for report in reports for mention in report.mentions):
-            if one.is_mention:
-                link = links[one.start, one.end, one.label]
-                assert one.ids == link.ids
-                scores = [(c.id, c.score) for c in link.candidates]
-                assert [(c.id, c.score) for c in one.candidates] == scores
-        assert sum(one.is_mention for one in reports[0].mentions) == len(links)
-
-
-def test_what_is_explained_is_what_is_decided(tuned: Language, texts: list[AnnotatedText]) -> None:
-    expect_explained_as_decided(tuned, texts)
 
 
 def test_a_load_that_fails_changes_nothing(
