@@ -67,7 +67,7 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> N
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
     assert rows == (
         '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1<details><summary>Why</summary>'
-        "Linked: the best candidate, X:1, has the score 0.50, which reaches nil_threshold."
+        "Linked: BRAF (X:1) is the likeliest, and its score of 0.50 reaches nil_threshold."
         "</details></td><td><ol>"
         "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
@@ -97,7 +97,7 @@ def test_all_that_is_shown_is_escaped() -> None:
     page = render_page([render_document(SCRIPT, [link], title=QUOTED)], title=IMAGE)
     for live in ("<script", "<img", "<svg", "\"'>"):
         assert live not in page
-    assert page.count("&lt;script&gt;") == 5  # text, twice; id, twice; candidate
+    assert page.count("&lt;script&gt;") == 6  # text, twice; id, twice; candidate; reason
     assert page.count("<title>&lt;img src=x onerror=document.title=&#x27;run&#x27;&gt;<") == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,15 +81,14 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     mentions: list[Explanation] = []
     if linker is not None:
         ranking = linker.ranking([doc])
-        own = ranking.mentions
-        are_mentions = {(span.start, span.end) for span in own.spans[0]}
-        shown = None
-        if places is not None:
-            shown = {(place.start, place.end) for place in places}
-            missing = [p for p in places if (p.start, p.end) not in are_mentions]
-            if missing:
-                asked = _with(own, missing, considered, ranking.generator)
-                ranking = rank_candidates(linker.model, ranking.generator, asked)
+        are_mentions = {(span.start, span.end) for span in ranking.mentions.spans[0]}
+        shown = are_mentions if places is None else {(p.start, p.end) for p in places}
+        found = list(_explain(ranking, shown))
+        if missing := [p for p in places or () if (p.start, p.end) not in are_mentions]:
+            # What was found is explained as it was decided, without them.
+            asked = _with(ranking.mentions, missing, considered, ranking.generator)
+            with_them = rank_candidates(linker.model, ranking.generator, asked)
+            found += _explain(with_them, shown - are_mentions)
         probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
         mentions = [
             replace(
@@ -97,7 +96,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
                 probability=probabilities.get((span.start_char, span.end_char, span.label_)),
                 is_mention=(span.start, span.end) in are_mentions,
             )
-            for span, explained in _explain(ranking, shown)
+            for span, explained in found
         ]
     return Report(
         text=text,
@@ -177,17 +176,17 @@ def _with(
 
 
 def _explain(
-    ranking: Ranking, shown: Collection[tuple[int, int]] | None
+    ranking: Ranking, shown: Collection[tuple[int, int]]
 ) -> Iterator[tuple[Span, Explanation]]:
     """Explanations of the mentions of one document, which are decided as `predict` does.
 
-    shown (Collection | None): First token, and the one after the last, of those to explain; None:
-        all.
+    shown (Collection): First token, and the one after the last, of those to explain.
     """
     mentions, kb = ranking.mentions, ranking.generator.kb
     (links,) = ranking.links()
+    organisms = _organisms(mentions.spans[0], links)
     for span, query, link in zip(mentions.spans[0], mentions.queries[0], links, strict=True):
-        if shown is not None and (span.start, span.end) not in shown:
+        if (span.start, span.end) not in shown:
             continue
         generator: CandidateGenerator = ranking.generator.of(span.label_)
         settings = generator.state.settings
@@ -205,7 +204,8 @@ def _explain(
                     candidates,
                     settings,
                     weighed=mentions.likely is not None,
-                    document=_named_organisms(about, links, kb) or "Its document changed that.",
+                    document=_of_organism(about, organisms, generator.kb)
+                    or "The context, or other mentions of the document, changed that.",
                 ),
                 strings=tuple(dict.fromkeys([query.whole, *query.parts])),
                 excluded=_excluded(generator, table, query.whole, span.label_),
@@ -231,7 +231,9 @@ def _reason(
         label = about.label
         return f"NIL: mentions of {label} are linked to nothing, by the settings label_types or kb."
     best = candidates[0] if candidates else None
-    if best is None or best.of_string is None or abs(best.of_string - best.score) < _CHANGED:
+    if best is None or best.of_string is None or len(about.ids) > 1:
+        return about.reason
+    if abs(best.of_string - best.score) < _CHANGED:
         return about.reason
     by_words = f"By its words alone it has {best.of_string:.2f}"
     if weighed:
@@ -239,20 +241,32 @@ def _reason(
     return f"{about.reason} {by_words}. {document}"
 
 
-def _named_organisms(about: Explanation, links: Sequence[Link], kb: KnowledgeBase) -> str:
-    """A sentence on a gene where a document names organisms that it is not of; "": it is none."""
+def _organisms(spans: Sequence[Span], links: Sequence[Link]) -> dict[str, str]:
+    """The organisms that a document names, each by the word that it names it by first."""
+    named: dict[str, str] = {}
+    for span, link in zip(spans, links, strict=True):
+        for id in link.ids:
+            if id.startswith(ORGANISM):
+                named.setdefault(id, span.text.lower())
+    return named
+
+
+def _of_organism(about: Explanation, organisms: Mapping[str, str], kb: KnowledgeBase) -> str:
+    """Sentence on a gene in a document that names organisms; "": it is none, or names none.
+
+    kb (KnowledgeBase): What its label is linked to.
+    """
     row = kb.find(about.candidates[0].id) if about.candidates else -1
     own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
-    named = {id: link for link in links for id in link.ids if id.startswith(ORGANISM)}
-    if not own or not set(named) - {own}:
+    others = {id: word for id, word in organisms.items() if id != own}
+    if not own or not organisms:
         return ""
-    others = ", ".join(_preferred(kb, id) for id in named if id != own)
-    return f"The document names {others}; this is a gene of {_preferred(kb, own)}."
-
-
-def _preferred(kb: KnowledgeBase, id: str) -> str:
-    row = kb.find(id)
-    return kb.preferred_name(row) if row >= 0 else id
+    if not others or (about.ids and own in organisms):
+        return "The document names its organism."
+    absent = [word for id, word in others.items() if id not in kb.type_names]
+    theirs = f"{about.label.lower() or 'concept'}s of {', '.join(absent)}"
+    why = f"{theirs} are not in this knowledge base" if absent else "this is of another organism"
+    return f"The document names {', '.join(others.values())}; {why}."
 
 
 def _near(kb: KnowledgeBase, string: str) -> tuple[str, ...]:

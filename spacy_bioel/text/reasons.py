@@ -12,11 +12,14 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     """
     if not link.candidates:
         return "NIL: no name that it may be linked to is like it."
-    best = link.candidates[0]
-    score = f"the best candidate, {best.id}, has the score {best.score:.2f}"
-    limit = "" if nil_threshold is None else f" of {nil_threshold:g}"
     if len(link.ids) > 1:
-        return f"Linked to {len(link.ids)} concepts: its parts are likelier than the whole."
+        names = ", ".join(f"{c.name} ({c.id})" for c in link.candidates[: len(link.ids)])
+        return f"Linked: it is read as {len(link.ids)} names, {names}, which is likelier than one."
+    best = link.candidates[0]
+    limit = "" if nil_threshold is None else f", {nil_threshold:g}"
+    likeliest = f"{best.name} ({best.id}) is the likeliest"
     if link.ids:
-        return f"Linked: {score}, which reaches nil_threshold{limit}."
-    return f"NIL: {score}, less than nil_threshold{limit}."
+        return (
+            f"Linked: {likeliest}, and its score of {best.score:.2f} reaches nil_threshold{limit}."
+        )
+    return f"NIL: {likeliest}, but its score of {best.score:.2f} is below nil_threshold{limit}."

@@ -115,6 +115,14 @@ def test_scores_of_the_detector_stay_with_its_spans(doc: Doc) -> None:
     assert "scores" not in doc.spans["bioel"].attrs
 
 
+@pytest.mark.parametrize("other", [Link(6, 24, "Disease"), Link(6, 15, "Sign")])
+def test_a_span_that_starts_at_the_same_place_has_another_score(doc: Doc, other: Link) -> None:
+    doc.spans["bioel"] = [Span(doc, 1, 2, label="Disease")]
+    doc.spans["bioel"].attrs = {"scores": [0.9]}
+    set_links(doc, [other])
+    assert "scores" not in doc.spans["bioel"].attrs
+
+
 def test_only_detected_spans_are_not_linked() -> None:
     doc = blank().make_doc("nephritis")
     assert get_links(doc) == []

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc, Span
+from tiny import linking_nlp
 
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.fusion import rank
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import Candidate, Concept, Link
 
 TEXT = "Breast and ovarian cancer"
 QUERY = Query(
@@ -160,3 +166,22 @@ def test_abbreviations_and_composites_can_be_left_alone() -> None:
 
 def test_no_mentions() -> None:
     assert mention_queries([], LinkerSettings.of(CFG)) == []
+
+
+def test_ties_go_to_the_lower_id_in_whatever_batch(tmp_path: Path) -> None:
+    ids = [f"X:{number}" for number in (7, 2, 9, 1, 8, 3)]
+    build_kb([Concept(id, ("Cold",)) for id in ids], tmp_path / "kb")
+    settings = {"dense": False}, {"dense": False, "exact": False}
+    for evidence in settings:
+        nlp = linking_nlp(tmp_path / "kb", ["cold", "colds"], evidence=evidence, coherence=1.0)
+        texts = ["A cold.", "Two colds and a cold.", *["Some cold, no colds."] * 5]
+        alone = [get_links(nlp(text)) for text in texts]
+        assert [get_links(doc) for doc in nlp.pipe(texts, batch_size=7)] == alone
+        found = {tuple(c.id for c in link.candidates) for links in alone for link in links}
+        assert found == {("X:1", "X:2", "X:3", "X:7", "X:8")}
+
+
+def test_scores_that_differ_in_the_last_bits_are_ties() -> None:
+    scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
+    rows = rank(np.zeros(4, np.int64), np.array([4, 9, 5, 1]), scores, top=3)
+    assert rows.tolist() == [2, 3, 0]

@@ -14,6 +14,7 @@ from spacy_bioel.pipeline.mentions.decoding import (
     agree,
     drop_overlaps,
     has_whole_brackets,
+    outside_markup,
 )
 
 
@@ -114,3 +115,23 @@ def test_the_same_words_agree(weight: float, expected: list[float]) -> None:
 )
 def test_brackets(text: str, expected: bool) -> None:
     assert has_whole_brackets(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "kept"),
+    [
+        ("<b>melanoma</b>", "b>melanoma", ["melanoma"]),
+        ("<b>melanoma</b>", "melanoma</b>", ["melanoma"]),
+        ("a <i class='x'>skin melanoma</i>", "skin melanoma</i>", ["skin melanoma"]),
+        ("<b>melanoma</b>", "b>", []),
+        ("p<0.05 and T>A", "p<0.05", ["p<0.05"]),
+        ("no melanoma", "melanoma", ["melanoma"]),
+    ],
+)
+def test_markup_is_no_part_of_a_mention(text: str, found: str, kept: list[str]) -> None:
+    doc = blank().make_doc(text)
+    start = text.index(found)
+    span = doc.char_span(start, start + len(found))
+    assert span is not None
+    spans = outside_markup(doc, [(span.start, span.end, "D", 0.9)])
+    assert [doc[first:last].text for first, last, *_ in spans] == kept

@@ -262,3 +262,11 @@ def test_switches(
 
 def test_without_any_evidence(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
     assert table(["cold", "flu"], kb, statistics, evidence=()) == {}
+
+
+def test_one_letter_is_like_nothing(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
+    dense = found(([0, 1, 2], [0.9, 0.8, 0.7]), ([0, 1, 2], [0.9, 0.8, 0.7]))
+    assert {id for _, id in table(["c", "mi"], kb, statistics, dense=dense)} != set()
+    assert {query for query, _ in table(["c", "mi"], kb, statistics, dense=dense)} == {"mi"}
+    counted = MentionStatistics({"c": {"X:4": 3}})
+    assert [id for _, id in table(["c"], kb, counted)] == ["X:4"]

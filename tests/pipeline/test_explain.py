@@ -68,7 +68,7 @@ def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
     best = mention.candidates[0]
     assert (best.id, best.name, best.preferred) == ("X:1", "Convulsion", "Seizure")
     assert features_text(best.features) == "a name of it but for its spelling"
-    assert mention.reason.startswith("Linked: the best candidate, X:1, has the score 0.")
+    assert mention.reason.startswith("Linked: Convulsion (X:1) is the likeliest, and its sc")
 
 
 def test_why_a_mention_is_not_linked(nlp: Language) -> None:
@@ -79,8 +79,8 @@ def test_why_a_mention_is_not_linked(nlp: Language) -> None:
     linker.cfg["nil_threshold"] = 0.99
     (mention,) = spacy_bioel.explain(nlp, "A cold.").mentions
     assert mention.ids == () and len(mention.candidates) == 2
-    assert mention.reason.startswith("NIL: the best candidate, X:2, has the score 0.")
-    assert mention.reason.endswith("less than nil_threshold of 0.99.")
+    assert mention.reason.startswith("NIL: Cold (X:2) is the likeliest, but its score of 0.")
+    assert mention.reason.endswith("is below nil_threshold, 0.99.")
 
 
 def test_concepts_that_a_label_excludes(folder: Path) -> None:
@@ -178,16 +178,19 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     report = json.loads(capsys.readouterr().out)
     assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
     assert report["kbs"][0]["release"] == "2026-11"
+    assert run(str(folder), text) == 0
+    assert capsys.readouterr().out.startswith("A [common cold -> X:2].\nPipeline: ")
     assert run(str(folder), text, "--mention", "cold") == 0
     out = capsys.readouterr().out
+    assert out.startswith("A common [cold -> X:2].\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
     assert "below the threshold of 0.5" in out
     page = tmp_path / "why.html"
     assert run(str(folder), "A common cold & <b>.", "--html", str(page)) == 0
     html = page.read_text("utf8")
-    assert "<p>A common cold &amp; &lt;b&gt;.</p>" in html
-    assert "<h2>common cold Disease: X:2</h2><p>Linked: the best candidate, X:2, has the" in html
+    assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html
+    assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) is the likeliest" in html
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
     capsys.readouterr()
     assert run(str(folder), text, "--mention", "flu") == 2
@@ -211,3 +214,37 @@ def test_types_of_labels_have_no_effect_on_concepts_without_types(tmp_path: Path
     )
     (mention,) = spacy_bioel.explain(nlp, "A gout.").mentions
     assert mention.ids == ("Y:1",)
+
+
+HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
+
+
+@pytest.mark.parametrize(
+    ("of_mice", "text", "ids", "why"),
+    [
+        ([], "mice and mice with ABC1", (), "genes of mice are not in this knowledge base."),
+        (["other"], "mice and mice with ABC1", (), "names mice; this is of another organism."),
+        ([], "ABC1 is low", ("G:1",), "its score of 0.99 reaches nil_threshold, 0.4."),
+    ],
+)
+def test_organisms_that_a_document_names_are_the_reason(
+    tmp_path: Path, of_mice: list[str], text: str, ids: tuple[str, ...], why: str
+) -> None:
+    genes = [Concept("G:1", ("ABC1",), types=("Gene", HUMAN))]
+    genes += [Concept("G:2", (name,), types=("Gene", MOUSE)) for name in of_mice]
+    organisms = [Concept(HUMAN, ("human",), ("Species",)), Concept(MOUSE, ("mice",), ("Species",))]
+    build_kb(genes, tmp_path / "genes")
+    build_kb(organisms, tmp_path / "organisms")
+    nlp = blank()
+    ruler = nlp.add_pipe("entity_ruler")
+    labels = {"ABC1": "Gene", "mice": "Species"}
+    ruler.add_patterns(  # type: ignore[attr-defined]
+        [{"label": label, "pattern": word} for word, label in labels.items()]
+    )
+    kb = {"Gene": str(tmp_path / "genes"), "Species": str(tmp_path / "organisms")}
+    settings = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4}
+    nlp.add_pipe("bioel_linker", config=settings)
+    *_, gene = spacy_bioel.explain(nlp, text, "ABC1").mentions
+    assert gene.ids == ids
+    assert gene.reason.endswith(why)
+    assert ("The document names mice" in gene.reason) is ("mice" in text)

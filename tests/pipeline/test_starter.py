@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from spacy_bioel.models.encoder_storage import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline.factories import LINKER_MODEL
 from spacy_bioel.pipeline.linker import names, starter
-from spacy_bioel.types import AnnotatedText, Concept
+from spacy_bioel.types import AnnotatedText, Candidate, Concept
 
 # As long as it lasts, the package's concepts are these and not thousands of MeSH.
 CONCEPTS = [
@@ -266,3 +267,15 @@ def test_names_that_are_found_need_no_encoder_and_no_warning(large: Path) -> Non
         doc = nlp("He took aspirin.")
     (span,) = doc.spans["bioel"]
     assert (span.text, span.kb_id_) == ("aspirin", "X:1")
+
+
+def test_reading_a_property_builds_no_knowledge_base(cache: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker")
+    candidate = Candidate("MESH:D001241", 0.5, "Aspirin", "exact", kb="0" * 32)
+    with pytest.raises(BioelError, match=r"\[B320\]"):
+        _ = candidate.concept
+    assert not cache.exists()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    known = replace(candidate, kb=linker.kb.fingerprint)
+    assert known.concept.names[0] == "Aspirin"

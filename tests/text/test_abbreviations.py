@@ -160,3 +160,11 @@ def test_short_forms_are_found_in_one_reading(monkeypatch: pytest.MonkeyPatch) -
 def test_no_long_form_goes_over_a_blank_line() -> None:
     assert find_abbreviations("acute\n\nkidney injury (AKI)") == {}
     assert find_abbreviations("acute kidney\ninjury (AKI)")["AKI"].long == "acute kidney\ninjury"
+
+
+def test_plurals_of_short_forms() -> None:
+    forms = {"AKI": "acute kidney injury", "As": "arsenic"}
+    assert expand_abbreviations("severe AKIs", forms) == "severe acute kidney injury"
+    assert expand_abbreviations("As AKIx A", forms) == "arsenic AKIx A"
+    found = find_short_forms("AKI, AKIs, AKIx and Ass", list(forms))
+    assert found == {"AKI": [(0, 3), (5, 9)], "As": [(20, 23)]}

@@ -101,7 +101,7 @@ def test_all_readings(mention: str, readings: list[tuple[str, ...]]) -> None:
     [
         "", "aspirin", "1,2-xylene", "acute, severe pain", "head and neck cancer",
         "hand, foot and mouth disease", "and", "and/or", "/", "a and", "- and -", "pain and pain",
-        "sand", "Anderson or", "(and)",
+        "sand", "Anderson or", "(and)", "c/o", "a and b",
     ],
 )  # fmt: skip
 def test_nothing_to_split(mention: str) -> None:

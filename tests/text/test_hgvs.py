@@ -40,7 +40,20 @@ def test_variants(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["C677T", "A146T", "rs113488022", "1799T>A", "exon 3 deletion", "V600", "", "B2C", "T4"]
+    "text",
+    [
+        "C677T",
+        "A146T",
+        "rs113488022",
+        "1799T>A",
+        "exon 3 deletion",
+        "V600",
+        "",
+        "B2C",
+        "T4",
+        "n3İ",
+        "V٣E",
+    ],
 )
 def test_those_that_say_too_little(text: str) -> None:
     assert to_hgvs(text) is None

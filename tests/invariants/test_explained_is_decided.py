@@ -1,0 +1,179 @@
+"""What an explanation says is what the pipeline decides, whatever is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from test_multitask import TOK2VEC, multitask_model
+from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, learn, with_linker
+
+from spacy_bioel.io.jsonl import read_concepts_jsonl
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.explain import explain
+from spacy_bioel.pipeline.explanation import Explanation
+from spacy_bioel.types import Concept, Link
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
+DATA = Path(__file__).parents[1] / "data"
+TEXTS = list(read_pubtator(DATA / "six.PubTator.txt", prefix="MESH"))
+BIO = {"@architectures": "spacy-bioel.BioTagger.v1", "tok2vec": TOK2VEC}
+# Mentions agree with each other, and many are NIL.
+DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
+Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
+
+
+def light_nlp(kb: Path, _: Path, **model: Any) -> Language:
+    nlp = blank()
+    nlp.add_pipe("bioel_mentions", config={"model": model or DETECTOR["model"]})
+    nlp.add_pipe("bioel_linker", config=LINKER | DECIDING | {"kb": str(kb)})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    return nlp
+
+
+def reading_nlp(kb: Path, _: Path) -> Language:
+    model = multitask_model(hidden=0, one_task=False)
+    return with_linker(blank(), kb, model, mentions="read", **DECIDING)
+
+
+MAKERS: dict[str, Callable[[Path, Path], Language]] = {
+    "light": light_nlp,
+    "bio": lambda kb, bert: light_nlp(kb, bert, **BIO),
+    "dual": lambda kb, bert: dual_nlp(kb, bert, **DECIDING),
+    "reading": reading_nlp,
+}
+
+
+def ontology_nlp(kb: Path) -> Language:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb", **DECIDING})
+    return nlp
+
+
+@pytest.fixture(scope="module", params=[*MAKERS, "ontology"])
+def nlp(
+    request: pytest.FixtureRequest, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Language:
+    kb = tmp_path_factory.mktemp("explained") / "mesh"
+    build_kb(read_concepts_jsonl(DATA / "concepts.jsonl"), kb)
+    if request.param == "ontology":
+        return ontology_nlp(kb)
+    spacy.util.fix_random_seed(0)
+    nlp = MAKERS[request.param](kb, checkpoint)
+    learn(nlp, TEXTS, updates=80, name=nlp.pipe_names[-1])
+    return nlp
+
+
+def decided(link: Link | Explanation) -> Decision:
+    candidates = [(c.id, c.score) for c in link.candidates]
+    return (link.start, link.end, link.label, link.ids, candidates)
+
+
+def test_of_whole_texts(nlp: Language) -> None:
+    n_links = n_nil = 0
+    for text in TEXTS:
+        doc = nlp(text.text)
+        report = explain(nlp, text.text)
+        links = list(map(decided, get_links(doc)))
+        assert list(map(decided, report.mentions)) == links
+        assert [decided(span._.explanation) for span in doc.spans["bioel"]] == links
+        assert all(mention.is_mention for mention in report.mentions)
+        found = {(c.start, c.end) for c in report.considered if c.is_mention}
+        assert not report.considered or found == {link[:2] for link in links}
+        for mention in report.mentions:
+            assert mention.reason.startswith("Linked: " if mention.ids else "NIL: ")
+        n_links += len(links)
+        n_nil += sum(not ids for *_, ids, _ in links)
+    assert n_links > 20
+    assert n_nil < n_links
+
+
+def test_of_words_that_are_asked_for(nlp: Language) -> None:
+    for text in TEXTS:
+        doc = nlp(text.text)
+        links = {link[:2]: link for link in map(decided, get_links(doc))}
+        for span in doc.spans["bioel"]:
+            report = explain(nlp, text.text, span.text)
+            here = [decided(m) for m in report.mentions if m.is_mention]
+            assert decided(span._.explanation) in here
+            assert here == [links[link[:2]] for link in here]
+
+
+def test_words_that_are_no_mention_change_no_decision(nlp: Language) -> None:
+    text = TEXTS[1].text
+    links = list(map(decided, get_links(nlp(text))))
+    for words in ("persisted", "kidney", "lithium"):
+        report = explain(nlp, text, words)
+        assert report.mentions
+        assert [decided(m) for m in report.mentions if m.is_mention] == [
+            link for link in links if text[link[0] : link[1]].lower() == words
+        ]
+
+
+MOUSE, HUMAN = "NCBITaxon:10090", "NCBITaxon:9606"
+
+
+@pytest.fixture(scope="module")
+def genes(tmp_path_factory: pytest.TempPathFactory) -> Language:
+    folder = tmp_path_factory.mktemp("genes")
+    concepts = [
+        Concept(f"G:{species}{number}", (name,), types=("Gene", organism))
+        for species, organism in (("H", HUMAN), ("M", MOUSE))
+        for number, name in enumerate(("BRCA1", "TP53"))
+    ]
+    concepts.append(Concept("G:C", ("catalase", "CAT"), types=("Gene", HUMAN)))
+    organisms = ((HUMAN, "human"), (MOUSE, "mouse"), ("NCBITaxon:9685", "cat"))
+    species = [Concept(id, (name,), ("Species",)) for id, name in organisms]
+    build_kb(concepts, folder / "genes")
+    build_kb(species, folder / "species")
+    nlp = blank()
+    ruler: Any = nlp.add_pipe("entity_ruler")
+    names = {"BRCA1 and TP53": "Gene", "BRCA1": "Gene", "TP53": "Gene", "CAT": "Gene"}
+    names |= {"mouse": "Species", "human": "Species"}
+    ruler.add_patterns([{"label": label, "pattern": name} for name, label in names.items()])
+    kb = {"Gene": str(folder / "genes"), "Species": str(folder / "species")}
+    config = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4}
+    nlp.add_pipe("bioel_linker", config=config)
+    return nlp
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "ids"),
+    [
+        ("the mouse BRCA1", "BRCA1", ("G:M0",)),
+        ("the human BRCA1 and TP53", "BRCA1 and TP53", ("G:H0", "G:H1")),
+        ("mouse and mouse, mouse BRCA1 and TP53", "BRCA1 and TP53", ("G:M0", "G:M1")),
+        ("mouse and mouse cells with BRCA1 and TP53", "BRCA1 and TP53", ("G:M0", "G:M1")),
+    ],
+)
+def test_parts_of_composites_are_of_the_organism_of_the_document(
+    genes: Language, text: str, mention: str, ids: tuple[str, ...]
+) -> None:
+    links = list(map(decided, get_links(genes(text))))
+    assert links[-1][3] == ids
+    (asked,) = explain(genes, text, mention).mentions
+    assert decided(asked) == links[-1]
+    assert [decided(m) for m in explain(genes, text).mentions] == links
+
+
+def test_words_that_are_not_found_are_linked_as_if_they_had_been(genes: Language) -> None:
+    again, gene = explain(genes, "the mouse brca1, and BRCA1", "brca1").mentions
+    assert (gene.is_mention, again.is_mention) == (False, True)
+    (*_, link) = get_links(genes("the mouse brca1, and BRCA1"))
+    assert decided(again) == decided(link)
+
+
+def test_a_word_that_is_not_found_has_no_say_in_one_that_is(genes: Language) -> None:
+    """The cat would be an organism that the document names."""
+    text = "cat and cat and cat with CAT"
+    (*_, link) = get_links(genes(text))
+    assert link.ids == ("G:C",)
+    found = [m for m in explain(genes, text, "CAT").mentions if m.is_mention]
+    assert list(map(decided, found)) == [decided(link)]
