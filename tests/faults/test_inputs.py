@@ -109,6 +109,7 @@ def test_a_long_value_is_parsed_a_few_times(
         (zipped(b"abc" * 1000)[:-30], "B104", "damaged"),
         (zipped(b"abc" * 1000)[:40], "B104", "damaged"),
     ],
+    ids=["two", "none", "cut", "cut short"],  # an archive has the time in it
 )
 def test_a_zip_that_is_no_single_file(tmp_path: Path, content: bytes, code: str, most: str) -> None:
     (tmp_path / "a.zip").write_bytes(content)
