@@ -119,3 +119,12 @@ def test_alone_and_in_a_batch(human: Language) -> None:
     found = human.pipe([marked(text) for text in texts])
     ids = [[s.kb_id_ for s in doc.spans["bioel"] if s.label_ == "Gene"] for doc in found]
     assert ids == [["NCBIGene:1"], ["NIL"], [], ["NCBIGene:1"]]
+
+
+def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path: Path) -> None:
+    mouse = [*OF_MICE, Concept("NCBIGene:12", ("Xyz2",), types=("Gene", MOUSE))]
+    nlp = made(tmp_path, GENES + mouse)
+    doc = nlp.make_doc("mouse ABC1 and XYZ2")
+    doc.spans["bioel"] = [Span(doc, 0, 1, label="Species"), Span(doc, 1, 4, label="Gene")]
+    doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+    assert doc.spans["bioel"][1]._.cuis == ("NCBIGene:11", "NCBIGene:12")

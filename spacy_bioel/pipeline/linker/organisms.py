@@ -74,8 +74,10 @@ def weigh_organisms(
             weighed += of_doc
             continue
         n_cells = sum(span.label_ == CELL_LINE for span in spans[:n])
-        for span, found in zip(spans, of_doc, strict=True):
-            likely = _likely(counts, _stands_before(span, before), n_cells)
+        # What stands before a composite stands before its parts: "mouse BRCA1 and TP53".
+        wholes = [*spans[:n], *(_whole_of(part, spans[:n]) for part in spans[n:])]
+        for whole, found in zip(wholes, of_doc, strict=True):
+            likely = _likely(counts, _stands_before(whole, before), n_cells)
             weighed.append(_weigh(found, organism_of, likely))
     return weighed
 
@@ -86,6 +88,10 @@ def _organisms(kb: KnowledgeBase, ids: set[str]) -> dict[str, str]:
     of_rows = (kb.types_of(row) for row in kb.find_all(known).tolist())
     organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
     return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+
+
+def _whole_of(part: Span, mentions: Sequence[Span]) -> Span:
+    return next(m for m in mentions if m.start <= part.start and part.end <= m.end)
 
 
 def _stands_before(span: Span, ends: Mapping[int, str]) -> str | None:
