@@ -144,7 +144,7 @@ def filled(page: str) -> str:
 
 def built(page: str) -> str:
     """Put the parts that only the site has into a page."""
-    return re.sub(r"<!-- built: (\w+) -->", lambda match: BUILT[match[1]](), page)
+    return re.sub(f"<!-- built: ({'|'.join(BUILT)}) -->", lambda m: BUILT[m[1]](), page)
 
 
 if __name__ == "__main__":
