@@ -84,7 +84,8 @@ def test_metrics_name_their_protocols(folder: Path) -> None:
 
 def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> None:
     final = folder / "models/embedded/final"
-    card, meta = (final / "README.md").read_text("utf8"), srsly.read_json(final / "meta.json")
+    card = (final / "README.md").read_text("utf8")
+    meta = json.loads((final / "meta.json").read_text("utf8"))  # srsly rounds otherwise
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         inside = "en_core_link/en_core_link-0.1.0/"
         assert wheel.read(f"{inside}README.md").decode() == card
@@ -276,7 +277,7 @@ def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:
 def test_commands_have_the_options_that_are_used(project: dict) -> None:
     lines = [line for command in project["commands"] for line in command["script"]]
     calls = [line for line in lines if "-m spacy_bioel" in line]
-    assert len(calls) == 8
+    assert len(calls) == 7
     for line in calls:
         command: Any = typer.main.get_command(app)
         rest = shlex.split(line)[3:]
