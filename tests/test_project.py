@@ -101,6 +101,10 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> 
     )
     interval = f"{row['low']:.1f}-{row['high']:.1f}"
     assert f"| `end_to_end` | `f1` | {row['value']:.1f} | {interval} | 367 |" in card
+    assert "| protocol | metric | % | 95 % interval | n | names alone |" in card
+    assert f"367 | {row['names_alone']:.1f} |" in card and row["names_alone"] > 20
+    # The corpus of the project is small.
+    assert "are few: compare the pipeline with the names alone" in card
     assert packaged["performance"] == meta["performance"]
     assert list(meta["performance"]) == [
         *(f"{p}_{m}" for p in ("mention", "end_to_end") for m in ("precision", "recall", "f1")),

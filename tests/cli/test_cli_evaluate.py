@@ -185,3 +185,26 @@ def test_a_cut_file_of_a_model(
     (tmp_path / "cut" / "bioel_linker" / "manifest.json").unlink()
     assert run("evaluate", tmp_path / "cut", corpus) == 2
     assert "[B058]" in capsys.readouterr().err
+
+
+def test_names_alone_stand_beside_the_pipeline(
+    run: Run, model: Path, corpus: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """A pipeline that finds one of four mentions is worse than its names, and that is said."""
+    nlp = spacy.load(model)
+    nlp.add_pipe("entity_ruler", first=True).add_patterns(  # type: ignore[attr-defined]
+        [{"label": "Chemical", "pattern": "Narcan"}]
+    )
+    find_linker(nlp).cfg["mentions"] = "ents"
+    nlp.to_disk(tmp_path / "ruler")
+    options = ("--protocol", "strict", "--protocol", "gold", "--names-alone")
+    rows = evaluate_json(run, tmp_path, tmp_path / "ruler", corpus, *options)
+    said = capsys.readouterr()
+    assert rows["end_to_end", "recall", ""]["value"] == pytest.approx(20.0)
+    assert rows["end_to_end", "recall", ""]["names_alone"] == pytest.approx(80.0)
+    assert "names_alone" not in rows["gold", "accuracy@1", ""]
+    assert "names alone" in said.out and "[W455]" not in said.out
+    assert "better here: end_to_end f1 88.9, the pipeline 33.3" in said.err
+
+    evaluate_json(run, tmp_path, model, corpus, *options)
+    assert "better here" not in capsys.readouterr().err
