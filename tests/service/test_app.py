@@ -177,13 +177,13 @@ def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def damaged(*_: Any) -> Any:
-        raise BioelError("[B211] /home/me/kb is damaged. Run bioel kb build.")
+        raise BioelError("[B211] /srv/me/kb is damaged. Run bioel kb build.")
 
     monkeypatch.setattr(Service, "concept", damaged)
     response = client.get("/concepts/X:1")
     assert (response.status_code, response.json()["code"]) == (500, "B392")
-    assert "/home" not in response.text and "B211" in response.json()["message"]
-    assert "/home/me/kb is damaged" in caplog.text
+    assert "/srv" not in response.text and "B211" in response.json()["message"]
+    assert "/srv/me/kb is damaged" in caplog.text
 
 
 def test_a_body_without_a_length_is_counted(client: TestClient) -> None:
