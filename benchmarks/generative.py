@@ -167,7 +167,7 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
         torch.manual_seed(0)
         new = type(network.backbone)(network.backbone.config)
         network.backbone.load_state_dict(new.state_dict())
-    training: Any = linker._training
+    training: Any = linker._resources.training
     if not variant.names:
         training.settings = replace(training.settings, synonyms=0)
     if variant.target != "nearest":

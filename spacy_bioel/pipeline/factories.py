@@ -1,20 +1,23 @@
 """The factories of the two pipes: their settings, defaults and what they mean.
 
-spaCy imports this module for every pipeline that anyone makes, so nothing heavy is imported here.
+spaCy imports this module for every pipeline that anyone makes: the pipes are imported when they are
+made.
 """
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
 from thinc.api import Config, Model
 
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
-from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.settings import FINDING, check_settings
-from spacy_bioel.pipeline.mentions.detector import MentionDetector
+from spacy_bioel.pipeline.linker.settings import FINDING
+
+if TYPE_CHECKING:
+    from spacy_bioel.pipeline.linker.component import Linker
+    from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 MENTIONS_MODEL = Config().from_str(
     """
@@ -114,7 +117,7 @@ def make_mention_detector(
     spans_key: str,
     gold_key: str,
     scorer: Callable | None,
-) -> MentionDetector:
+) -> "MentionDetector":
     """Factory of `bioel_mentions`.
 
     model (Model): See `spacy-bioel.SpanEnumerator.v1` and `spacy-bioel.BioTagger.v1`.
@@ -130,6 +133,8 @@ def make_mention_detector(
     set_ents (bool): Also fill doc.ents with a non-overlapping choice: longest first.
     spans_key, gold_key (str): Span groups of predictions and of gold mentions.
     """
+    from spacy_bioel.pipeline.mentions.detector import MentionDetector
+
     return MentionDetector(
         nlp.vocab,
         model,
@@ -211,7 +216,7 @@ def make_linker(
     spans_key: str,
     gold_key: str,
     scorer: Callable | None,
-) -> Linker:
+) -> "Linker":
     """Factory of `bioel_linker`.
 
     model (Model): Encoder of names, see `spacy-bioel.ResCNN.v1`, or one that reads mentions in
@@ -260,6 +265,8 @@ def make_linker(
         is read is told from; for a dual encoder, of each kind) and mentions (of an update that a
         cross-encoder reads); see `pipeline.linker.training`.
     """
+    from spacy_bioel.pipeline.linker.component import Linker
+
     settings: dict[str, Any] = {
         "kb": kb,
         "mentions": mentions,
@@ -279,9 +286,9 @@ def make_linker(
         "spans_key": spans_key,
         "gold_key": gold_key,
     }
-    check_settings(settings, model)
     linker = Linker(
         nlp.vocab, model, name, index=index, spelling=spelling, settings=settings, scorer=scorer
     )
+    linker.check_settings()
     linker.join(nlp)
     return linker

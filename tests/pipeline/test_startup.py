@@ -28,7 +28,7 @@ def test_a_blank_pipeline_imports_nothing_heavy() -> None:
         heavy = ("torch", "transformers", "sklearn", "scipy", "tokenizers", "bioc", "pronto",
                  "pytorch_metric_learning", "pandas", "faiss", "typer")
         print([m for m in heavy if m in sys.modules and m not in before])
-        print("spacy_bioel.pipeline.linker.component" in sys.modules)
+        print("spacy_bioel.pipeline.factories" in sys.modules)
         """
     )
     assert printed == "[]\nTrue"

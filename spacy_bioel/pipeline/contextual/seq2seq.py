@@ -17,7 +17,6 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.stored_trie import write_trie
 from spacy_bioel.kb.words.trie import build_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.writing import write_about
 from spacy_bioel.pipeline.contextual.targets import nearest_names
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
@@ -94,6 +93,8 @@ def generate(
     RETURNS (tuple): Number of the mention, concept row, and logarithm of the sum over its names of
         exp(mean log-probability), not below a floor; sorted by mention and concept. Shape (n,).
     """
+    from spacy_bioel.models.writing import write_about  # which needs torch
+
     kb, writer = generator.kb, model.get_ref("generator")
     pieces: MarkedPieces = writer.attrs["pieces"]
     trie = generator.tries.of(pieces)

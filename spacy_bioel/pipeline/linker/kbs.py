@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from spacy.util import load_config
 
 from spacy_bioel.errors import BioelError, Errors
-
-if TYPE_CHECKING:
-    from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.storage.atomic import replacing_file
 
 KbSetting = str | list[str] | dict[str, str]
+_INCLUDED = "kb"  # folder in a saved pipe
 
 
 def check_kb(value: object) -> None:
@@ -52,8 +55,6 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
     folders = folders_of(value)
     if len(folders) == 1:
         return open(folders[0])
-    from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
-
     labels = value if isinstance(value, dict) else {}
     numbers = {label: folders.index(folder) for label, folder in labels.items()}
     return JoinedKnowledgeBase([open(folder) for folder in folders], labels=numbers)
@@ -74,10 +75,43 @@ def setting_of(
     folder (Callable): From the number of a part, and the part, to its folder.
     before (KbSetting): The setting that it was opened by, for the labels of a single folder.
     """
-    from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
-
     if not isinstance(kb, JoinedKnowledgeBase):
         place = folder(0, kb)
         return dict.fromkeys(only_labels(before), place) or place
     folders = [folder(number, part) for number, part in enumerate(kb.parts)]
     return {label: folders[n] for label, n in kb.labels.items()} if kb.labels else folders
+
+
+def included_setting(value: KbSetting, kb: Callable[[], KnowledgeBase]) -> KbSetting:
+    """The setting of a pipeline that its knowledge base is saved with.
+
+    kb (Callable): Opens it; of a single folder it is not needed.
+    """
+    if isinstance(value, str):
+        return _INCLUDED
+    opened = kb()
+    several = len(parts_of(opened)) > 1
+    return setting_of(
+        opened, lambda n, _: f"{_INCLUDED}.{n}" if several else _INCLUDED, before=value
+    )
+
+
+def find_included(folder: Path, place: str) -> str:
+    """Folder of a knowledge base that came with a pipe. RAISES BioelError: [B056] without it."""
+    if not (folder / place).is_dir():
+        raise BioelError(Errors.B056.format(path=folder / place))
+    return str(folder / place)
+
+
+def forget_folder(pipe: Path, kb: KbSetting) -> None:
+    """Correct the config of a pipeline that includes its knowledge base, which spaCy has written
+    beside the pipe, with the folder that the knowledge base was in on this machine.
+    """
+    path = pipe.parent / "config.cfg"
+    if not path.is_file():
+        return  # the pipe is saved alone
+    config = load_config(path)
+    if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
+        settings["kb"] = kb
+        with replacing_file(path) as temporary:
+            config.to_disk(temporary, interpolate=False)
