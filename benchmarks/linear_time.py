@@ -28,7 +28,7 @@ from benchmarks.record import add, measurement
 from spacy_bioel.corpus import text_to_doc
 from spacy_bioel.io.formats import detect_corpus_format
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.linker.decision import agree_in_document
+from spacy_bioel.pipeline.linker.queries import agree_in_document
 from spacy_bioel.types import AnnotatedText, Candidate, Concept, Mention
 
 Case = Callable[[Language, Path, int], Callable[[], object]]

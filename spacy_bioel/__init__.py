@@ -40,8 +40,7 @@ def load(
         {"components.bioel_linker.nil_threshold": 0.6}.
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     """
-    from spacy_bioel.pipeline.loading import STARTER, load_model
-    from spacy_bioel.pipeline.starter import load_starter
+    from spacy_bioel.pipeline.loading import STARTER, load_model, load_starter
 
     if str(model) != STARTER:
         return load_model(str(model))

@@ -66,7 +66,7 @@ PACKAGES: dict[str, list[str]] = {
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker/component.py": ["torch", "tokenizers"],
-    "pipeline/storage.py": ["safetensors"],
+    "pipeline/stored_pipe.py": ["safetensors"],
     "tuning": ["numpy", "spacy", "scipy"],
     "lab": ["numpy", "spacy"],
     "lab/attention.py": ["torch"],

@@ -47,7 +47,7 @@ def card(
     puts both files into the package. The scores and losses of training, which spaCy keeps in
     meta.json, are replaced by those of SCORES.
     """
-    from spacy_bioel.pipeline.callbacks import STEPS
+    from spacy_bioel.pipeline.training_log import STEPS
 
     if name and not name.isidentifier():
         raise BioelError(Errors.B368.format(name=name))

@@ -13,6 +13,7 @@ from spacy_bioel.cli.error_rows import NameOf, write_errors
 from spacy_bioel.cli.models import find_linker
 from spacy_bioel.cli.plots import can_plot, draw_counts, draw_reliability
 from spacy_bioel.errors import Warnings
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.measuring import knowledge_of
 from spacy_bioel.scoring.kinds import KINDS
 from spacy_bioel.scoring.linking_errors import LinkingError, find_errors
@@ -77,7 +78,7 @@ def report_errors(
     return len(errors)
 
 
-def _names(linker: Any) -> NameOf:
+def _names(linker: Linker) -> NameOf:
     def name_of(id: str) -> str:
         row = linker.kb.find(id) if linker is not None else -1
         return linker.kb.preferred_name(row) if row >= 0 else ""
@@ -86,7 +87,7 @@ def _names(linker: Any) -> NameOf:
 
 
 def _reliabilities(
-    linker: Any, texts: Sequence[AnnotatedText], predicted: Sequence[Sequence[Link]]
+    linker: Linker, texts: Sequence[AnnotatedText], predicted: Sequence[Sequence[Link]]
 ) -> dict[str, Reliability]:
     if linker is None:
         return {}
@@ -112,7 +113,7 @@ def _figures(
 
 def _about(
     about: Mapping[str, Any],
-    linker: Any,
+    linker: Linker,
     texts: Sequence[AnnotatedText],
     predicted: Sequence[Sequence[Link]],
     *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -19,6 +18,7 @@ from spacy_bioel.distributed.rows import (
 )
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import find_linker, spans_key
 from spacy_bioel.pipeline.measuring import changed
 from spacy_bioel.pipeline.tokens import listens, with_token_vectors
@@ -43,6 +43,7 @@ def link_given(
 def _link_batch(nlp: Language, texts: list[AnnotatedText]) -> list[LinkedText]:
     """Link a batch; if it fails, its texts one by one."""
     linker = find_linker(nlp)
+    assert linker is not None
     with zone_of(nlp), changed(linker.cfg, {"mentions": "spans"}):
         try:
             return _link(nlp, linker, texts)
@@ -50,14 +51,14 @@ def _link_batch(nlp: Language, texts: list[AnnotatedText]) -> list[LinkedText]:
             return [_link_alone(nlp, linker, text) for text in texts]
 
 
-def _link_alone(nlp: Language, linker: Any, text: AnnotatedText) -> LinkedText:
+def _link_alone(nlp: Language, linker: Linker, text: AnnotatedText) -> LinkedText:
     try:
         return _link(nlp, linker, [text])[0]
     except Exception as error:  # of any pipe: the job continues
         return failed_text((text.text, text.id), error)
 
 
-def _link(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[LinkedText]:
+def _link(nlp: Language, linker: Linker, texts: Sequence[AnnotatedText]) -> list[LinkedText]:
     key = spans_key(linker)
     docs: list[Doc] = [
         with_gold_mentions(nlp.make_doc(checked_text((text.text, text.id))), text, spans_key=key)

@@ -1,6 +1,6 @@
 """Spelling searches of other systems, TF-IDF and BM25, to compare the linker's own with.
 
-Both are `SpellingSearch`es of `pipeline.linker.spelling`. Names are weighed when the first query
+Both are `SpellingSearch`es of `pipeline.linker.searches`. Names are weighed when the first query
 comes.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.spelling import Found, MakeSearch
+from spacy_bioel.pipeline.linker.searches import Found, MakeSearch
 from spacy_bioel.text.normalize import normalize_name
 
 if TYPE_CHECKING:

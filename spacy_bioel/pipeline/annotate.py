@@ -7,7 +7,6 @@ alone, so that two labels on one stretch of text would share a value.)
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
@@ -16,9 +15,8 @@ from typing import Any
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
-from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.types import Candidate, Link
 
 _LINKS = "links"
@@ -132,28 +130,6 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
             group.attrs[_OF_ENTS] = key == spans_key
 
 
-def register_extensions() -> None:
-    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
-    `explain_span`), and `span._.hgvs` (see `to_hgvs`).
-
-    One that another package has registered stays, with a warning [W270].
-    """
-    for name, getter in _GETTERS.items():
-        if not Span.has_extension(name):
-            Span.set_extension(name, getter=getter)
-        elif Span.get_extension(name)[2] is not getter:
-            warnings.warn(Warnings.W270.format(name=name), stacklevel=2)
-
-
-def _get_cuis(span: Span) -> tuple[str, ...]:
-    return split_ids(span.kb_id_)
-
-
-def _get_cui(span: Span) -> str | None:
-    ids = split_ids(span.kb_id_)
-    return ids[0] if ids else None
-
-
 def link_of(span: Span) -> Link | None:
     """The link that is stored of a span; None: it is no mention."""
     found = _record_of(span)
@@ -183,17 +159,6 @@ def _record_of(span: Span) -> tuple[SpanGroup, Sequence[Any]] | None:
     return None
 
 
-def _get_candidates(span: Span) -> tuple[Candidate, ...]:
-    found = _record_of(span)
-    return _candidates(*found) if found is not None else ()
-
-
-def _get_explanation(span: Span) -> Any:
-    from spacy_bioel.pipeline.explanation import explain_span
-
-    return explain_span(span)
-
-
 def _groups_of(span: Span) -> list[SpanGroup]:
     """Groups that may hold the link of a span, the likeliest first.
 
@@ -204,16 +169,3 @@ def _groups_of(span: Span) -> list[SpanGroup]:
     if span.id_ in groups:
         return [groups[span.id_]]
     return sorted(groups.values(), key=lambda group: not group.attrs.get(_OF_ENTS, False))
-
-
-def _get_hgvs(span: Span) -> str | None:
-    return to_hgvs(span.text)
-
-
-_GETTERS = {
-    "cui": _get_cui,
-    "cuis": _get_cuis,
-    "candidates": _get_candidates,
-    "explanation": _get_explanation,
-    "hgvs": _get_hgvs,
-}

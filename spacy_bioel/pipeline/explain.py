@@ -21,14 +21,15 @@ from spacy_bioel.pipeline.explanation import (
     releases,
 )
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.decision import mention_queries
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
-from spacy_bioel.pipeline.linker.queries import Mentions, looking_up
-from spacy_bioel.pipeline.linker.ranking import Ranking, rank_candidates
+from spacy_bioel.pipeline.linker.queries import Mentions, looking_up, mention_queries
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import ORGANISM, KbRelease, Link
 
 _N_EXCLUDED = 3
@@ -131,7 +132,7 @@ def _places(doc: Doc, mention: str) -> list[Span]:
     return kept
 
 
-def _finds(nlp: Language, linker: Any, detector: Any) -> str:
+def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | None) -> str:
     """Sentence that says where mentions come from."""
     if linker is not None and linker.cfg["mentions"] in ("kb", "kb_exact"):
         return "Mentions are names of the knowledge base."
@@ -142,7 +143,9 @@ def _finds(nlp: Language, linker: Any, detector: Any) -> str:
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
 
 
-def _consider(doc: Doc, linker: Any, detector: Any, **lowest: float) -> list[Considered]:
+def _consider(
+    doc: Doc, linker: Linker | None, detector: MentionDetector | None, **lowest: float
+) -> list[Considered]:
     if linker is not None and linker.cfg["mentions"] == "kb":
         settings = linker.state.settings
         options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}

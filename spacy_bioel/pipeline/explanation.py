@@ -1,7 +1,8 @@
-"""Explanation of a link: records, and the sentence that says why it is this one, or none."""
+"""Explanation of a link: records, and the sentence that says why; and what a span says of it."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from typing import Any
 
 from spacy.tokens import Span
 
-from spacy_bioel.errors import BioelError
+from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import opened
 from spacy_bioel.pipeline.annotate import group_of, link_of
+from spacy_bioel.pipeline.gold import split_ids
+from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.text.reasons import reason_of
 from spacy_bioel.types import Candidate, KbRelease, Link
 
@@ -183,3 +186,43 @@ def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
     if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
         return kb.parts[number].releases
     return kb.releases
+
+
+def register_extensions() -> None:
+    """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
+    `explain_span`), and `span._.hgvs` (see `to_hgvs`).
+
+    One that another package has registered stays, with a warning [W270].
+    """
+    for name, getter in _GETTERS.items():
+        if not Span.has_extension(name):
+            Span.set_extension(name, getter=getter)
+        elif Span.get_extension(name)[2] is not getter:
+            warnings.warn(Warnings.W270.format(name=name), stacklevel=2)
+
+
+def _get_cuis(span: Span) -> tuple[str, ...]:
+    return split_ids(span.kb_id_)
+
+
+def _get_cui(span: Span) -> str | None:
+    ids = split_ids(span.kb_id_)
+    return ids[0] if ids else None
+
+
+def _get_candidates(span: Span) -> tuple[Candidate, ...]:
+    link = link_of(span)
+    return () if link is None else link.candidates
+
+
+def _get_hgvs(span: Span) -> str | None:
+    return to_hgvs(span.text)
+
+
+_GETTERS = {
+    "cui": _get_cui,
+    "cuis": _get_cuis,
+    "candidates": _get_candidates,
+    "explanation": explain_span,
+    "hgvs": _get_hgvs,
+}

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import spacy
 from spacy.language import Language
-from spacy.util import is_package
+from spacy.util import is_package, load_config, load_model_from_config
+from thinc.api import Config
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.pipeline.gold import SPANS_KEY
+from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+
+if TYPE_CHECKING:
+    from spacy_bioel.pipeline.linker.component import Linker
+    from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 LINKER = "bioel_linker"
 DETECTOR = "bioel_mentions"
@@ -33,8 +41,6 @@ def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     if more:
         raise BioelError(Errors.B323.format(model=model))
     if model == STARTER and not Path(model).exists():
-        from spacy_bioel.pipeline.starter import load_starter
-
         return load_starter()
     try:
         return spacy.load(model)
@@ -66,20 +72,20 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
     return nlp
 
 
-def find_linker(nlp: Language) -> Any:
-    """The pipe that was made by the factory "bioel_linker", under whatever name; None: no such."""
+def find_linker(nlp: Language) -> Linker | None:
+    """The pipe that the factory "bioel_linker" made, under any name; None: there is none."""
     return _find(nlp, LINKER)
 
 
-def find_detector(nlp: Language) -> Any:
+def find_detector(nlp: Language) -> MentionDetector | None:
     """The same for the factory "bioel_mentions"."""
     return _find(nlp, DETECTOR)
 
 
-def spans_key(linker: Any) -> str:
+def spans_key(linker: Linker | None) -> str:
     """Span group of the links of a pipeline.
 
-    linker (Linker | None): The one of the pipeline; None: the group of a detector's mentions.
+    linker (Linker | None): Its own; None: the group of a detector's mentions.
     """
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
@@ -89,3 +95,49 @@ def _find(nlp: Language, factory: str) -> Any:
         if nlp.get_pipe_meta(name).factory == factory:
             return pipe
     return None
+
+
+_FOLDER = ASSETS / "starter"
+
+
+def load_starter(
+    *,
+    disable: str | Iterable[str] = (),
+    exclude: str | Iterable[str] = (),
+    config: Mapping[str, Any] | None = None,
+) -> Language:
+    """Make the pipeline, offline; its knowledge bases are built when it links for the first time.
+
+    disable, exclude, config: See `spacy_bioel.load`.
+    RAISES BioelError: Those of reading its files, when the installation is damaged; those of the
+        pipes on settings that cannot be.
+    """
+    meta = json.loads((_FOLDER / "meta.json").read_text(encoding="utf8"))
+    changes = Config()
+    for name, value in (config or {}).items():
+        changes = changes.merge(_nested(name.split("."), value))
+    whole = load_config(_FOLDER / "config.cfg").merge(changes)
+    nlp = load_model_from_config(whole, meta=meta, auto_fill=True, disable=disable, exclude=exclude)
+    pipes: dict[str, Any] = dict(nlp.components)
+    if detector := pipes.get(DETECTOR):
+        chosen = dict(detector.cfg)
+        detector.from_disk(_FOLDER / DETECTOR)
+        # Which has brought the settings that it was saved with.
+        detector.cfg |= {key: chosen[key] for key in _changed(changes, DETECTOR) if key in chosen}
+    if linker := pipes.get(LINKER):
+        read_starter_encoder(linker.model)
+        counts = json.loads((_FOLDER / "memory.json").read_text(encoding="utf8"))
+        linker.statistics = MentionStatistics(counts)
+    return nlp
+
+
+def _nested(names: Sequence[str], value: Any) -> dict[str, Any]:
+    """Sections round a setting: ["a", "b"], 1 to {"a": {"b": 1}}. spaCy's `dot_to_dict` would make
+    the letters of labels small.
+    """
+    return {names[0]: _nested(names[1:], value) if names[1:] else value}
+
+
+def _changed(changes: Mapping[str, Any], pipe: str) -> Iterable[str]:
+    """Settings of a pipe that a caller has changed."""
+    return changes.get("components", {}).get(pipe, {})

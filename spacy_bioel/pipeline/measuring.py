@@ -14,6 +14,7 @@ from spacy.tokens import Doc
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import GOLD_KEY, with_gold_mentions
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.pipeline.tokens import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
@@ -51,7 +52,7 @@ def gold_key(nlp: Language) -> str:
     return GOLD_KEY
 
 
-def check_gold(texts: Sequence[AnnotatedText], linker: Any, path: Path) -> None:
+def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Refuse gold documents that nothing can be measured on.
 
     linker (Linker | None): Ids are not checked without one.
@@ -96,10 +97,14 @@ def predict_links(
 ) -> Predicted:
     """Run a pipeline once a kind of protocol: on bare texts, and on given mentions."""
     linker = find_linker(nlp)
-    return {
-        given: list((link_given if given else link_open)(nlp, linker, texts, progress=progress))
-        for given in sorted({one.given_mentions for one in chosen.values()})
-    }
+    links: Predicted = {}
+    for given in sorted({one.given_mentions for one in chosen.values()}):
+        if given:
+            assert linker is not None  # callers refuse these protocols without one
+            links[given] = list(link_given(nlp, linker, texts, progress=progress))
+        else:
+            links[given] = list(link_open(nlp, linker, texts, progress=progress))
+    return links
 
 
 def score_links(
@@ -148,7 +153,9 @@ def measure_names(
     RETURNS (dict): Values by protocol and metric.
     """
     alone = dictionary_pipeline("")
-    find_linker(alone).set_kb(find_linker(nlp).kb)
+    linker, of_names = find_linker(nlp), find_linker(alone)
+    assert linker is not None and of_names is not None
+    of_names.set_kb(linker.kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # Names have the types of the knowledge base for labels, and no corpus says those.
     texts = [replace(text, annotates=()) for text in texts]
@@ -158,7 +165,7 @@ def measure_names(
 
 def link_open(
     nlp: Language,
-    linker: Any,
+    linker: Linker | None,
     texts: Iterable[AnnotatedText],
     *,
     progress: ProgressBar = silent,
@@ -177,7 +184,7 @@ def link_open(
 
 def link_given(
     nlp: Language,
-    linker: Any,
+    linker: Linker,
     texts: Sequence[AnnotatedText],
     *,
     progress: ProgressBar = silent,
@@ -210,7 +217,7 @@ def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
         cfg.update(previous)
 
 
-def knowledge_of(linker: Any) -> Knowledge:
+def knowledge_of(linker: Linker) -> Knowledge:
     """Answers of a linker's knowledge base and mention statistics, see `find_errors`."""
     kb, counts = linker.kb, linker.statistics.counts
     linked = {id_ for ids in counts.values() for id_ in ids}

@@ -1,9 +1,10 @@
-"""The log of a training: a row an evaluation, with pipes, scores and the time that is left."""
+"""Training's log, a row an evaluation, and its count of steps."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import IO, Any
 
 from spacy.language import Language
@@ -77,3 +78,21 @@ def _clock(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+STEPS = "training_steps"
+
+
+def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, Any]], None]:
+    """Registered as `spacy-bioel.StepCounter.v1`, for `[training.before_update]`.
+
+    Each saved pipeline then says in its meta.json, as `training_steps`, at which step of the
+    training it was saved, so that training can go on from there.
+
+    done (int): Updates of earlier runs.
+    """
+    return partial(_count_steps, done=done)
+
+
+def _count_steps(nlp: Language, about: dict[str, Any], *, done: int) -> None:
+    nlp.meta[STEPS] = done + about["step"]

@@ -12,8 +12,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import verify_vectors
 from spacy_bioel.kb.words.stored_trie import verify_tries
 from spacy_bioel.pipeline.loading import load_model
-from spacy_bioel.pipeline.manifest import MANIFEST, SavedFiles
-from spacy_bioel.pipeline.storage import CFG
+from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from spacy.language import Language
@@ -54,7 +54,8 @@ def tune_detector(
     texts (Sequence[AnnotatedText]): Gold documents, at least one.
     folds (Sequence[Fold]): Folds of the documents.
     """
-    detector: Any = find_detector(nlp)
+    detector = find_detector(nlp)
+    assert detector is not None
     docs, found = [], []
     with progress("Finding spans", total=len(texts)) as advance:
         for batch in minibatch(docs_before(nlp, detector, texts), BATCH):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from spacy_bioel.pipeline.contextual.methods import read_mentions
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.tokens import with_token_vectors
@@ -88,7 +88,8 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
 
     Mentions are aligned by characters; a mention that cuts a token is widened to whole tokens.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     docs = []
     for text in texts:
         doc = nlp.make_doc(text.text)
@@ -97,7 +98,7 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
     return docs
 
 
-def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, tuple[str, ...]]]:
+def gold_queries(linker: Linker, doc: Doc) -> list[tuple[str, str, tuple[str, ...]]]:
     """Query, label and ids of the gold mentions of a document."""
     spans = _gold_spans(linker, doc)
     return [
@@ -107,7 +108,7 @@ def gold_queries(linker: Any, doc: Doc) -> list[tuple[str, str, tuple[str, ...]]
     ]
 
 
-def gather_development(linker: Any, docs: Iterable[Doc]) -> Development:
+def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     """Gather the evidence of candidate generation for the gold mentions of documents.
 
     docs (Iterable[Doc]): Documents with gold mentions in the linker's group `gold_key`.
@@ -146,7 +147,8 @@ def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) 
     docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`. Their texts
         are tokenised again, and their mentions are aligned by characters.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     parts = []
     for batch in minibatch(docs, size=batch_size):
         golds = [_gold_spans(linker, doc) for doc in batch]
@@ -157,7 +159,9 @@ def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) 
     return replace(pool(parts), documents=numbers)
 
 
-def _read_batch(linker: Any, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]) -> Development:
+def _read_batch(
+    linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
+) -> Development:
     """Gather the evidence for a batch of documents with token vectors.
 
     spans (Sequence): For each document, its gold mentions with their gold ids.
@@ -180,7 +184,7 @@ def _read_batch(linker: Any, docs: Sequence[Doc], spans: Sequence[Sequence[Span]
     return Development(reading.features, rows, right, mentions.strings, documents)
 
 
-def _gold_spans(linker: Any, doc: Doc) -> list[Span]:
+def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
     key = linker.cfg["gold_key"]
     return list(doc.spans[key]) if key in doc.spans else []
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
-from typing import Any
 
 import numpy as np
 from spacy.language import Language
 
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.linker.queries import looking_up
 from spacy_bioel.pipeline.loading import find_linker
@@ -45,7 +45,8 @@ def tune_finding(
     folds (Sequence[Fold]): Folds of the documents.
     RETURNS (Tuned | None): None without folds, or when nothing that is like a name is right.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     spans = _gather(nlp, linker, texts)
     if not folds or not any(right.any() for right in spans.right):
         return None
@@ -69,7 +70,7 @@ def tune_finding(
     return Tuned(linker.name, chosen, PROTOCOL, METRIC, choice.fitted, choice.cross_fitted)
 
 
-def _gather(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> Development:
+def _gather(nlp: Language, linker: Linker, texts: Sequence[AnnotatedText]) -> Development:
     """Spans that may be names, each a mention with one candidate, which is right or not."""
     finder, kb = linker.generator.finder, linker.kb
     docs = [nlp.make_doc(text.text) for text in texts]
@@ -105,7 +106,7 @@ def _fit(spans: Development) -> Fusion:
 
 
 @contextmanager
-def _set(linker: Any, setting: tuple[bool, float], refitted: Fusion) -> Iterator[None]:
+def _set(linker: Linker, setting: tuple[bool, float], refitted: Fusion) -> Iterator[None]:
     is_refitted, threshold = setting
     before = linker.finding
     finding = {**linker.cfg["finding"], "threshold": threshold}
@@ -117,6 +118,6 @@ def _set(linker: Any, setting: tuple[bool, float], refitted: Fusion) -> Iterator
             linker.finding = before
 
 
-def _counts(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[Counts]:
+def _counts(nlp: Language, linker: Linker, texts: Sequence[AnnotatedText]) -> list[Counts]:
     links = list(link_open(nlp, linker, texts))
     return count_documents(texts, links, protocol=PROTOCOL, canonical=linker.kb.canonical)

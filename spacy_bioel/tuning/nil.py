@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from spacy.language import Language
@@ -38,7 +37,8 @@ def tune_nil(
     folds (Sequence[Fold]): Folds of the documents.
     RETURNS (Tuned | None): None when the pipeline finds no mention in the bare text.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     counts: list[list[Counts]] = [[] for _ in THRESHOLDS]
     n_mentions = 0
     with progress("Choosing the NIL threshold", total=len(texts)) as advance:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from spacy.language import Language
 
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.loading import find_linker
@@ -42,7 +42,8 @@ def tune_weights(
     RETURNS (Tuned | None): None without evidence from candidate generation, which may be switched
         off.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     development = gather_development(linker, gold_docs(nlp, texts))
     if not len(development.features):
         return None
@@ -93,7 +94,8 @@ def _tune(
 
     development (Development): Mentions of all documents.
     """
-    linker: Any = find_linker(nlp)
+    linker = find_linker(nlp)
+    assert linker is not None
     metric = metric_of(PROTOCOL, METRIC)
     previous = getattr(linker, name)
     held_out: list[Counts] = []
@@ -120,6 +122,6 @@ def _as_saved(fusion: Fusion, name: str) -> Fusion:
     return Fusion.from_json(fusion.to_json(_FEATURES[name]), _FEATURES[name])
 
 
-def _counts(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> list[Counts]:
+def _counts(nlp: Language, linker: Linker, texts: Sequence[AnnotatedText]) -> list[Counts]:
     links = list(link_given(nlp, linker, texts))
     return count_documents(texts, links, protocol=PROTOCOL, canonical=linker.kb.canonical)

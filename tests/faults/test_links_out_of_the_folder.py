@@ -27,7 +27,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
 from spacy_bioel.kb.vectors.unfinished import Unfinished
 from spacy_bioel.kb.vectors.writing import write_vectors
-from spacy_bioel.pipeline.storage import save_files
+from spacy_bioel.pipeline.stored_pipe import save_files
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import Concept
 

@@ -35,7 +35,7 @@ TEXTS = {
 # What the package's pipeline takes for full stops, by the operating system.
 MEMORY = """
 import resource
-from spacy_bioel.pipeline.starter import load_starter
+from spacy_bioel.pipeline.loading import load_starter
 nlp = load_starter()
 nlp("He had fever.")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

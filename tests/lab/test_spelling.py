@@ -15,7 +15,7 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.lab import spelling
 from spacy_bioel.lab.spelling import create_bm25_v1, create_tfidf_v1
-from spacy_bioel.pipeline.linker.spelling import MakeSearch, create_ngrams_v1
+from spacy_bioel.pipeline.linker.searches import MakeSearch, create_ngrams_v1
 from spacy_bioel.types import Concept
 
 CONCEPTS = (

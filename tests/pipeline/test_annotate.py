@@ -5,12 +5,8 @@ from spacy.tokens import Doc, DocBin, Span
 from tiny import blank
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import (
-    get_links,
-    register_extensions,
-    set_links,
-    set_links_as_ents,
-)
+from spacy_bioel.pipeline.annotate import get_links, set_links, set_links_as_ents
+from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.types import Candidate, Link
 
 NEPHRITIS = Candidate("X:1", 0.9, "Nephritis", "exact+dense")

@@ -13,7 +13,7 @@ from spacy.training import Example
 from tiny import blank, linking_nlp
 
 from spacy_bioel.pipeline.gold import add_gold
-from spacy_bioel.pipeline.linker import candidates as module
+from spacy_bioel.pipeline.linker import state as module
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.fusion import default_fusion

@@ -13,8 +13,9 @@ from tiny import linking_nlp
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.linker.decision import Query, decide, mention_queries
+from spacy_bioel.pipeline.linker.decision import decide
 from spacy_bioel.pipeline.linker.fusion import rank
+from spacy_bioel.pipeline.linker.queries import Query, mention_queries
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.types import Candidate, Concept, Link
 

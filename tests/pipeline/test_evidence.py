@@ -11,7 +11,7 @@ import pytest
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
-from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import Concept
 

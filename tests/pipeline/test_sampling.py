@@ -7,8 +7,9 @@ import pytest
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.pipeline.linker.sampling import CandidateSampler, NamePool, NameSampler
+from spacy_bioel.pipeline.linker.names import NamePool
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
 
 STATISTICS = MentionStatistics(
     {"heart attack": {"MESH:D009203": 2}, "chill": {"MESH:D003139": 1, "MESH:GONE": 1}}

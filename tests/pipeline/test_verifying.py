@@ -15,7 +15,7 @@ from spacy_bioel.cli.app import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.stored_trie import write_trie
-from spacy_bioel.pipeline import manifest
+from spacy_bioel.pipeline import stored_pipe
 from spacy_bioel.pipeline.verifying import verify
 
 PIPES = ("bioel_linker", "bioel_mentions")
@@ -89,7 +89,7 @@ def test_a_changed_file_is_refused_when_it_is_loaded(
                 spacy.load(model)
             path.write_bytes(whole)
     weights = model / "bioel_mentions" / "model.safetensors"
-    monkeypatch.setattr(manifest, "CHECKED", 100)
+    monkeypatch.setattr(stored_pipe, "CHECKED", 100)
     whole = flip(weights, 0.6)
     spacy.load(model)  # large files are compared by size alone
     assert status("verify", model) == 1

@@ -30,8 +30,8 @@ from thinc import compat
 
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.callbacks import STEPS
 from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.pipeline.training_log import STEPS
 from spacy_bioel.storage.atomic import replacing_folder, scratch_folder
 
 MODELS = ("model-last", "model-best")

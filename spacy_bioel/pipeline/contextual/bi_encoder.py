@@ -16,10 +16,9 @@ from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.sampling import CandidateSampler
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
-from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
+from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate

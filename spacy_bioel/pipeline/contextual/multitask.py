@@ -32,8 +32,7 @@ from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.decision import mention_queries
-from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.mentions.matches import match_lexicon

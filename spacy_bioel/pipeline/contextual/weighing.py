@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.equivalents import share_of_equivalents
-from spacy_bioel.pipeline.linker.fusion import Fusion, rank
+from spacy_bioel.pipeline.linker.fusion import Fusion, rank, share_of_equivalents
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]

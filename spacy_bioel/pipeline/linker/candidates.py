@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice
-from threading import Lock, RLock
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.pipeline.linker.equivalents import share_of_equivalents
-from spacy_bioel.pipeline.linker.evidence import (
-    SOURCES,
-    Candidates,
-    NameSearch,
-    gather_candidates,
-)
-from spacy_bioel.pipeline.linker.fusion import default_fusion, rank
+from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
+from spacy_bioel.pipeline.linker.fusion import default_fusion, rank, share_of_equivalents
 from spacy_bioel.pipeline.linker.names import (
-    EncodedNames,
-    FrozenEncoder,
-    JoinedNames,
-    encoded_names,
+    NamePool,
 )
-from spacy_bioel.pipeline.linker.sampling import NamePool
-from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
-from spacy_bioel.pipeline.linker.state import LinkerState
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.linker.tries import NameTries
+from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.starter import is_dense
+from spacy_bioel.pipeline.linker.state import DenseSearch, LinkerState, NameTries
 from spacy_bioel.pipeline.mentions.finder import NameFinder
-from spacy_bioel.pipeline.shorthand import shorthand_beside
+from spacy_bioel.pipeline.short_forms import shorthand_beside
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
@@ -42,79 +31,6 @@ KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 String = tuple[str, str]  # normalised, and the label of the mention
-
-
-class DenseSearch:
-    """Nearest names, and nearest training strings, by the encoder of a state.
-
-    Both are encoded at first use, once, whatever the threads that ask. Other mention statistics
-    leave the names as they are.
-
-    pool (NamePool | None): Names to search among; None: all of the knowledge base.
-    parts (Sequence[DenseSearch | None]): Those of the parts of a joined knowledge base; None of one
-        that is not searched by vectors.
-    """
-
-    def __init__(
-        self,
-        state: LinkerState,
-        *,
-        pool: NamePool | None = None,
-        parts: Sequence[DenseSearch | None] = (),
-    ) -> None:
-        assert state.encoder is not None
-        self._state = state
-        self._pool = pool
-        self._parts = parts
-        self._lock = RLock()
-        self._names: EncodedNames | JoinedNames | None = None
-        self._training_strings: tuple[MentionStatistics, NameSearch] | None = None
-        self.encoder: FrozenEncoder = state.encoder
-
-    def serves(self, state: LinkerState, pool: NamePool | None) -> bool:
-        """Whether what was encoded here is that of another state too."""
-        mine = self._state
-        return (
-            self._pool is pool
-            and mine.kb is state.kb
-            and mine.encoder is state.encoder
-            and mine.make_index is state.make_index
-        )
-
-    @property
-    def names(self) -> EncodedNames | JoinedNames:
-        """The names that are searched among."""
-        with self._lock:
-            if self._names is None:
-                make_index = self._state.make_index
-                if self._pool is not None:
-                    self._names = self._pool.encoded(self.encoder.encode, make_index)
-                elif isinstance(self._state.kb, JoinedKnowledgeBase):
-                    names = [part.names if part else None for part in self._parts]
-                    self._names = JoinedNames(self._state.kb, names)
-                else:
-                    self._names = encoded_names(self._state.kb, self.encoder, make_index)
-            return self._names
-
-    def _strings(self, statistics: MentionStatistics) -> NameSearch:
-        with self._lock:
-            if self._training_strings is None or self._training_strings[0] is not statistics:
-                vectors = quantize(self.encoder.encode(statistics.names))
-                self._training_strings = statistics, self._state.make_index(vectors)
-            return self._training_strings[1]
-
-    def search(
-        self, queries: Sequence[str], k: int, statistics: MentionStatistics | None = None
-    ) -> tuple[Found, Found | None]:
-        """The k nearest names, and the k nearest training strings, of normalised strings.
-
-        statistics (MentionStatistics | None): Of the training strings; None: they do not count.
-        """
-        vectors = self.encoder.encode(queries)
-        names = self.names.search(vectors, k)
-        if statistics is None:
-            return names, None
-        return names, self._strings(statistics).search(vectors, k)
 
 
 class CandidateGenerator:
@@ -317,3 +233,63 @@ class CandidateGenerator:
 @cache
 def _evidence(sources: int) -> str:
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)
+
+
+def make_generator(
+    state: LinkerState, *, before: CandidateGenerator | None = None, pool: NamePool | None = None
+) -> CandidateGenerator:
+    """Make the generator of a state; arguments are those of `CandidateGenerator`."""
+    is_joined = isinstance(state.kb, JoinedKnowledgeBase)
+    kind = JoinedGenerator if is_joined else CandidateGenerator
+    return kind(state, before=before, pool=pool)
+
+
+class JoinedGenerator(CandidateGenerator):
+    """Candidate generation over a joined knowledge base.
+
+    While training searches a pool of names, labels choose among what was found there.
+    """
+
+    kb: JoinedKnowledgeBase
+
+    def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:
+        kbs = self.kb.parts
+        is_same = before is not None and before.kb is self.kb and before.parts
+        earlier = before.parts if before is not None and is_same else [None] * len(kbs)
+        return [
+            CandidateGenerator(self._state_of(kb), before=generator)
+            for kb, generator in zip(kbs, earlier, strict=True)
+        ]
+
+    def _state_of(self, kb: KnowledgeBase) -> LinkerState:
+        encoder = self.state.encoder
+        if encoder is not None and self.state.is_dense:
+            encoder = (
+                encoder if is_dense(kb, encoder, mentions=self.state.settings.mentions) else None
+            )
+        return replace(self.state, kb=kb, encoder=encoder)
+
+    @cached_property
+    def _of_labels(self) -> dict[str, NDArray[np.bool_]]:
+        return {}  # concepts that mentions of a label may link to
+
+    def of(self, label: str) -> CandidateGenerator:
+        number = self.kb.part_of(label)
+        return self if number is None or not self.parts else self.parts[number]
+
+    def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
+        may = super().allowed(concepts, label)
+        if (number := self.kb.part_of(label)) is None:
+            return may
+        if (mask := self._of_labels.get(label)) is None:
+            mask = self._of_labels[label] = self.kb.has_concepts(number)
+        return may & mask[concepts]
+
+    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
+        pairs: dict[CandidateGenerator, list[String]] = {}
+        for pair in wanted:
+            pairs.setdefault(self.of(pair[1]), []).append(pair)
+        ranked = super().rank(pairs.pop(self, []))
+        for generator, of_part in pairs.items():
+            ranked |= generator.rank(of_part)
+        return ranked

@@ -32,24 +32,18 @@ from spacy_bioel.models.reading import (
     reads,
 )
 from spacy_bioel.opened import remember_opener
-from spacy_bioel.pipeline.annotate import (
-    register_extensions,
-    set_ent_links,
-    set_links,
-    set_links_as_ents,
-)
+from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.contextual.methods import (
     find_in_context,
     make_training,
     prepare_kb,
     prepare_reading,
 )
+from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.checks import Surroundings, check_types
-from spacy_bioel.pipeline.linker.decision import Query, mention_queries
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, make_generator
+from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.linker.joined import make_generator
 from spacy_bioel.pipeline.linker.kbs import (
     KbSetting,
     find_included,
@@ -61,16 +55,15 @@ from spacy_bioel.pipeline.linker.kbs import (
     setting_of,
 )
 from spacy_bioel.pipeline.linker.names import FrozenEncoder
-from spacy_bioel.pipeline.linker.queries import Mentions, find_mentions
-from spacy_bioel.pipeline.linker.ranking import Ranking, rank_candidates
+from spacy_bioel.pipeline.linker.queries import Mentions, Query, find_mentions, mention_queries
 from spacy_bioel.pipeline.linker.resources import Resources, read_tables, write_tables
+from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings, check_settings
-from spacy_bioel.pipeline.linker.spelling import MakeSearch
-from spacy_bioel.pipeline.linker.state import LinkerState, MakeIndex
+from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
-from spacy_bioel.pipeline.manifest import Parts
-from spacy_bioel.pipeline.storage import StoredPipe
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 

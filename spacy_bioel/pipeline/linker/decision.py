@@ -1,99 +1,29 @@
-"""From ranked candidates to the link of a mention: one concept, several for a composite, or NIL."""
+"""From mentions to links: candidates of strings, what the documents say of them, the decision."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
-from itertools import chain
-from math import exp
-from operator import itemgetter
+from itertools import islice
+from typing import Any
 
 from spacy.tokens import Span
+from thinc.api import Model
 
-from spacy_bioel.pipeline.abbreviations import long_forms
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
-from spacy_bioel.text.abbreviations import expand_abbreviations
-from spacy_bioel.text.composites import split_composite
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.models.reading import reading_evidence, reads
+from spacy_bioel.pipeline.contextual.methods import read_mentions
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.organisms import weigh_organisms
+from spacy_bioel.pipeline.linker.queries import (
+    Mentions,
+    Query,
+    given_candidates,
+    rank_mentions,
+    rank_names,
+    weighed,
+)
 from spacy_bioel.types import Candidate, Link
-
-# Candidates of (normalised string, label).
-Ranked = Mapping[tuple[str, str], tuple[Candidate, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Strings to look up for a mention, normalised.
-
-    whole (str): The mention, its abbreviations written out.
-    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
-    """
-
-    whole: str
-    readings: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def parts(self) -> list[str]:
-        """Different parts of all readings."""
-        return list(dict.fromkeys(chain.from_iterable(self.readings)))
-
-
-def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
-    """Queries of the mentions of one document."""
-    if not spans:
-        return []
-    forms = long_forms(spans[0].doc) if settings.abbreviations else {}
-    written_out = [expand_abbreviations(span.text, forms) for span in spans]
-    return [
-        Query(
-            normalize_name(text),
-            tuple(
-                tuple(normalize_name(part) for part in reading)
-                for reading in (split_composite(text) if settings.composites else ())
-            ),
-        )
-        for text in written_out
-    ]
-
-
-def best_first(candidate: Candidate) -> tuple[float, str]:
-    """Sort key of candidates: ties go to the lower id, in whatever batch they were ranked."""
-    return -candidate.score, candidate.id
-
-
-def agree_in_document(
-    pairs: Collection[tuple[str, str]], ranked: Ranked, *, weight: float
-) -> dict[tuple[str, str], tuple[Candidate, ...]]:
-    """Candidates of a document's mentions, drawn to what its other mentions are.
-
-    A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
-    the odds of a candidate grow by e to the `weight` times its best score for another string.
-
-    pairs (Collection): Different (normalised string, label) of the document.
-    """
-    support: dict[str, dict[str, float]] = defaultdict(dict)
-    for string, label in pairs:
-        for c in ranked[string, label]:
-            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
-    # Of all strings but one, the best is the first or the second of all.
-    best = {id: nlargest(2, of.items(), key=itemgetter(1)) for id, of in support.items()}
-    agreed = {}
-    for string, label in pairs:
-        candidates = ranked[string, label]
-        others = [
-            next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
-        ]
-        odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
-        before = sum(c.score for c in candidates)
-        # With NIL and all that is left; concepts of several knowledge bases may both be right.
-        total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
-        moved = [
-            replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
-        ]
-        agreed[string, label] = tuple(sorted(moved, key=best_first))
-    return agreed
 
 
 def decide(
@@ -126,3 +56,96 @@ def decide(
             rest = [c for c in whole if c.id not in firsts]
             candidates = (*firsts.values(), *rest)
     return Link(span.start_char, span.end_char, span.label_, ids, candidates)
+
+
+def with_labels(links: Sequence[Sequence[Link]], kb: KnowledgeBase) -> list[list[Link]]:
+    """Links with labels in place of empty ones: `doc.ents` takes no span without one.
+
+    The label is that of the linked concept, or of the best candidate where that is NIL, see
+    `KnowledgeBase.label_of`.
+    """
+    concepts = [_concept_of(link) for of_doc in links for link in of_doc]
+    different = list(dict.fromkeys(concepts))
+    rows = kb.find_all(different).tolist()
+    known = zip(different, rows, strict=True)
+    label_of = {id: kb.label_of(row) if row >= 0 else kb.title for id, row in known}
+    labels = iter([label_of[id] for id in concepts])
+    return [[replace(link, label=next(labels)) for link in of_doc] for of_doc in links]
+
+
+def _concept_of(link: Link) -> str:
+    return next(iter(link.ids or (c.id for c in link.candidates)), "")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Mentions of a batch of documents with their candidates, before anything is decided.
+
+    generator (CandidateGenerator): What the candidates come from.
+    mentions (Mentions): Those that get links.
+    asked (Mentions): These and the parts of composites, see `Mentions.with_parts`.
+    candidates (Sequence): Of all that was asked for; flat.
+    """
+
+    generator: CandidateGenerator
+    mentions: Mentions
+    asked: Mentions
+    candidates: Sequence[tuple[Candidate, ...]]
+
+    def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
+        """Decide what the mentions of each document are linked to.
+
+        nil_threshold (float | None): None: that of the settings.
+        """
+        settings, kb = self.generator.state.settings, self.generator.kb
+        threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
+        candidates = self.candidates
+        if "organism" in settings.evidence:
+            n_mentions = list(map(len, self.mentions.spans))
+            candidates = weigh_organisms(
+                kb, self.asked, candidates, n_mentions=n_mentions, nil_threshold=threshold
+            )
+        found = iter(weighed(self.mentions, candidates))
+        links = [
+            list(_decide(spans, queries, found, threshold))
+            for spans, queries in zip(self.mentions.spans, self.mentions.queries, strict=True)
+        ]
+        return with_labels(links, kb) if settings.by_kb else links
+
+
+def rank_candidates(
+    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
+) -> Ranking:
+    """Rank the candidates of mentions, and of the parts of composites, in one batch.
+
+    model (Model): The linker's, which may read the documents.
+    """
+    settings = generator.state.settings
+    is_reading = reading_evidence(model) in settings.evidence and reads(model)
+    asked = mentions.with_parts()
+    if mentions.likely is not None and not (is_reading or generator.state.statistics.counts):
+        # Names need no search: their concepts are known, and nobody prefers others.
+        ranked = rank_names(generator.kb, mentions, coherence=settings.coherence)
+    else:
+        ranked = rank_mentions(generator, mentions, coherence=settings.coherence)
+    candidates = given_candidates(asked, ranked)
+    if candidates and is_reading:
+        reading = read_mentions(model, generator, asked, candidates)
+        candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
+    return Ranking(generator, mentions, asked, candidates)
+
+
+def _decide(
+    spans: Sequence[Span],
+    queries: Sequence[Query],
+    found: Iterator[tuple[Candidate, ...]],
+    nil_threshold: float,
+) -> Iterator[Link]:
+    """Links of one document.
+
+    found (Iterator): Candidates of its mentions, then of their parts, see `Mentions.with_parts`.
+    """
+    wholes = list(islice(found, len(spans)))
+    for span, query, whole in zip(spans, queries, wholes, strict=True):
+        parts = {part: next(found) for part in query.parts}
+        yield decide(span, query, whole, parts, nil_threshold=nil_threshold)

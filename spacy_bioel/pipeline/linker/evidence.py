@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.columns.files import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.overlap import word_overlap
-from spacy_bioel.pipeline.linker.spelling import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.variants import spelling_variants
@@ -54,14 +54,6 @@ EXACT, MEMORY, DENSE, SPARSE = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", MEMORY: "memory", DENSE: "dense", SPARSE: "sparse"}
 
 IntArray = NDArray[np.int64]
-
-
-class NameSearch(Protocol):
-    """Nearest names of unit vectors; `kb.vectors.index.ExactIndex` is one."""
-
-    def search(
-        self, queries: NDArray[np.float32], k: int
-    ) -> tuple[IntArray, NDArray[np.float32]]: ...
 
 
 @dataclass(frozen=True)

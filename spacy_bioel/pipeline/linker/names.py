@@ -26,10 +26,11 @@ from spacy_bioel.kb.vectors.writing import (
 )
 from spacy_bioel.models.encoder_storage import encoder_parts
 from spacy_bioel.models.name_encoder import NameEncoder, encode_names, fast_network
-from spacy_bioel.pipeline.linker.evidence import NameSearch
+from spacy_bioel.pipeline.linker.searches import IntArray, MakeIndex, NameSearch
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
 
-IntArray = NDArray[np.int64]
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 # A knowledge base of up to this many names is encoded in memory when it comes without vectors.
 ENCODE_ON_LOAD = 60_000
 
@@ -151,7 +152,7 @@ def needs_no_folder(kb: KnowledgeBase) -> bool:
 def encoded_names(
     kb: KnowledgeBase,
     encoder: FrozenEncoder,
-    make_index: Callable[[QuantizedVectors], NameSearch],
+    make_index: MakeIndex,
 ) -> EncodedNames:
     """All names of a knowledge base: by the vectors in its folder, or encoded in memory.
 
@@ -165,3 +166,34 @@ def encoded_names(
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
     return EncodedNames(vectors, make_index(vectors))
+
+
+class NamePool:
+    """The part of a knowledge base that training encodes again and again.
+
+    Encoding all names at every refresh would cost more than the training itself. The pool has all
+    names of the concepts of the training corpus, then those of the concepts with the most names,
+    which are the most mentioned ones too. It is where negatives are mined, and what the
+    development documents are linked against while training; `bioel kb encode` then encodes all.
+
+    rows (IntArray): Name rows in the pool. Shape (n_pool,).
+    """
+
+    def __init__(self, kb: KnowledgeBase, statistics: MentionStatistics, *, size: int) -> None:
+        gold = {concept_id for counts in statistics.counts.values() for concept_id in counts}
+        gold_rows = kb.find_all(sorted(gold))
+        n_names = np.diff(kb.concept_offsets)
+        order = np.argsort(-n_names, kind="stable")
+        wanted = np.unique(np.concatenate([gold_rows[gold_rows >= 0], order]), return_index=True)
+        by_need = wanted[0][np.argsort(wanted[1], kind="stable")]
+        n_fitting = int(np.searchsorted(np.cumsum(n_names[by_need]), size, side="right"))
+        chosen = by_need[: max(1, n_fitting)]
+        entries = np.zeros(len(kb), dtype=bool)
+        entries[chosen] = True
+        self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
+        self.names = [normalize_name(name) for name in kb.names.take(self.rows)]
+
+    def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
+        """All names of the pool."""
+        vectors = quantize(encode(self.names))
+        return EncodedNames(vectors, make_index(vectors), self.rows)

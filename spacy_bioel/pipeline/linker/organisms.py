@@ -18,8 +18,7 @@ from math import exp, log1p
 from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.decision import best_first
-from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, best_first
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
 Candidates = tuple[Candidate, ...]

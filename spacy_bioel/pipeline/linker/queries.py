@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
+from itertools import chain
+from math import exp
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +17,12 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import mention_spans
-from spacy_bioel.pipeline.linker.decision import (
-    Query,
-    Ranked,
-    agree_in_document,
-    best_first,
-    mention_queries,
-)
-from spacy_bioel.pipeline.linker.equivalents import repeats
+from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.pipeline.short_forms import long_forms
+from spacy_bioel.text.abbreviations import expand_abbreviations
+from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
@@ -241,3 +241,80 @@ def given_candidates(mentions: Mentions, ranked: Sequence[Ranked]) -> list[tuple
         for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
         for span, query in zip(spans, queries, strict=True)
     ]
+
+
+# Candidates of (normalised string, label).
+Ranked = Mapping[tuple[str, str], tuple[Candidate, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Strings to look up for a mention, normalised.
+
+    whole (str): The mention, its abbreviations written out.
+    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
+    """
+
+    whole: str
+    readings: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def parts(self) -> list[str]:
+        """Different parts of all readings."""
+        return list(dict.fromkeys(chain.from_iterable(self.readings)))
+
+
+def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
+    """Queries of the mentions of one document."""
+    if not spans:
+        return []
+    forms = long_forms(spans[0].doc) if settings.abbreviations else {}
+    written_out = [expand_abbreviations(span.text, forms) for span in spans]
+    return [
+        Query(
+            normalize_name(text),
+            tuple(
+                tuple(normalize_name(part) for part in reading)
+                for reading in (split_composite(text) if settings.composites else ())
+            ),
+        )
+        for text in written_out
+    ]
+
+
+def best_first(candidate: Candidate) -> tuple[float, str]:
+    """Sort key of candidates: ties go to the lower id, in whatever batch they were ranked."""
+    return -candidate.score, candidate.id
+
+
+def agree_in_document(
+    pairs: Collection[tuple[str, str]], ranked: Ranked, *, weight: float
+) -> dict[tuple[str, str], tuple[Candidate, ...]]:
+    """Candidates of a document's mentions, drawn to what its other mentions are.
+
+    A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
+    the odds of a candidate grow by e to the `weight` times its best score for another string.
+
+    pairs (Collection): Different (normalised string, label) of the document.
+    """
+    support: dict[str, dict[str, float]] = defaultdict(dict)
+    for string, label in pairs:
+        for c in ranked[string, label]:
+            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
+    # Of all strings but one, the best is the first or the second of all.
+    best = {id: nlargest(2, of.items(), key=itemgetter(1)) for id, of in support.items()}
+    agreed = {}
+    for string, label in pairs:
+        candidates = ranked[string, label]
+        others = [
+            next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
+        ]
+        odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
+        before = sum(c.score for c in candidates)
+        # With NIL and all that is left; concepts of several knowledge bases may both be right.
+        total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
+        moved = [
+            replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
+        ]
+        agreed[string, label] = tuple(sorted(moved, key=best_first))
+    return agreed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
-from spacy_bioel.pipeline.settings import check_kinds, check_number, is_number
+from spacy_bioel.pipeline.setting_checks import check_kinds, check_number, is_number
 
 if TYPE_CHECKING:
     from thinc.api import Model

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from spacy.tokens import Doc
 
-from spacy_bioel.pipeline.abbreviations import long_forms
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
+from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import on_one_line
 

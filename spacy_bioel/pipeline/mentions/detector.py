@@ -19,7 +19,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
-from spacy_bioel.pipeline.manifest import Parts
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
     Considered,
@@ -28,8 +27,8 @@ from spacy_bioel.pipeline.mentions.choosing import (
 )
 from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
 from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
-from spacy_bioel.pipeline.settings import check_kinds, check_number
-from spacy_bioel.pipeline.storage import StoredPipe, arrays_from_bytes, arrays_to_bytes
+from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import listens, require_token_vectors
 
 # "width" is stored with them.
@@ -312,7 +311,7 @@ class MentionDetector(StoredPipe):
             offset += len(tokens)
         return np.array(gold, dtype=np.int64).reshape(-1, 3)
 
-    # Serialisation, see pipeline/storage.py.
+    # Serialisation, see pipeline/stored_pipe.py.
 
     def stored_cfg(self) -> dict[str, Any]:
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}

@@ -16,7 +16,6 @@ from spacy.tokens import Doc
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.misspelled import Misspellings
-from spacy_bioel.pipeline.abbreviations import forms_to_write_out
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.everyday import ruled_out
@@ -29,7 +28,7 @@ from spacy_bioel.pipeline.mentions.evidence import (
 )
 from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
 from spacy_bioel.pipeline.mentions.words import Words, read_words
-from spacy_bioel.pipeline.shorthand import shorthand_beside
+from spacy_bioel.pipeline.short_forms import forms_to_write_out, shorthand_beside
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "finder.json"

@@ -1,15 +1,20 @@
-"""Short forms in a Doc and what they stand for, for both pipes."""
+"""Short forms in a Doc and what they stand for: its own, and those of clinical notes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import srsly
 from spacy.tokens import Doc
 
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.abbreviations import find_abbreviations
 from spacy_bioel.text.binomials import find_short_binomials
+from spacy_bioel.text.normalize import normalize_names
 
 # Shared by both pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
@@ -45,3 +50,20 @@ def _read(short: Any) -> tuple[str, str]:
     if isinstance(short, dict):
         return str(short["short_text"]), str(short["long_text"])
     return short.text, str(short._.long_form)
+
+
+_PATH = Path(__file__).parents[1] / "assets" / "shorthand.json"
+
+
+def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
+    """From short form, as notes have it, to long form, but for forms that are names themselves."""
+    shorthand = _clinical_shorthand()
+    rows = kb.lookup_names(normalize_names(list(shorthand)))
+    return {
+        short: long for (short, long), row in zip(shorthand.items(), rows, strict=True) if row < 0
+    }
+
+
+@cache
+def _clinical_shorthand() -> dict[str, str]:
+    return srsly.read_json(_PATH)

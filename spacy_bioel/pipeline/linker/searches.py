@@ -1,8 +1,4 @@
-"""Spelling search: names that are spelled like a query, whatever finds them.
-
-A factory returns a function from a knowledge base to a `SpellingSearch`; the one of the package is
-`kb.words.ngrams`, those of other systems are in `lab.spelling`. Scores are between 0 and 1.
-"""
+"""The searches among names that a linker makes: by vectors, and by spelling."""
 
 from __future__ import annotations
 
@@ -13,8 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.quantized import QuantizedVectors
 
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+IntArray = NDArray[np.int64]
+Found = tuple[IntArray, NDArray[np.float32]]
+
+
+class NameSearch(Protocol):
+    """Nearest names of unit vectors; `kb.vectors.index.ExactIndex` is one."""
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found: ...
+
+
+MakeIndex = Callable[[QuantizedVectors], NameSearch]
 
 
 class SpellingSearch(Protocol):
