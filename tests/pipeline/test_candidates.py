@@ -13,7 +13,7 @@ from spacy.training import Example
 from tiny import blank, linking_nlp
 
 from spacy_bioel.pipeline.gold import add_gold
-from spacy_bioel.pipeline.linker import state as module
+from spacy_bioel.pipeline.linker import candidates, state
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.fusion import default_fusion
@@ -93,7 +93,7 @@ def test_weights_take_effect_when_they_are_assigned(linker: Linker) -> None:
 def test_strings_not_asked_for_longest_are_forgotten(
     linker: Linker, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(candidates, "KEPT", 2)
     for pair in (COLD, ATTACK, COLD, ("chill", ""), COLD, ATTACK):
         linker.generator.rank([pair])
     assert asked == [["cold"], ["heart attack"], ["chill"], ["heart attack"]]
@@ -110,7 +110,9 @@ def test_mentions_that_are_counted_later_matter(linker: Linker) -> None:
 
 
 def test_threads_that_share_a_small_cache(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 1)  # so that one thread drops what another has asked for
+    monkeypatch.setattr(
+        candidates, "KEPT", 1
+    )  # so that one thread drops what another has asked for
     strings = [COLD, ATTACK, ("chill", ""), ("aspirin", ""), NOTHING]
     expected = {pair: linker.generator.rank([pair])[pair] for pair in strings}
     linker.cfg["max_candidates"] = 4  # a generator that has kept nothing
@@ -130,8 +132,8 @@ def test_cold_threads_encode_the_names_once(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    encoded = module.encoded_names
-    monkeypatch.setattr(module, "encoded_names", lambda *args: calls.append(1) or encoded(*args))
+    encoded = state.encoded_names
+    monkeypatch.setattr(state, "encoded_names", lambda *args: calls.append(1) or encoded(*args))
     barrier = Barrier(8)
 
     def ask(_: int) -> str:
@@ -155,9 +157,9 @@ def test_training_strings_are_encoded_only_where_they_count(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    search = module.DenseSearch.search
+    search = state.DenseSearch.search
     monkeypatch.setattr(
-        module.DenseSearch,
+        state.DenseSearch,
         "search",
         lambda self, *args: (
             asked.append(len(found := search(self, *args)) and found[1] is None) or found
