@@ -26,8 +26,7 @@ from benchmarks.encoders import Names, sample_names, unit
 from benchmarks.record import measurement, save
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.products import multiplies_bytes
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.quantized import multiplies_bytes, quantize
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.nn.folded import FoldedResCNN
 from spacy_bioel.pipeline.linker.starter import read_starter_encoder

@@ -22,8 +22,7 @@ import typer
 from benchmarks.generative import with_ids
 from benchmarks.record import measurement, save
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
-from spacy_bioel.kb.words.trie import build_trie
+from spacy_bioel.kb.words.trie import build_trie, open_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.models.name_encoder import EncoderSource
 from spacy_bioel.models.seq2seq import add_seq2seq, build_seq2seq_v1, seq2seq_network

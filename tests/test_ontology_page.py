@@ -11,8 +11,8 @@ import pytest
 
 from spacy_bioel.cli import main
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.kb.build.branches import Branches
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.merge import Branches
 
 PAGE = (Path(__file__).parents[1] / "docs/ontology.md").read_text("utf8")
 

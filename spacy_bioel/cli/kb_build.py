@@ -71,8 +71,8 @@ def build(
     RRF or of a dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. Damage
     of a file as a whole is an error in any case, as are all errors in OWL and OBO JSON.
     """
-    from spacy_bioel.kb.build.branches import Branches
     from spacy_bioel.kb.build.build import build_kb
+    from spacy_bioel.kb.build.merge import Branches
     from spacy_bioel.kb.columns.layout import map_vectors
 
     had_vectors = bool(map_vectors(out))

@@ -112,7 +112,7 @@ def require_transformers(nlp: Language) -> None:
     """Add the extra `transformers` to the requirements of a pipeline that needs the package."""
     from spacy.util import get_minor_version_range
 
-    from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
+    from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER
 
     # Names of models that need the package transformers.
     names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer", "seq2seq"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.overlap import word_overlap
+from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 

@@ -1,6 +1,6 @@
 """Bi-encoder: a name encoder, and a mention encoder that reads the document.
 
-One tower is a `models.name_encoder.NameEncoder`. The other, `nn.bi_encoder.MentionTower`, takes
+One tower is a `models.name_encoder.NameEncoder`. The other, `nn.encoders.MentionTower`, takes
 the token vectors of a pipe `tok2vec`, which the mention detector may share.
 """
 
@@ -19,8 +19,13 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import forward_over_tokens, is_listener, load_tok2vec, tok2vec_parts
-from spacy_bioel.models.torch_io import output_from_torch, require_torch, wrap_torch
-from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import (
+    output_from_torch,
+    require_torch,
+    weights_from_bytes,
+    weights_to_bytes,
+    wrap_torch,
+)
 
 IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
@@ -38,7 +43,7 @@ def build_dual_encoder_v1(
     from_words: bool = True,
     collective: bool = True,
 ) -> DualEncoder:
-    """Registered as `spacy-bioel.DualEncoder.v1`; see `nn.bi_encoder` for the paper.
+    """Registered as `spacy-bioel.DualEncoder.v1`; see `nn.encoders` for the paper.
 
     tok2vec (Model): A listener to the shared pipe `tok2vec`; with `collective = false`, a tok2vec
         of its own.
@@ -68,7 +73,7 @@ def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
     """Add the mention tower. Call it once the size of the name vectors is known."""
     require_torch()
     model.get_ref("tok2vec").initialize()
-    from spacy_bioel.nn.bi_encoder import MentionTower
+    from spacy_bioel.nn.encoders import MentionTower
 
     tower = MentionTower(
         width=model.get_ref("tok2vec").get_dim("nO"),

@@ -20,8 +20,14 @@ from spacy_bioel.models.checkpoint import (
     config_to_json,
 )
 from spacy_bioel.models.name_encoder import Parts
-from spacy_bioel.models.torch_io import arrays_to_torch, output_from_torch, wrap_torch
-from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import (
+    arrays_to_torch,
+    output_from_torch,
+    reading_part,
+    weights_from_bytes,
+    weights_to_bytes,
+    wrap_torch,
+)
 
 
 def set_backbone(model: Model, network: Any, pieces: Any) -> None:

@@ -28,8 +28,8 @@ from spacy_bioel.models.checkpoint_parts import (
     set_backbone,
     with_prefix,
 )
+from spacy_bioel.models.marked import Pair, PairPieces
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.pairs import Pair, PairPieces
 from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.torch_io import arrays_to_torch, with_usable_precision
 
@@ -49,9 +49,9 @@ def build_cross_encoder_v1(
     learn_rate_scale: float = 1.0,
     mixed_precision: bool = False,
 ) -> PairScorer:
-    """Registered as `spacy-bioel.CrossEncoder.v1`; see `nn.cross_encoder` for the paper.
+    """Registered as `spacy-bioel.CrossEncoder.v1`; see `nn.encoders` for the paper.
 
-    `models.pairs` defines the input of a pair, and its truncation.
+    `models.marked` defines the input of a pair, and its truncation.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. It is read by `add_cross_encoder`.
@@ -113,7 +113,7 @@ def _add(
     model: PairScorer, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None = None
 ) -> None:
     """Set word pieces and network, replacing any previous ones."""
-    from spacy_bioel.nn.cross_encoder import CrossEncoder
+    from spacy_bioel.nn.encoders import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
     if not (prefix and suffix):

@@ -13,22 +13,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.tok2vec import read_tokens
-from spacy_bioel.models.torch_io import require_torch, wrap_torch
-from spacy_bioel.models.types import DOCUMENT_TRANSFORMER, Logits, MentionBatch, TokenSpans
+from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
+from spacy_bioel.models.torch_io import (
+    DOCUMENT_TRANSFORMER,
+    Logits,
+    MentionBatch,
+    TokenSpans,
+    require_torch,
+    wrap_torch,
+)
 from spacy_bioel.processor import one_thread_each
 
 # Features are the bits of a lexicon mask, and one more: a short form that the document defines.
 SHORT_FORM = 64
 N_FEATURES = 65
 
-Tok2Vec = Model[list[Doc], list[Floats2d]]
 MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.
 Inputs = tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

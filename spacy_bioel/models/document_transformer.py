@@ -26,8 +26,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import AveragingShim, with_usable_precision
-from spacy_bioel.models.types import DOCUMENT_TRANSFORMER
+from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, with_usable_precision
 from spacy_bioel.text.sentences import begins_sentence
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
 

@@ -21,8 +21,12 @@ from spacy_bioel.models.multitask_layers import forward, wrap_multitask
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import load_tok2vec, tok2vec_parts
-from spacy_bioel.models.torch_io import require_torch
-from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import (
+    reading_part,
+    require_torch,
+    weights_from_bytes,
+    weights_to_bytes,
+)
 
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")

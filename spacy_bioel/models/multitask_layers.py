@@ -15,10 +15,8 @@ from spacy.tokens import Doc
 from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs, Floats2d
 
-from spacy_bioel.models.fast_tok2vec import token_vectors
-from spacy_bioel.models.tok2vec import forward_over_tokens
-from spacy_bioel.models.torch_io import wrap_torch
-from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.models.tok2vec import forward_over_tokens, token_vectors
+from spacy_bioel.models.torch_io import MentionBatch, wrap_torch
 from spacy_bioel.text.sentences import begins_sentence
 
 IntArray = NDArray[np.int64]
@@ -125,7 +123,7 @@ def mention_vectors(
 def _mean(tokens: Any, places: IntArray) -> Any:
     import torch
 
-    from spacy_bioel.nn.tokens import mean_of_spans
+    from spacy_bioel.nn.documents import mean_of_spans
 
     return mean_of_spans(tokens, torch.from_numpy(places).to(tokens.device))
 

@@ -113,7 +113,7 @@ def _parts(model: NameEncoder) -> Parts:
 def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
     from safetensors.numpy import load
 
-    from spacy_bioel.models.weights import reading_part
+    from spacy_bioel.models.torch_io import reading_part
 
     with reading_part(_TABLES):
         tables = load(parts[_TABLES])

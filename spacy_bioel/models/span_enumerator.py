@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.models.detector import DetectorKind, MentionModel, Tok2Vec, mention_model
-from spacy_bioel.models.types import Logits, TokenSpans
+from spacy_bioel.models.detector import DetectorKind, MentionModel, mention_model
+from spacy_bioel.models.tok2vec import Tok2Vec
+from spacy_bioel.models.torch_io import Logits, TokenSpans
 
 
 def build_span_enumerator_v1(

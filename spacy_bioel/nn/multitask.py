@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.bi_encoder import MentionTower
+from spacy_bioel.nn.documents import TokenReader, mean_of_spans, run_lstm
+from spacy_bioel.nn.encoders import MentionTower
 from spacy_bioel.nn.losses import restricted_softmax_loss
-from spacy_bioel.nn.tokens import TokenReader, mean_of_spans, run_lstm
 
 MENTIONS, TYPES, LINKS = "mentions", "types", "links"
 # From the lowest level of the hierarchy to the highest.
 TASKS = (MENTIONS, TYPES, LINKS)
-N_TAGS, OUTSIDE = 5, 0  # as `models.bilou` numbers them
+N_TAGS, OUTSIDE = 5, 0  # as `models.bio_tagger` numbers them
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL = 0
 UNKNOWN = -100  # a target that no loss is computed for

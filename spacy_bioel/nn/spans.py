@@ -1,10 +1,4 @@
-"""Span scorers: exhaustive enumeration of spans up to L tokens, torch only.
-
-Equation 4 of Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
-using a dual encoder, https://aclanthology.org/2021.louhi-1.4, as published and in an extended form:
-start, end and mean content of a span, its width and its lexicon matches are combined in a hidden
-layer instead of being summed as scalar scores.
-"""
+"""Scorers of spans and of tags, torch only."""
 
 from __future__ import annotations
 
@@ -14,7 +8,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from spacy_bioel.nn.tokens import TokenReader
+from spacy_bioel.nn.documents import TokenReader
+
+
+class TagScorer(TokenReader):
+    """Token vectors of a batch of documents -> one logit per token and tag, by one linear layer.
+
+    n_tags (int): Number of mutually exclusive tags.
+    settings: See `TokenReader`.
+    """
+
+    def __init__(self, *, n_tags: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.n_tags = n_tags
+        self.output = nn.Linear(self.token_width, n_tags)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Score all tags.
+
+        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
+        RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
+        """
+        if not len(tokens):
+            return tokens.new_zeros(0, self.n_tags)
+        return self.output(self.read(tokens, lengths, spans, words))
+
 
 # Start tokens whose spans are scored together: the sums stay in the processor's cache.
 _BLOCK = 512

@@ -25,7 +25,7 @@ from spacy.pipeline.trainable_pipe import TrainablePipe
 from thinc.api import Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.weights import unchanged_on_error
+from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.storage.atomic import replacing_file
 
 Parts = Mapping[str, Callable[[], bytes]]

@@ -25,7 +25,7 @@ from spacy_bioel.kb.build.grow import (
 from spacy_bioel.kb.columns.schema import sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.unfinished import Unfinished
+from spacy_bioel.kb.vectors.encoding import Unfinished
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.pipeline.stored_pipe import save_files
 from spacy_bioel.storage.atomic import replacing_folder

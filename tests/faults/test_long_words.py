@@ -15,9 +15,9 @@ from spacy.vocab import Vocab
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words import misspelled
+from spacy_bioel.kb.words import lexicon
 from spacy_bioel.models import detector
-from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.models.torch_io import MentionBatch
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.types import Concept
 
@@ -67,14 +67,14 @@ def test_memory_of_finding_names(finder: NameFinder, text: str) -> None:
 def test_pieces_of_a_word_are_of_words_that_may_be_misspelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shortened, lengths = misspelled._shortened, []
+    shortened, lengths = lexicon._shortened, []
 
     def count(word: str):
         lengths.append(len(word))
         return shortened(word)
 
-    monkeypatch.setattr(misspelled, "_shortened", count)
-    misspellings = misspelled.Misspellings({"pneumonia": 1, "a" * N: 1})
+    monkeypatch.setattr(lexicon, "_shortened", count)
+    misspellings = lexicon.Misspellings({"pneumonia": 1, "a" * N: 1})
     assert misspellings.meant("a" * (N - 1), known={}) is None
     assert misspellings.meant("pnuemonia", known={}) == "pneumonia"
     assert set(lengths) == {9}

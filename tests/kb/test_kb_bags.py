@@ -10,7 +10,7 @@ import pytest
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
-from spacy_bioel.kb.words.misspelled import Misspellings
+from spacy_bioel.kb.words.lexicon import Misspellings
 from spacy_bioel.types import Concept
 
 PARTS = ("eye", "ear", "nose", "hand")

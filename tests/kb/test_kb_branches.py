@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.branches import Branches
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.merge import Branches
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 

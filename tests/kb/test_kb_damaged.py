@@ -18,7 +18,7 @@ from spacy_bioel.kb.build.grow import drafts_of
 from spacy_bioel.kb.columns import checks
 from spacy_bioel.kb.columns.checks import npy_layout
 from spacy_bioel.kb.columns.files import npy_bytes, pack, unpack
-from spacy_bioel.kb.columns.keys import span_keys
+from spacy_bioel.kb.columns.ragged import span_keys
 from spacy_bioel.kb.columns.schema import KB_FILES
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex

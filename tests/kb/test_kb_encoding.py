@@ -17,7 +17,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
-from spacy_bioel.kb.vectors import unfinished as unfinished_module
+from spacy_bioel.kb.vectors import encoding as unfinished_module
 from spacy_bioel.kb.vectors import writing as vectors_module
 from spacy_bioel.kb.vectors.encoding import KnownVectors, name_digests
 from spacy_bioel.kb.vectors.quantized import quantize

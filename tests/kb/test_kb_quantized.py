@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.vectors import products
+from spacy_bioel.kb.vectors import quantized as module
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
 
@@ -36,7 +36,7 @@ def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
 @pytest.fixture(params=["as the processor can", "in float32"])
 def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "in float32":
-        monkeypatch.setattr(products, "multiplies_bytes", lambda: False)
+        monkeypatch.setattr(module, "multiplies_bytes", lambda: False)
 
 
 @pytest.mark.usefixtures("arithmetic")

@@ -15,8 +15,7 @@ import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.stored_trie import open_trie, write_trie
-from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, build_trie, trie_of
+from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, build_trie, open_trie, trie_of, write_trie
 from spacy_bioel.models.vocabulary import train_vocabulary
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept

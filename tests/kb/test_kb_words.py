@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.words.overlap import word_overlap
+from spacy_bioel.kb.words.bags import word_overlap
 
 QUERIES = ["kidney failures", "", "heart heart attack"]
 NAMES = ["failure of kidney", "attack", "aspirin", "", "attacks heart"]

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from spacy_bioel.models.bilou import B, I, L, O, U, decode_bilou, encode_bilou, longest_spans
+from spacy_bioel.models.bio_tagger import B, I, L, O, U, decode_bilou, encode_bilou, longest_spans
 
 LEGAL_AFTER = {O: {O, B, U}, B: {I, L}, I: {I, L}, L: {O, B, U}, U: {O, B, U}}
 

@@ -17,8 +17,8 @@ from spacy.ml.models.tok2vec import (
 from spacy.tokens import Doc
 from thinc.api import Model, fix_random_seed, with_array
 
-from spacy_bioel.models import fast_tok2vec
-from spacy_bioel.models.fast_tok2vec import token_vectors
+from spacy_bioel.models import tok2vec as module
+from spacy_bioel.models.tok2vec import token_vectors
 
 NLP = spacy.blank("en")
 WORDS = "Aspirin caused acute kidney injury ( AKI ) in 2 of 7 patients . AKI was severe .".split()
@@ -48,7 +48,7 @@ def reference(tok2vec: Model, docs: list[Doc]) -> np.ndarray:
 
 @pytest.fixture
 def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_tok2vec, "dtype_to_predict_with", lambda: torch.float32)
+    monkeypatch.setattr(module, "dtype_to_predict_with", lambda: torch.float32)
 
 
 @pytest.mark.usefixtures("in_float32")
@@ -57,12 +57,12 @@ def test_vectors_are_those_of_thinc(pieces: int) -> None:
     tok2vec = make_tok2vec(maxout_pieces=pieces)
     found = token_vectors(tok2vec, DOCS)
     assert found.shape == (len(WORDS) * 202 + 1, 16)
-    assert fast_tok2vec._is_known(tok2vec)
+    assert module._is_known(tok2vec)
     assert np.abs(found - reference(tok2vec, DOCS)).max() < 1e-5
 
 
 def test_vectors_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_tok2vec, "dtype_to_predict_with", lambda: torch.bfloat16)
+    monkeypatch.setattr(module, "dtype_to_predict_with", lambda: torch.bfloat16)
     tok2vec = make_tok2vec(maxout_pieces=3)
     found, expected = token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS)
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
@@ -92,7 +92,7 @@ def test_documents_without_tokens() -> None:
 
 def test_other_architectures_run_as_they_are() -> None:
     tok2vec = make_tok2vec(MishWindowEncoder)
-    assert not fast_tok2vec._is_known(tok2vec)
+    assert not module._is_known(tok2vec)
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS))
 
 
@@ -133,6 +133,6 @@ def test_what_comes_after_the_encoder_is_not_left_out() -> None:
 
 def test_rows_of_small_numbers_are_told_apart() -> None:
     rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
-    different, number = fast_tok2vec._unique_rows(rows)
+    different, number = module._unique_rows(rows)
     assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
     assert len(different) == 2

@@ -14,7 +14,6 @@ from thinc.api import Model
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.lab.attention import restricted_attention
-from spacy_bioel.models.encoder_storage import encoder_parts, load_encoder
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
@@ -22,6 +21,7 @@ from spacy_bioel.models.name_encoder import (
     get_network,
 )
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
+from spacy_bioel.models.reading import encoder_parts, load_encoder
 
 pytest.importorskip("transformers")
 NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "ζ"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from spacy_bioel.models.pairs import Pair, PairPieces, share
+from spacy_bioel.models.marked import Pair, PairPieces, share
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[Ms]", "[Me]", *"abcdefghijklmnopqrstuvwxyz"]
 

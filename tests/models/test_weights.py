@@ -13,7 +13,7 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.detector import add_scorer
 from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
-from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
 
 
 def make_model(*, width: int = 8, n_labels: int = 2) -> Model:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spacy_bioel.nn import cross_encoder
-from spacy_bioel.nn.cross_encoder import CrossEncoder
+from spacy_bioel.nn import encoders
+from spacy_bioel.nn.encoders import CrossEncoder
 
 transformers = pytest.importorskip("transformers")
 
@@ -72,7 +72,7 @@ def test_batches_are_bounded_by_their_tokens(
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)),
         with_kwargs=True,
     )
-    monkeypatch.setattr(cross_encoder, "_TOKENS", 18)
+    monkeypatch.setattr(encoders, "_TOKENS", 18)
     with torch.no_grad():
         apart = network(*inputs(PAIRS))
     # One pair is longer than the bound and stands alone.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spacy_bioel.nn.tags import TagScorer
+from spacy_bioel.nn.spans import TagScorer
 
 NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)
 

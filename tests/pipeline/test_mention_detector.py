@@ -291,7 +291,7 @@ def test_pieces_of_long_documents(
     docs = [trained.make_doc(texts[i].text * n) for i, n in ((0, 1), (1, 6), (2, 1), (3, 3))]
     whole = detector.score_spans(docs, lowest=0.0001)
     monkeypatch.setattr("spacy_bioel.models.detector._TOKENS", 16)
-    monkeypatch.setattr("spacy_bioel.models.fast_tok2vec._TOKENS", 16)
+    monkeypatch.setattr("spacy_bioel.models.tok2vec._TOKENS", 16)
     pieces = detector.score_spans(docs, lowest=0.0001)
     near = np.array([p for of_doc in pieces for *_, p in of_doc])
     assert near == pytest.approx(np.array([p for of_doc in whole for *_, p in of_doc]), abs=0.01)

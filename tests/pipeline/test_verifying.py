@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy_bioel.cli.app import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.stored_trie import write_trie
+from spacy_bioel.kb.words.trie import write_trie
 from spacy_bioel.pipeline import stored_pipe
 from spacy_bioel.pipeline.verifying import verify
 

@@ -30,7 +30,6 @@ from train import find_transformer
 
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.encoder_storage import write_encoder
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     NameEncoder,
@@ -40,6 +39,7 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
+from spacy_bioel.models.reading import write_encoder
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids

@@ -12,11 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.build.branches import Branches
-from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, merge_records, nothing_left
+from spacy_bioel.kb.build.merge import (
+    Branches,
+    BuildReport,
+    Draft,
+    Drafts,
+    merge_records,
+    nothing_left,
+)
 from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
-from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.layout import check_replaceable, is_kb, map_vectors, set_names
+from spacy_bioel.kb.columns.ragged import KeyArray, name_keys, word_key
 from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, XREF_SEPARATOR, write_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings

@@ -18,8 +18,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import Origin, RawFile
 from spacy_bioel.kb.columns.files import IntArray, SortedKeys, offsets_of
 from spacy_bioel.kb.columns.joined_rows import JoinedSearch, JoinedStrings, string_column
-from spacy_bioel.kb.columns.keys import KeyArray, word_key
-from spacy_bioel.kb.columns.ragged import Ragged
+from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import remember
 from spacy_bioel.text.normalize import normalize_names

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import IntArray, StringColumn, offsets_of
-from spacy_bioel.kb.columns.keys import KeyArray
 from spacy_bioel.kb.columns.lookups import Strings
+from spacy_bioel.kb.columns.ragged import KeyArray
 
 Found = tuple[IntArray, NDArray[np.float32]]
 

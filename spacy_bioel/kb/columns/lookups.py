@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import IntArray, SortedKeys
-from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_key
-from spacy_bioel.kb.columns.ragged import Ragged
+from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, name_keys, word_key
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept, KbRelease
@@ -311,7 +310,7 @@ class Lookups:
         return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
-        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
+        """Name row of each key of `kb.columns.ragged`, e.g. of all spans of a document.
 
         keys (KeyArray): Any shape; 0 stands for no name.
         RETURNS (IntArray): Rows, -1 if there is no such name. Same shape.

@@ -22,12 +22,12 @@ from spacy_bioel.kb.vectors.encoding import (
     Columns,
     Encode,
     KnownVectors,
+    Unfinished,
     fill_block,
     new_columns,
 )
 from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
 from spacy_bioel.kb.vectors.stored import StoredVectors, stored_vectors
-from spacy_bioel.kb.vectors.unfinished import Unfinished
 from spacy_bioel.text.normalize import normalize_name
 
 _BLOCK = 1 << 16  # names per block; a stopped process loses at most one block

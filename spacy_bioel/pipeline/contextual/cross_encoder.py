@@ -13,7 +13,7 @@ from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.cross_encoder import pairs_loss, score_pairs
-from spacy_bioel.models.pairs import Pair
+from spacy_bioel.models.marked import Pair
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, make_generator
 from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions

@@ -16,7 +16,7 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.bilou import decode_bilou, encode_bilou, longest_spans
+from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
 from spacy_bioel.models.multitask import Inventory
 from spacy_bioel.models.multitask_layers import (
     NIL,

@@ -14,8 +14,7 @@ from thinc.api import Model
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.stored_trie import write_trie
-from spacy_bioel.kb.words.trie import build_trie
+from spacy_bioel.kb.words.trie import build_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.pipeline.contextual.targets import nearest_names
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh

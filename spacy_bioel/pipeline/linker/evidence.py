@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.files import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.overlap import word_overlap
+from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_names

@@ -25,13 +25,13 @@ from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.writing import is_encoded
-from spacy_bioel.models.encoder_storage import (
+from spacy_bioel.models.name_encoder import NameEncoder
+from spacy_bioel.models.reading import (
     drop_encoder,
     encoder_parts,
     encoder_settings,
     read_encoder,
 )
-from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics

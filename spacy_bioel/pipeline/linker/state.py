@@ -9,8 +9,7 @@ from threading import RLock
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.kb.words.stored_trie import open_trie
-from spacy_bioel.kb.words.trie import NameTrie, build_trie
+from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.linker.names import (

@@ -16,7 +16,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.types import Logits, MentionBatch, TokenSpans
+from spacy_bioel.models.torch_io import Logits, MentionBatch, TokenSpans
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.choosing import (
@@ -317,7 +317,7 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-        from spacy_bioel.models.weights import weights_to_bytes
+        from spacy_bioel.models.torch_io import weights_to_bytes
 
         lexicon = self.lexicon.arrays()
         return {
@@ -328,7 +328,7 @@ class MentionDetector(StoredPipe):
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
         from spacy_bioel.kb.words.lexicon import Lexicon
         from spacy_bioel.models.detector import add_scorer
-        from spacy_bioel.models.weights import weights_from_bytes
+        from spacy_bioel.models.torch_io import weights_from_bytes
 
         width = self.cfg.pop("width")
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags
-from spacy_bioel.kb.words.misspelled import RARE
+from spacy_bioel.kb.words.lexicon import RARE
 from spacy_bioel.pipeline.mentions.hits import Hits
 from spacy_bioel.pipeline.mentions.words import COMMA, NOTHING, Words
 from spacy_bioel.text.normalize import normalize_name

@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
-from spacy_bioel.kb.words.misspelled import Misspellings
+from spacy_bioel.kb.words.lexicon import Misspellings
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.everyday import ruled_out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.keys import KeyArray
+from spacy_bioel.kb.columns.ragged import KeyArray
 from spacy_bioel.kb.words.bags import MAX_WORDS, NameBags
 from spacy_bioel.pipeline.mentions.words import STOP, Words
 

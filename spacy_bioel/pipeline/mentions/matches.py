@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from spacy.attrs import ORTH
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.columns.keys import name_keys
+from spacy_bioel.kb.columns.ragged import name_keys
 from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
 from spacy_bioel.models.detector import SHORT_FORM
-from spacy_bioel.models.types import MentionBatch
+from spacy_bioel.models.torch_io import MentionBatch
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import normalize_name, normalize_token

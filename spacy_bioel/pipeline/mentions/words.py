@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.columns.keys import KeyArray
+from spacy_bioel.kb.columns.ragged import KeyArray
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
 from spacy_bioel.text.stems import words_of
