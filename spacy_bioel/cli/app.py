@@ -1,6 +1,6 @@
 """Command line application: registration of the commands, and conversion of errors to messages.
 
-The command modules import spaCy and torch inside their functions, so that `bioel --help` and
+The command modules import what needs spaCy inside their functions, so that `bioel --help` and
 usage errors respond without delay.
 """
 

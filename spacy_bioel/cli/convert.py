@@ -19,6 +19,8 @@ from spacy_bioel.cli.console import (
     write_json,
 )
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
@@ -86,8 +88,6 @@ def _make_nlp(lang: str, tokenizer: str) -> Language:
 
 def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
     """Write JSON lines. RETURNS (dict): Counts."""
-    from spacy_bioel.io.jsonl import write_texts_jsonl
-
     n_mentions = 0
 
     def counted() -> Iterator[AnnotatedText]:
@@ -107,7 +107,6 @@ def _write_docbin(
     """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
     from spacy_bioel.pipeline.gold import Alignment
-    from spacy_bioel.storage.atomic import replacing_file
 
     total = Alignment()
 

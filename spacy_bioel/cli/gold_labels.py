@@ -13,6 +13,7 @@ import typer
 
 from spacy_bioel.cli.models import load_with_gold
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie
 from spacy_bioel.types import AnnotatedText, Mention
 
 if TYPE_CHECKING:
@@ -156,7 +157,6 @@ def _mapped(
 def _mapped_mentions(
     text: AnnotatedText, labels: Mapping[str, str], prefixes: Mapping[str, str]
 ) -> Iterator[Mention]:
-    from spacy_bioel.io.ids import curie
 
     for mention in text.mentions:
         label = labels.get(mention.label, mention.label)

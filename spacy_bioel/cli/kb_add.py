@@ -20,6 +20,7 @@ from spacy_bioel.cli.sources import (
     show_counts,
     split_list,
 )
+from spacy_bioel.kb.build.grow import add_concepts
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.build.grow import Growth
@@ -57,8 +58,6 @@ def add(
     Vectors are kept: `bioel kb encode` encodes the new names only. The command waits for others
     that are changing the knowledge base.
     """
-    from spacy_bioel.kb.build.grow import add_concepts
-
     concepts, about = open_sources(
         sources,
         format=format,

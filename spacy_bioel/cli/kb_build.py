@@ -23,6 +23,9 @@ from spacy_bioel.cli.sources import (
     show_counts,
     split_list,
 )
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.merge import Branches
+from spacy_bioel.kb.columns.layout import map_vectors
 
 
 def build(
@@ -71,10 +74,6 @@ def build(
     RRF or of a dictionary, a frame of OBO, a record of MeSH XML, an entry of a JSON object. Damage
     of a file as a whole is an error in any case, as are all errors in OWL and OBO JSON.
     """
-    from spacy_bioel.kb.build.build import build_kb
-    from spacy_bioel.kb.build.merge import Branches
-    from spacy_bioel.kb.columns.layout import map_vectors
-
     had_vectors = bool(map_vectors(out))
     with reporting_bad(skip_bad, sources=sources):
         concepts, about = open_sources(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import JsonOption, count_of, show_note, write_json
+from spacy_bioel.kb.build.grow import compact_kb
 
 
 def compact(
@@ -24,8 +25,6 @@ def compact(
     `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept without
     `--forget-retired`.
     """
-    from spacy_bioel.kb.build.grow import compact_kb
-
     done = compact_kb(kb, forget_retired=forget_retired)
     about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
     shown = f"Removed {count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."

@@ -10,6 +10,9 @@ import typer
 from spacy_bioel.cli.console import JsonOption, PrefixOption
 from spacy_bioel.cli.kb_add import show_growth
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie
+from spacy_bioel.kb.build.edit import NameEdit
+from spacy_bioel.kb.build.grow import edit_names
 
 
 def edit(
@@ -37,10 +40,6 @@ def edit(
     knowledge base is built again: keep those that shall stay in a source of your own, for
     `bioel kb add`.
     """
-    from spacy_bioel.io.ids import curie
-    from spacy_bioel.kb.build.edit import NameEdit
-    from spacy_bioel.kb.build.grow import edit_names
-
     if not (add or remove or rename):
         raise BioelError(Errors.B402)
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)

@@ -10,6 +10,7 @@ import typer
 from spacy_bioel.cli.console import progress_bar, show_note
 from spacy_bioel.cli.kb_info import ann_text
 from spacy_bioel.cli.models import load_model, require_linker
+from spacy_bioel.kb.columns.store import KnowledgeBase
 
 
 def encode(
@@ -26,8 +27,6 @@ def encode(
     so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
     Commands that change the knowledge base wait meanwhile.
     """
-    from spacy_bioel.kb.columns.store import KnowledgeBase
-
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)
     with progress_bar("Encoding names", total=base.n_names) as advance:

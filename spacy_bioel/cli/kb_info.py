@@ -10,6 +10,7 @@ from rich.table import Table
 
 from spacy_bioel.cli.console import JsonOption, show_table, write_json
 from spacy_bioel.cli.models import open_kb
+from spacy_bioel.kb.vectors.writing import describe_vectors
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -49,8 +50,6 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
     RAISES BioelError: Those of `kb.vectors.writing.describe_vectors`, for damaged vectors.
     """
     import numpy as np
-
-    from spacy_bioel.kb.vectors.writing import describe_vectors
 
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()

@@ -11,6 +11,8 @@ from spacy_bioel.cli.console import JsonOption, PrefixOption
 from spacy_bioel.cli.kb_add import show_growth
 from spacy_bioel.cli.sources import read_retired
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.ids import curie
+from spacy_bioel.kb.build.grow import retire_ids
 
 
 def retire(
@@ -32,9 +34,6 @@ def retire(
     concept. Without a replacement, the concept, the names that only it had and its id are removed.
     If one of the ids is unknown, none is retired.
     """
-    from spacy_bioel.io.ids import curie
-    from spacy_bioel.kb.build.grow import retire_ids
-
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
     if pairs is not None:

@@ -9,6 +9,8 @@ import typer
 from rich.table import Table
 
 from spacy_bioel.cli.console import JsonOption, show_note, show_table, write_json
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.search import search_names
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -48,8 +50,6 @@ def search(
 ) -> None:
     """Search for concepts by their names, which may be misspelled. The exit status is 1 when there
     is none."""
-    from spacy_bioel.kb.search import search_names
-
     base = _open(kb)
     hits = search_names(base, " ".join(words), limit)
     if json_file is not None:
@@ -102,7 +102,6 @@ def _open(kb: str) -> KnowledgeBase:
         from spacy_bioel.pipeline.linker.starter import starter_kb
 
         return starter_kb(kb)
-    from spacy_bioel.kb.columns.store import KnowledgeBase
 
     return KnowledgeBase.open(kb)
 

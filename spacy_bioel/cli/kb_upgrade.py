@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import show_note
+from spacy_bioel.kb.build.grow import upgrade_kb
 
 
 def upgrade(
@@ -19,8 +20,6 @@ def upgrade(
     can have vectors of several encoders. Names and vectors do not change. Commands that change a
     knowledge base also convert its columns. Earlier versions cannot read the current layout.
     """
-    from spacy_bioel.kb.build.grow import upgrade_kb
-
     done = upgrade_kb(kb)
     shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
     show_note(shown)

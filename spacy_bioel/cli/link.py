@@ -14,6 +14,8 @@ from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, tr
 from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.cli.texts import read_documents, read_mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.export.suffixes import has_failures, has_xrefs, suffix_of
+from spacy_bioel.kb.columns.layout import has_columns
 
 if TYPE_CHECKING:
     from spacy_bioel.distributed.rows import LinkedText, Totals
@@ -173,8 +175,6 @@ def _outputs(names: list[str], html: Path | None, *, xrefs: bool) -> dict[str, s
 
     RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
     """
-    from spacy_bioel.export.suffixes import has_xrefs, suffix_of
-
     outputs = {name: suffix_of(name) for name in names}
     for name, suffix in outputs.items():
         if xrefs and not has_xrefs(suffix):
@@ -212,7 +212,6 @@ def _link(
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
-    from spacy_bioel.kb.columns.layout import has_columns
     from spacy_bioel.pipeline.loading import STARTER
 
     *models, source = arguments
@@ -233,7 +232,6 @@ def _refuse_with_spark(given: dict[str, bool]) -> None:
 def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
-    from spacy_bioel.export.suffixes import has_failures
 
     totals = Totals()
     names_failures = not any(map(has_failures, outputs.values()))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def open_kb(kb: Path) -> KnowledgeBase:
 
     RAISES BioelError: Those of `pipeline.linker.starter.open_setting`.
     """
-    from spacy_bioel.kb.columns.store import KnowledgeBase
     from spacy_bioel.pipeline.loading import of_package
 
     if of_package(str(kb)):

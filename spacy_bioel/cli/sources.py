@@ -14,7 +14,11 @@ from rich.table import Table
 
 from spacy_bioel.cli.console import count_of, show_note, show_table, writing
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.formats import detect_ontology_format, read_ontology
+from spacy_bioel.io.obo import read_obo_header
 from spacy_bioel.io.skipping import BadRecord, Skipped, one_record, skipped_so_far, skipping_bad
+from spacy_bioel.io.table import read_table
+from spacy_bioel.kb.build.merge import check_ids
 from spacy_bioel.types import Concept
 
 SourcesArgument = Annotated[
@@ -50,8 +54,6 @@ Columns = dict[str, str | int | tuple[str, ...]]
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
     """Stream the pairs of a file: the old id, a tab, the current id."""
-    from spacy_bioel.io.table import read_table
-
     yield from read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
 
 
@@ -83,7 +85,6 @@ def open_sources(
 def _read(
     paths: Iterable[Path], *, format: str | None, prefix: str, columns: Columns | None
 ) -> Iterator[Concept]:
-    from spacy_bioel.io.formats import read_ontology
 
     concepts = chain.from_iterable(
         read_ontology(path, format=format, prefix=prefix, columns=columns) for path in paths
@@ -94,8 +95,6 @@ def _read(
 
 def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
     """Concepts that a knowledge base may have, of sources whose bad records are skipped."""
-    from spacy_bioel.kb.build.merge import check_ids
-
     for number, concept in enumerate(concepts, start=1):
         with one_record():
             check_ids(concept, number=number)
@@ -163,9 +162,6 @@ def parse_columns(text: str) -> Columns:
 
 def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
     """Releases and licences in the headers of OBO files, without duplicates."""
-    from spacy_bioel.io.formats import detect_ontology_format
-    from spacy_bioel.io.obo import read_obo_header
-
     names = ((path, format or detect_ontology_format(path)) for path in sources)
     headers = [read_obo_header(path) for path, name in names if name == "obo"]
     releases, licences = zip(*headers, strict=True) if headers else ((), ())

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.io.brat import read_brat
+from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
+from spacy_bioel.io.jsonl import read_documents_jsonl
+from spacy_bioel.io.open import open_binary, open_text
+from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.types import AnnotatedText
 
 if TYPE_CHECKING:
@@ -95,8 +100,6 @@ def _read_table(source: str, delimiter: str) -> Iterator[Document]:
 def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
     import csv
 
-    from spacy_bioel.io.open import open_text
-
     csv.field_size_limit(_LONGEST_CELL)
     with open_text(source) as file:
         rows = csv.DictReader(file, delimiter=delimiter)
@@ -112,7 +115,6 @@ def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
 
 
 def _check_format(format: str | None) -> None:
-    from spacy_bioel.io.formats import CORPUS_FORMATS
 
     known = (_PLAIN, _WHOLE, _DOCBIN, *CORPUS_FORMATS)
     if format is not None and format not in known:
@@ -120,7 +122,6 @@ def _check_format(format: str | None) -> None:
 
 
 def _read_plain(source: str) -> Iterator[Document]:
-    from spacy_bioel.io.open import open_binary
 
     with open_binary(source) as file:
         yield from _read_lines(file, source=source)
@@ -170,10 +171,6 @@ def _read_whole(path: Path) -> Iterator[Document]:
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
     from spacy_bioel.corpus import read_texts
-    from spacy_bioel.io.brat import read_brat
-    from spacy_bioel.io.formats import detect_corpus_format
-    from spacy_bioel.io.jsonl import read_documents_jsonl
-    from spacy_bioel.io.pubtator import read_pubtator
 
     readers = {"pubtator": read_pubtator, "brat": read_brat}
     if format is None and path.suffix != f".{_DOCBIN}":
@@ -188,7 +185,6 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
-    from spacy_bioel.io.formats import detect_corpus_format
 
     if format is not None or path.suffix != ".txt":
         return format in (_PLAIN, _WHOLE)

@@ -34,7 +34,6 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
         as `spans_KEY_p`, `_r` and `_f`, and of each label as `spans_KEY_per_type`, for the KEY of
         the group.
     """
-
     # Partial functions, not closures, so that pipelines with them can be pickled.
     return partial(_score_mentions, spans_key=spans_key, gold_key=gold_key)
 
@@ -48,7 +47,6 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
         `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement. P, R
         and F are also `spans_KEY_link_p`, `_r`, `_f` and `_per_type`, for the KEY of the group.
     """
-
     return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
 
 

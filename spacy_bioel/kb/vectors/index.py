@@ -125,7 +125,6 @@ def _exact_scores(
 
 def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
     """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`."""
-
     # Not a closure, so that pipelines can be pickled.
     return partial(ExactIndex, block_rows=block_rows)
 
