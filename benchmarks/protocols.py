@@ -1,5 +1,5 @@
 """Write docs/protocols.md from the table in spacy_bioel/scoring/protocols.py, and the definitions
-in docs/guides/errors.md from spacy_bioel/scoring/kinds.py: python -m benchmarks.protocols.
+in docs/guides/errors.md from spacy_bioel/scoring/counts.py: python -m benchmarks.protocols.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.markdown import table
 from benchmarks.readme import write_block
 from spacy_bioel.cli.error_rows import COLUMNS
-from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
+from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Protocol, Rules
 
 _DOCS = Path(__file__).parents[1] / "docs"

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from spacy.language import Language
 
-    from spacy_bioel.export.frame import links_frame as links_frame
-    from spacy_bioel.export.render import displacy_data as displacy_data
-    from spacy_bioel.export.render import render as render
+    from spacy_bioel.export.docs import displacy_data as displacy_data
+    from spacy_bioel.export.docs import links_frame as links_frame
+    from spacy_bioel.export.docs import render as render
     from spacy_bioel.pipeline.explain import explain as explain
 
 __version__ = "0.1.0"
@@ -50,9 +50,9 @@ def load(
 # Functions that are imported when they are asked for, and their modules.
 _LATER = {
     "explain": "pipeline.explain",
-    "links_frame": "export.frame",
-    "render": "export.render",
-    "displacy_data": "export.render",
+    "links_frame": "export.docs",
+    "render": "export.docs",
+    "displacy_data": "export.docs",
 }
 
 

@@ -28,7 +28,7 @@ from spacy_bioel.kb.vectors.ann import ANN_NAMES
 from spacy_bioel.kb.words import ngrams
 from spacy_bioel.pipeline import factories
 from spacy_bioel.pipeline.linker import candidates, names
-from spacy_bioel.pipeline.mentions import everyday
+from spacy_bioel.pipeline.mentions import name_evidence
 
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
@@ -173,7 +173,7 @@ NUMBERS: list[tuple[str, str, Callable[[], list[float]]]] = [
         "Up to {} names are encoded in memory",
         lambda: [names.ENCODE_ON_LOAD],
     ),
-    ("docs/ontology.md", "nearly a name of {} characters or more", lambda: [everyday._FEWEST]),
+    ("docs/ontology.md", "nearly a name of {} characters or more", lambda: [name_evidence._FEWEST]),
     ("docs/starter.md", "The name encoder has {}M trained parameters", millions_of_parameters),
     (SOURCES, "a ResCNN encoder of names, {}M trained parameters", millions_of_parameters),
     (

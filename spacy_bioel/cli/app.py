@@ -20,19 +20,12 @@ from spacy_bioel.cli.console import NO_ROOM, show_error
 from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.explain import explain
-from spacy_bioel.cli.kb_add import add
-from spacy_bioel.cli.kb_build import build
-from spacy_bioel.cli.kb_compact import compact
-from spacy_bioel.cli.kb_edit import edit
-from spacy_bioel.cli.kb_encode import encode
-from spacy_bioel.cli.kb_info import info
-from spacy_bioel.cli.kb_retire import retire
-from spacy_bioel.cli.kb_show import search, show
-from spacy_bioel.cli.kb_upgrade import upgrade
+from spacy_bioel.cli.kb_build import build, encode
+from spacy_bioel.cli.kb_edit import add, compact, edit, retire, upgrade
+from spacy_bioel.cli.kb_show import info, search, show
 from spacy_bioel.cli.link import link
-from spacy_bioel.cli.mcp import mcp
 from spacy_bioel.cli.probe import probe
-from spacy_bioel.cli.serve import serve
+from spacy_bioel.cli.serve import mcp, serve
 from spacy_bioel.cli.tune import tune
 from spacy_bioel.cli.verify import verify
 from spacy_bioel.errors import BioelError, Errors

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from html import escape
 
 from spacy_bioel.cli.error_rows import NameOf, context_of, describe_candidate, row_of
-from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
+from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
+from spacy_bioel.scoring.evaluation import Reliability
 from spacy_bioel.scoring.linking_errors import LinkingError, confusions, strings_of
 from spacy_bioel.scoring.measure import Measurement
-from spacy_bioel.scoring.reliability import Reliability
 
 SHOWN = 50  # errors of a kind
 _WORST = 20  # rows of a table of confusions or strings

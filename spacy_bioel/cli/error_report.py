@@ -15,9 +15,9 @@ from spacy_bioel.cli.plots import can_plot, draw_counts, draw_reliability
 from spacy_bioel.errors import Warnings
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.measuring import knowledge_of
-from spacy_bioel.scoring.kinds import KINDS
+from spacy_bioel.scoring.counts import KINDS
+from spacy_bioel.scoring.evaluation import Reliability, reliability
 from spacy_bioel.scoring.linking_errors import LinkingError, find_errors
-from spacy_bioel.scoring.reliability import Reliability, reliability
 from spacy_bioel.types import AnnotatedText, Link
 
 if TYPE_CHECKING:

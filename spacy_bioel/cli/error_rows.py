@@ -14,6 +14,8 @@ from spacy_bioel.scoring.linking_errors import LinkingError
 from spacy_bioel.types import Candidate, Link, Mention
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
+
+
 # Columns of the file of errors, with their meaning for users.
 COLUMNS = {
     "document": "id of the document",
@@ -36,8 +38,14 @@ COLUMNS = {
     "context": "the text around the gold mention, which is between [[ and ]]; around the "
     "prediction, if that is spurious",
 }
+
+
 _FORMATS = (".tsv", ".csv", ".jsonl")
+
+
 _AROUND = 80  # characters of context on each side
+
+
 _BETWEEN = " | "  # the entries of a list
 
 

@@ -29,7 +29,7 @@ from spacy_bioel.cli.gold_labels import (
 )
 from spacy_bioel.cli.models import find_linker, require_linker
 from spacy_bioel.errors import Warnings
-from spacy_bioel.scoring.kinds import KINDS, MARKS, PAIRING
+from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 
 from spacy_bioel.cli.models import load_with_gold
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import curie
+from spacy_bioel.io.records import curie
 from spacy_bioel.types import AnnotatedText, Mention
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`bioel kb build`: build a knowledge base from source files."""
+"""`bioel kb build` and `bioel kb encode`: make a knowledge base from source files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from spacy_bioel.cli.console import JsonOption, PrefixOption, show_note, track, write_json
+from spacy_bioel.cli.console import (
+    JsonOption,
+    PrefixOption,
+    progress_bar,
+    show_note,
+    track,
+    write_json,
+)
+from spacy_bioel.cli.kb_show import ann_text
+from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.cli.sources import (
     ColumnsOption,
     FormatOption,
@@ -26,6 +35,7 @@ from spacy_bioel.cli.sources import (
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.merge import Branches
 from spacy_bioel.kb.columns.layout import map_vectors
+from spacy_bioel.kb.columns.store import KnowledgeBase
 
 
 def build(
@@ -100,3 +110,27 @@ def build(
         show_counts(f"Built {out}", asdict(report))
     if had_vectors:
         show_note(f"The vectors of the names before are gone: run bioel kb encode {out} MODEL")
+
+
+def encode(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
+    ],
+) -> None:
+    """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
+
+    A pipeline can search a large knowledge base only with vectors of its own encoder. Vectors of
+    other encoders are kept. Names that already have a vector of this encoder are not encoded again,
+    so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
+    Commands that change the knowledge base wait meanwhile.
+    """
+    base = KnowledgeBase.open(kb)
+    linker = require_linker(load_model(model), model)
+    with progress_bar("Encoding names", total=base.n_names) as advance:
+        done = linker.encode_kb(base, progress=advance)
+    kept = f", {done.copied:,} were there" if done.copied else ""
+    show_note(f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}.")
+    if done.ann:
+        show_note(f"Built an {ann_text(done.ann)}.")

@@ -1,18 +1,121 @@
-"""`bioel kb edit`: change the names of a concept."""
+"""`bioel kb add`, `edit`, `retire`, `compact` and `upgrade`: change a knowledge base."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import JsonOption, PrefixOption
-from spacy_bioel.cli.kb_add import show_growth
+from spacy_bioel.cli.console import JsonOption, PrefixOption, count_of, show_note, track, write_json
+from spacy_bioel.cli.sources import (
+    ColumnsOption,
+    FormatOption,
+    LicenceOption,
+    ReleaseOption,
+    SourceNameOption,
+    SourcesArgument,
+    open_sources,
+    read_retired,
+    show_counts,
+    split_list,
+)
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import curie
+from spacy_bioel.io.records import curie
 from spacy_bioel.kb.build.edit import NameEdit
-from spacy_bioel.kb.build.grow import edit_names
+from spacy_bioel.kb.build.grow import add_concepts, compact_kb, edit_names, retire_ids, upgrade_kb
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.build.grow import Growth
+
+
+# Keys of a report that count the records read, not the whole knowledge base.
+_OF_RECORDS = (
+    "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
+    "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
+)  # fmt: skip
+
+
+def add(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    sources: SourcesArgument,
+    format: FormatOption = None,
+    prefix: PrefixOption = "",
+    columns: ColumnsOption = None,
+    types: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE,...", help="Add only new concepts with one of these types."),
+    ] = None,
+    source_name: SourceNameOption = "",
+    release: ReleaseOption = "",
+    licence: LicenceOption = "",
+    json_file: JsonOption = None,
+) -> None:
+    """Add the concepts of one or several sources to a knowledge base.
+
+    Existing entries are kept. An existing concept gets the names, types and parents that it lacks,
+    and a definition if it has none; its preferred name stays. A record of a retired id is merged
+    into the concept that replaced it. A current id is not retired, whatever a source says: use
+    `bioel kb retire`.
+
+    All columns are rewritten, in seconds for half a million names, and replaced in one step.
+    Vectors are kept: `bioel kb encode` encodes the new names only. The command waits for others
+    that are changing the knowledge base.
+    """
+    concepts, about = open_sources(
+        sources,
+        format=format,
+        prefix=prefix,
+        columns=columns,
+        source=source_name,
+        release=release,
+        licence=licence,
+    )
+    growth = add_concepts(
+        kb,
+        track(concepts, "Reading concepts"),
+        types=None if types is None else split_list(types),
+        **about,
+    )
+    show_growth(f"Added to {kb}", growth, kb=kb, json_file=json_file)
+
+
+def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None) -> None:
+    """Show or write the report of a change, with a note on outdated vectors."""
+    about = as_json(growth)
+    if json_file is not None:
+        write_json(json_file, about)
+    if str(json_file) != "-":
+        shown = (_positive(*count) for count in about.items() if count[1] is not True)
+        show_counts(title, dict(shown))
+    if growth.vectors_outdated:
+        show_note(
+            f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
+            "names only."
+        )
+
+
+def _positive(key: str, count: Any) -> tuple[str, Any]:
+    """Turn a negative count of new items into a positive count of gone ones."""
+    is_fewer = isinstance(count, int) and count < 0
+    return (key.replace("new_", "gone_"), -count) if is_fewer else (key, count)
+
+
+def as_json(growth: Growth) -> dict[str, Any]:
+    """Convert a change to a flat record."""
+    report = asdict(growth.report)
+    return {
+        "new_concepts": growth.concepts,
+        "new_names": growth.names,
+        "new_retired": growth.retired,
+        **{key: report[key] for key in _OF_RECORDS},
+        "concepts": report["concepts"],
+        "names": report["names"],
+        "retired": report["retired"],
+        "fingerprint": report["fingerprint"],
+        "vectors_outdated": growth.vectors_outdated,
+    }
 
 
 def edit(
@@ -45,3 +148,83 @@ def edit(
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)
     growth = edit_names(kb, {curie(id, prefix): change})
     show_growth(f"Edited {curie(id, prefix)} in {kb}", growth, kb=kb, json_file=json_file)
+
+
+def retire(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    old: Annotated[str | None, typer.Argument(help="Id to retire.")] = None,
+    replaced_by: Annotated[
+        str, typer.Option(metavar="ID", help="Id of the concept that takes its place.")
+    ] = "",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
+    ] = None,
+    prefix: PrefixOption = "",
+    json_file: JsonOption = None,
+) -> None:
+    """Retire ids of a knowledge base.
+
+    A retired id resolves to its replacement, which takes over the names and the children of the
+    concept. Without a replacement, the concept, the names that only it had and its id are removed.
+    If one of the ids is unknown, none is retired.
+    """
+    if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
+        raise BioelError(Errors.B204)
+    if pairs is not None:
+        chosen = _read_pairs(pairs, prefix=prefix)
+    else:
+        chosen = {curie(str(old), prefix): curie(replaced_by, prefix)}
+    show_growth(f"Retired in {kb}", retire_ids(kb, chosen), kb=kb, json_file=json_file)
+
+
+def _read_pairs(path: Path, *, prefix: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for record in read_retired(path, prefix=prefix):
+        known = pairs.setdefault(record.id, record.replaced_by)
+        if known != record.replaced_by:
+            raise BioelError(
+                Errors.B205.format(path=path, id=record.id, first=known, second=record.replaced_by)
+            )
+    return pairs
+
+
+def compact(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    forget_retired: Annotated[
+        bool, typer.Option("--forget-retired", help="Also remove all retired ids.")
+    ] = False,
+    json_file: JsonOption = None,
+) -> None:
+    """Remove unused files of a knowledge base.
+
+    These are outdated vectors of all encoders, and leftovers of killed commands. Run
+    `bioel kb encode` first: it reuses outdated vectors. Columns need no compaction, because
+    `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept without
+    `--forget-retired`.
+    """
+    done = compact_kb(kb, forget_retired=forget_retired)
+    about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
+    shown = f"Removed {count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
+    if (growth := done.growth) is not None:
+        about["forgotten"] = -growth.retired
+        shown += f" Forgot {count_of(-growth.retired, 'retired id')}."
+        if growth.vectors_outdated:
+            shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
+    show_note(shown)
+    if json_file is not None:
+        write_json(json_file, about)
+
+
+def upgrade(
+    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+) -> None:
+    """Convert a knowledge base of an earlier version to the current layout.
+
+    The earlier layout can be read, too. The current one can be changed while others read it, and
+    can have vectors of several encoders. Names and vectors do not change. Commands that change a
+    knowledge base also convert its columns. Earlier versions cannot read the current layout.
+    """
+    done = upgrade_kb(kb)
+    shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
+    show_note(shown)

@@ -19,7 +19,7 @@ from spacy_bioel.kb.columns.layout import has_columns
 
 if TYPE_CHECKING:
     from spacy_bioel.distributed.rows import LinkedText, Totals
-    from spacy_bioel.export.text_format import Write
+    from spacy_bioel.export.links import Write
 
 STDOUT = "-"
 SOME_FAILED = 1  # exit status
@@ -253,7 +253,7 @@ def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: boo
 @contextmanager
 def _writing(path: Path, suffix: str, **options: bool) -> Iterator[Write]:
     from spacy_bioel.export.formats import format_of
-    from spacy_bioel.export.text_format import TextFormat
+    from spacy_bioel.export.links import TextFormat
 
     def write_named(one: LinkedText) -> None:
         with naming(path):  # errors of one output are not those of another

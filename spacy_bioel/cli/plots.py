@@ -12,7 +12,7 @@ from typing import Any
 
 from spacy_bioel.cli.console import make_folder, naming
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.scoring.reliability import Reliability
+from spacy_bioel.scoring.evaluation import Reliability
 from spacy_bioel.storage.atomic import replacing_file
 
 _FORMATS = (".svg", ".png", ".pdf")

@@ -1,4 +1,4 @@
-"""`bioel serve`: link texts over HTTP."""
+"""`bioel serve` and `bioel mcp`: link texts over HTTP, and for agents."""
 
 from __future__ import annotations
 
@@ -88,3 +88,18 @@ def serve(
         seconds=timeout,
     )
     run.serve(listener, model, limits, hosts=[host, *(allowed_host or [])], tell=show_note)
+
+
+def mcp(model: ModelArgument = "starter") -> None:
+    """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
+    search_concepts.
+
+    A program of agents starts this command itself; docs/guides/service.md shows its settings.
+    Needs the extra `mcp`.
+    """
+    try:
+        from spacy_bioel.service.agents import run_agent_tools
+    except ImportError as error:
+        raise BioelError(Errors.B192.format(what="bioel mcp", extra="mcp", error=error)) from error
+
+    run_agent_tools(model)

@@ -15,8 +15,7 @@ from bioc import (
 )
 
 from spacy_bioel.distributed.rows import LinkedText
-from spacy_bioel.export.links import check_ids, link_rows
-from spacy_bioel.export.text_format import TextFormat
+from spacy_bioel.export.links import TextFormat, check_ids, link_rows
 
 # Characters that XML cannot hold. A parser would also drop "\r" before "\n", and move offsets.
 _NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from spacy_bioel.distributed.rows import LinkedText
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.links import check_ids, linked_candidates
-from spacy_bioel.export.text_format import Write, numbered
+from spacy_bioel.export.links import Write, check_ids, linked_candidates, numbered
 from spacy_bioel.opened import preferred_name
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import Link

@@ -10,11 +10,9 @@ from spacy_bioel.distributed.parquet import writing_rows
 from spacy_bioel.distributed.rows import to_row
 from spacy_bioel.export.bioc import bioc_json, bioc_xml
 from spacy_bioel.export.brat import writing_brat
-from spacy_bioel.export.json_rows import json_array, json_lines
-from spacy_bioel.export.page import page
+from spacy_bioel.export.links import TextFormat, Write
 from spacy_bioel.export.pubtator import pubtator
-from spacy_bioel.export.table import table
-from spacy_bioel.export.text_format import TextFormat, Write
+from spacy_bioel.export.rows import json_array, json_lines, page, table
 
 # Writes what is no text file: a folder, or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]

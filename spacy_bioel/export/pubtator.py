@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from spacy_bioel.distributed.rows import LinkedText
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.links import check_ids
-from spacy_bioel.export.text_format import TextFormat
+from spacy_bioel.export.links import TextFormat, check_ids
 from spacy_bioel.types import Link
 
 _NIL = "-"

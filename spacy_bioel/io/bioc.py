@@ -11,10 +11,9 @@ import bioc
 from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import split_ids
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import iter_xml, open_text
+from spacy_bioel.io.records import check_offsets, check_surface, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # From infons with ids (in lower case) to the vocabulary of these; "" is the prefix of the caller.

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.ids import split_ids
-from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines, open_text
+from spacy_bioel.io.records import check_offsets, check_surface, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT, _ANNOTATIONS = ".txt", ".ann"

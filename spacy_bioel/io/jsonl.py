@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.ids import curie, split_ids
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import numbered_lines
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import check_offsets, check_surface, curie, one_record, split_ids
 from spacy_bioel.storage.atomic import replacing_text
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.open import iter_xml, open_text
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import curie, one_record, unique_names
 from spacy_bioel.types import Concept
 
 _HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"

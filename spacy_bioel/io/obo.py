@@ -9,9 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.open import numbered_lines, open_text
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import curie, one_record, unique_names
 from spacy_bioel.types import Concept
 
 # "property_value: terms:license https://..."; Dublin Core has many prefixes.

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import curie, unique_names
 from spacy_bioel.io.json_object import iter_json_object
 from spacy_bioel.io.json_values import parse_json
 from spacy_bioel.io.obo import SCOPES, read_obo_lines
 from spacy_bioel.io.open import open_binary
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import curie, one_record, unique_names
 from spacy_bioel.types import Concept
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.skipping import is_skipping, one_record
+from spacy_bioel.io.records import is_skipping, one_record
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

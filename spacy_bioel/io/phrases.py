@@ -10,10 +10,9 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import curie, split_ids, unique_names
 from spacy_bioel.io.open import first_line, numbered_lines, read_json_object
-from spacy_bioel.io.rows import read_rows
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import curie, one_record, split_ids, unique_names
+from spacy_bioel.io.table import read_rows
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 _CONCEPT_ROW = "pmid||start|end||type||mention||id"

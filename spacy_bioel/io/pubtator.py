@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.ids import split_ids
-from spacy_bioel.io.offsets import check_offsets, check_surface
 from spacy_bioel.io.open import open_text
+from spacy_bioel.io.records import check_offsets, check_surface, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 _TEXT_ROW = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.DOTALL)

@@ -8,9 +8,8 @@ from itertools import groupby
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.ids import unique_names
 from spacy_bioel.io.open import numbered_lines
-from spacy_bioel.io.skipping import one_record
+from spacy_bioel.io.records import one_record, unique_names
 from spacy_bioel.types import Concept
 
 # The columns of MRCONSO that are read, of 18.

@@ -27,8 +27,7 @@ from spacy_bioel.models.checkpoint import (
     special_pieces,
 )
 from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, with_usable_precision
-from spacy_bioel.text.sentences import begins_sentence
-from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, split_windows
+from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, begins_sentence, split_windows
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
 IntArray = NDArray[np.int64]

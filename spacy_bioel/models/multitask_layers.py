@@ -17,7 +17,7 @@ from thinc.types import ArgsKwargs, Floats2d
 
 from spacy_bioel.models.tok2vec import forward_over_tokens, token_vectors
 from spacy_bioel.models.torch_io import MentionBatch, wrap_torch
-from spacy_bioel.text.sentences import begins_sentence
+from spacy_bioel.text.windows import begins_sentence
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]

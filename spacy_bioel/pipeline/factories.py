@@ -125,7 +125,7 @@ def make_mention_detector(
     consistency (float): From 0 to 1, how far the probability of a span moves towards that of the
         surest occurrence of the same words in the document; tune it on dev.
     allow_overlap (bool): Keep overlapping and nested mentions; else the likeliest choice without
-        overlaps, see `pipeline.mentions.decoding`.
+        overlaps, see `pipeline.mentions.choosing`.
     abbreviations (bool): Short forms that the document defines for a mention are mentions too.
     always (dict): Label -> words that are always mentions, {"Species": ["patient", "patients"]};
         case does not count, and no other mention overlaps them.

@@ -12,8 +12,7 @@ import srsly
 from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.text.abbreviations import find_abbreviations
-from spacy_bioel.text.binomials import find_short_binomials
+from spacy_bioel.text.abbreviations import find_abbreviations, find_short_binomials
 from spacy_bioel.text.normalize import normalize_names
 
 # Shared by both pipes. The text of a document does not change.

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from spacy_bioel.scoring.counts import Ids
+from spacy_bioel.scoring.counts import Ids, kind_of
 from spacy_bioel.scoring.evaluation import canonicalised
 from spacy_bioel.scoring.given import pair_by_offsets
-from spacy_bioel.scoring.kinds import kind_of
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 Pair = tuple[Mention | None, Link | None]

@@ -46,3 +46,18 @@ def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> i
     """Latest or earliest of the best borders from `low` to `high`."""
     places = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(places, key=lambda i: borders[i])
+
+
+def begins_sentence(tokens: Sequence[str]) -> list[bool]:
+    """Whether a sentence begins with a token, the first included.
+
+    One begins after a full stop, an exclamation or question mark, or a line break, unless with a
+    small letter.
+    """
+    begins: list[bool] = []
+    has_ended = False
+    for text in tokens:
+        begins.append(not begins or (has_ended and not text[0].islower()))
+        ends = text in (".", "!", "?") or "\n" in text
+        has_ended = ends or (has_ended and text.isspace())
+    return begins

@@ -14,8 +14,8 @@ from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.linker.queries import looking_up
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.measuring import ProgressBar, changed, link_open, silent
-from spacy_bioel.pipeline.mentions.evidence import FEATURES
 from spacy_bioel.pipeline.mentions.finder import default_weights
+from spacy_bioel.pipeline.mentions.name_evidence import FEATURES
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.scoring.evaluation import count_documents
 from spacy_bioel.tuning.choosing import Fold, Tuned, Value, choose, metric_of

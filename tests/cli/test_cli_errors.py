@@ -15,7 +15,7 @@ import pytest
 
 from spacy_bioel.cli.error_page import SHOWN
 from spacy_bioel.cli.error_rows import COLUMNS
-from spacy_bioel.scoring.kinds import KINDS, MARKS
+from spacy_bioel.scoring.counts import KINDS, MARKS
 
 Run = Callable[..., int]
 Capture = pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_bioel.cli.kb_info import ann_text
+from spacy_bioel.cli.kb_show import ann_text
 from spacy_bioel.cli.sources import parse_columns
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -225,7 +225,7 @@ def test_an_unexpected_failure_is_not_hidden(
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.build.build_kb", fail)
+    monkeypatch.setattr("spacy_bioel.cli.kb_build.build_kb", fail)
     with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
         main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])
 

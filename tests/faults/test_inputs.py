@@ -22,7 +22,7 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.json_object import _Reader, iter_json_object
 from spacy_bioel.io.open import open_binary
 from spacy_bioel.io.phrases import read_phrase_table
-from spacy_bioel.io.skipping import BadRecord, skipping_bad
+from spacy_bioel.io.records import BadRecord, skipping_bad
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept

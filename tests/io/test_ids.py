@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.io.ids import curie, split_ids, unique_names
+from spacy_bioel.io.records import curie, split_ids, unique_names
 
 
 @pytest.mark.parametrize(

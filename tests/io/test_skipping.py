@@ -9,7 +9,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.skipping import BadRecord, skipping_bad
+from spacy_bioel.io.records import BadRecord, skipping_bad
 
 MESH = """<?xml version="1.0"?>
 <DescriptorRecordSet>

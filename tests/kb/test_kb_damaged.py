@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from kb_files import vectors_of
 
-from spacy_bioel.cli.kb_info import describe
+from spacy_bioel.cli.kb_show import describe
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.grow import drafts_of
 from spacy_bioel.kb.columns import checks

@@ -9,7 +9,7 @@ from math import log
 import pytest
 from tiny import blank
 
-from spacy_bioel.pipeline.mentions.decoding import (
+from spacy_bioel.pipeline.mentions.choosing import (
     ScoredSpan,
     agree,
     drop_overlaps,

@@ -11,8 +11,8 @@ from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
-from spacy_bioel.pipeline.mentions.evidence import FEATURES
 from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.pipeline.mentions.name_evidence import FEATURES
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))

@@ -189,7 +189,7 @@ def test_settings_out_of_range(name: str) -> None:
 
 
 def test_words_that_always_are_mentions_and_words_that_never_are() -> None:
-    from spacy_bioel.pipeline.mentions.lists import apply_lists
+    from spacy_bioel.pipeline.mentions.choosing import apply_lists
 
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
@@ -214,7 +214,7 @@ def test_lists_that_are_none(settings: dict[str, Any]) -> None:
 
 
 def test_short_forms_of_mentions_are_mentions() -> None:
-    from spacy_bioel.pipeline.mentions.defined import add_short_forms
+    from spacy_bioel.pipeline.mentions.choosing import add_short_forms
 
     doc = blank()("Acute kidney injury (AKI) and AKI, AKI care, tumor necrosis factor (TNF).")
     injury, taken, longer = (0, 3, "Disease", 0.9), (7, 8, "Gene", 0.6), (9, 11, "Other", 0.5)
@@ -302,7 +302,7 @@ def test_pieces_of_long_documents(
 
 
 def test_words_of_lists_stand_in_the_next_line() -> None:
-    from spacy_bioel.pipeline.mentions.lists import apply_lists
+    from spacy_bioel.pipeline.mentions.choosing import apply_lists
 
     doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
     spans = [(4, 7, "Disease", 0.9)]

@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.contextual.targets import nearest_names
+from spacy_bioel.pipeline.contextual.weighing import nearest_names
 from spacy_bioel.types import Concept
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.scoring.kinds import KINDS, MARKS, kind_of
+from spacy_bioel.scoring.counts import KINDS, MARKS, kind_of
+from spacy_bioel.scoring.evaluation import Bin, reliability
 from spacy_bioel.scoring.linking_errors import (
     Knowledge,
     confusions,
@@ -12,7 +13,6 @@ from spacy_bioel.scoring.linking_errors import (
     pairs,
     strings_of,
 )
-from spacy_bioel.scoring.reliability import Bin, reliability
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spacy_bioel.text.binomials import find_short_binomials
+from spacy_bioel.text.abbreviations import find_short_binomials
 
 
 def test_those_that_are_written_out_in_the_text() -> None:

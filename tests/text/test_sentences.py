@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spacy_bioel.text.sentences import begins_sentence
+from spacy_bioel.text.windows import begins_sentence
 
 
 def test_sentences_begin_after_full_stops_and_line_breaks() -> None:

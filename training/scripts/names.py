@@ -31,8 +31,8 @@ from spacy.language import Language
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.evidence import COMMON, EQUAL, FEATURES, common_words
 from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.pipeline.mentions.name_evidence import COMMON, EQUAL, FEATURES, common_words
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.tuning.development import Development
 from spacy_bioel.tuning.fusion import fit_fusion

@@ -16,8 +16,7 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import build_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.pipeline.contextual.targets import nearest_names
-from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
+from spacy_bioel.pipeline.contextual.weighing import Reading, nearest_names, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.names import needs_no_folder
 from spacy_bioel.pipeline.linker.queries import Mentions

@@ -19,7 +19,7 @@ from spacy_bioel.pipeline.linker.kbs import KbSetting
 from spacy_bioel.pipeline.linker.names import FrozenEncoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import NameTraining
-from spacy_bioel.pipeline.mentions.evidence import FEATURES as FINDING_FEATURES
+from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.component import Linker

@@ -22,11 +22,12 @@ from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
     Considered,
+    ScoredSpan,
+    check_labels,
+    check_lists,
     choose_mentions,
     consider_spans,
 )
-from spacy_bioel.pipeline.mentions.decoding import ScoredSpan
-from spacy_bioel.pipeline.mentions.lists import check_labels, check_lists
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import listens, require_token_vectors
@@ -232,7 +233,7 @@ class MentionDetector(StoredPipe):
 
         Breaks of lines are none, but where token vectors come from another pipe.
         """
-        from spacy_bioel.pipeline.mentions.lines import without_breaks
+        from spacy_bioel.pipeline.mentions.dictionary import without_breaks
 
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
@@ -240,7 +241,7 @@ class MentionDetector(StoredPipe):
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         """Features of the tokens by the lexicon."""
-        from spacy_bioel.pipeline.mentions.matches import match_lexicon
+        from spacy_bioel.pipeline.mentions.dictionary import match_lexicon
 
         return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
 

@@ -1,21 +1,93 @@
-"""Mentions without a trained detector: the longest names of a knowledge base in a text."""
+"""Mentions without a trained detector: the longest names of a knowledge base in a text; matches of a
+lexicon as features of tokens.
+"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import IS_SPACE, ORTH
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.ragged import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.decoding import has_whole_brackets
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, normalize_token
+from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
+from spacy_bioel.models.detector import SHORT_FORM
+from spacy_bioel.models.torch_io import MentionBatch
+from spacy_bioel.pipeline.mentions.choosing import has_whole_brackets
+from spacy_bioel.pipeline.short_forms import long_forms
+from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_names, normalize_token
+
+
+def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
+    """Documents with the names, and words of names, that they have.
+
+    max_width (int): The longest match in tokens.
+    """
+    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+    tokens = _normalized_tokens(docs)
+    spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
+    for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
+        start, width, bit = _short_forms(lexicon, doc, max_width=max_width)
+        spans.append(np.stack([start + offset, width, bit], axis=1))
+    words = np.stack(lexicon.match_words(tokens), axis=1)
+    return MentionBatch(docs, np.concatenate(spans), words)
+
+
+def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> tuple[NDArray, NDArray, NDArray]:
+    """Matches of abbreviations that the document defines: those of their long forms."""
+    found = []
+    long_of = long_forms(doc)
+    places = find_short_forms(doc.text, long_of) if long_of else {}
+    for short, long in long_of.items():
+        key = name_keys([normalize_name(long)])
+        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key))[1].tolist()]
+        for start_char, end_char in places[short]:
+            span = doc.char_span(start_char, end_char)
+            if span is not None and len(span) <= max_width:
+                found += [(span.start, len(span) - 1, bit) for bit in bits]
+    start, width, bit = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    return start, width, bit
+
+
+def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
+    """Of one document after the other; each different token of them is normalised once."""
+    found: list[str] = []
+    for doc in docs:
+        ids = doc.to_array(ORTH).tolist()
+        words = {id_: normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
+        found += map(words.__getitem__, ids)
+    return found
+
+
+def without_breaks(docs: Sequence[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
+    """Documents without tokens of white space, but for blank lines.
+
+    RETURNS (tuple): The documents, and of each the tokens that it has left. One without such tokens
+        is the document itself.
+    """
+    pairs = [_without_breaks(doc) for doc in docs]
+    return [doc for doc, _ in pairs], [kept for _, kept in pairs]
+
+
+def _without_breaks(doc: Doc) -> tuple[Doc, NDArray[np.int64]]:
+    breaks = np.flatnonzero(doc.to_array([IS_SPACE]).ravel())
+    dropped = [i for i in breaks.tolist() if not BLANK_LINE.search(doc[i].text)]
+    kept = np.delete(np.arange(len(doc)), dropped)
+    if not dropped:
+        return doc, kept
+    tokens = [doc[i] for i in kept.tolist()]
+    before_break = set(dropped)
+    spaces = [bool(token.whitespace_) or token.i + 1 in before_break for token in tokens]
+    return Doc(doc.vocab, [token.text for token in tokens], spaces), kept
+
 
 # Spans of so many words are looked up at all places, longer ones where such a name begins.
 MAX_WORDS = 12

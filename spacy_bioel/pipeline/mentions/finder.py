@@ -18,16 +18,15 @@ from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.lexicon import Misspellings
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered
-from spacy_bioel.pipeline.mentions.everyday import ruled_out
-from spacy_bioel.pipeline.mentions.evidence import (
+from spacy_bioel.pipeline.mentions.hits import Hits, Words, find_hits, read_words
+from spacy_bioel.pipeline.mentions.name_evidence import (
     EQUAL,
     FEATURES,
     SINGLE,
     NameEvidence,
     common_words,
+    ruled_out,
 )
-from spacy_bioel.pipeline.mentions.hits import Hits, find_hits
-from spacy_bioel.pipeline.mentions.words import Words, read_words
 from spacy_bioel.pipeline.short_forms import forms_to_write_out, shorthand_beside
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
