@@ -1,7 +1,7 @@
 """Needs of encoders: accuracy with shuffled word pieces and narrow attention.
 
-python -m benchmarks.probing SYSTEM CORPUS MODEL runs `bioel probe` on the dev documents of a corpus
-of the project, keeps its rows beside those of other systems, and draws them all:
+python -m benchmarks.probing SYSTEM CORPUS MODEL runs `benchmarks.probe` with the dev documents of a
+corpus of the project, keeps its rows beside those of other systems, and draws them all:
 benchmarks/results/probing.json and docs/probing.svg.
 """
 
@@ -16,8 +16,8 @@ from typing import Annotated
 import srsly
 import typer
 
+from benchmarks.probe import plot_probing
 from benchmarks.record import add, command, load
-from spacy_bioel.cli.plots import plot_probing
 
 PLOT = Path(__file__).parents[1] / "docs" / "probing.svg"
 
@@ -27,7 +27,7 @@ def main(system: str, corpus: str, model: Path, seed: Annotated[int, typer.Optio
         out = Path(folder) / "rows.json"
         gold = Path("corpus") / corpus / "dev.jsonl"
         options = ["--kb", f"kb/{corpus}", "--corpus", corpus, "--seed", seed, "--json", out]
-        probe = [sys.executable, "-m", "spacy_bioel", "probe", model, gold, *options]
+        probe = [sys.executable, "-m", "benchmarks.probe", model, gold, *options]
         subprocess.run(list(map(str, probe)), check=True)
         rows = list(srsly.read_json(out))
     for row in rows:

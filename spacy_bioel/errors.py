@@ -1,7 +1,7 @@
 """Messages of all errors and warnings, each with a code.
 
 Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x-B17x transformers and probing, B18x vectors, B19x bulk
+B08x scoring, B10x-B14x file formats, B15x-B17x transformers, B18x vectors, B19x bulk
 linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
 B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B33x starter and concepts,
 B34x formats of links, B36x errors and labels, B38x-B39x services, B40x-B41x changes of names and
@@ -369,21 +369,10 @@ class Errors(metaclass=_Coded):
         "it are missing, copy the whole again."
     )
     B155 = "Unknown pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
-    B156 = "Plots need the package matplotlib, which cannot be imported ({error}). Run: pip install 'spacy-bioel[plot]'"
-    B157 = (
-        "None of the {n} gold mentions has an id of the knowledge base in {kb}: expected some to "
-        "probe with. If the ids lack a prefix, give --prefix, e.g. --prefix MESH; otherwise give "
-        "the right knowledge base with --kb."
-    )
-    B158 = "{path} has no known format of plots. Give a name that ends in .svg, .png or .pdf."
     B159 = (
         "The transformer of the cross-encoder is not set. Set path in the block of "
         "spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on "
         "the hub."
-    )
-    B160 = (
-        "The spelling search spacy-bioel.BM25.v1 needs the package bm25s, which cannot be imported "
-        "({error}). Run: pip install bm25s"
     )
     B161 = (
         "The spelling search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the "

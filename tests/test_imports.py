@@ -28,8 +28,6 @@ ROOMS: dict[str, list[str]] = {
     # The linker's loss is in nn/, and called where the gold ids are.
     "pipeline": [*GROUND, "opened", "storage", "text", "kb", "nn", "models", "scoring"],
     "tuning": [*GROUND, "storage", "kb", "scoring", "pipeline"],
-    # Nothing but one command may import it, see LABORATORY.
-    "lab": [*GROUND, "text", "kb", "models", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND, "opened", "text"],
     "distributed": [*GROUND, "storage", "text", "pipeline", "processor"],
@@ -38,7 +36,7 @@ ROOMS: dict[str, list[str]] = {
     "service": ["", *GROUND, "kb", "pipeline", "distributed"],
     "cli": [
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
-        *["distributed", "export", "tuning", "lab", "storage", "service"],
+        *["distributed", "export", "tuning", "storage", "service"],
     ],
     "__init__": ["pipeline", "export"],
     "__main__": ["cli"],
@@ -68,9 +66,6 @@ PACKAGES: dict[str, list[str]] = {
     "pipeline/linker/component.py": ["torch", "tokenizers"],
     "pipeline/stored_pipe.py": ["safetensors"],
     "tuning": ["numpy", "spacy", "scipy"],
-    "lab": ["numpy", "spacy"],
-    "lab/attention.py": ["torch"],
-    "lab/spelling.py": ["sklearn", "scipy", "bm25s"],
     "corpus": ["spacy"],
     "distributed": ["spacy"],
     "distributed/parquet.py": ["pyarrow"],
@@ -93,17 +88,9 @@ PACKAGES: dict[str, list[str]] = {
     "__init__": ["spacy"],
 }
 
-# Files, from the root of the repository, that may import the laboratory; benchmarks and tests may
-# too. Configs name its searches, and spaCy's registry finds them.
-LABORATORY = ["spacy_bioel/cli/probe.py"]
-
 # A pipeline is created by every user of spaCy who has this package installed, and these modules
 # are imported then: nothing slow at their top. Theirs is what spaCy itself has imported.
-FACTORIES = [
-    "pipeline/linker/component.py",
-    "pipeline/mentions/detector.py",
-    "pipeline/tokenizer.py",
-]
+FACTORIES = ["pipeline/factories.py", "pipeline/tokenizer.py"]
 SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "bioc", "pronto"}
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
@@ -138,16 +125,6 @@ def test_imports_stay_within_the_table() -> None:
             if (rest.partition(".")[0] not in rooms) if own else (first not in packages):
                 wrong.append(f"{file}: {module}")
     assert wrong == []
-
-
-def test_only_the_command_of_probing_imports_the_laboratory() -> None:
-    found = []
-    for folder in (ROOT, ROOT.parent / "training"):
-        for path in sorted(folder.rglob("*.py")):
-            modules = imported_modules(ast.parse(path.read_text(encoding="utf8")))
-            if any(f"{module}.".startswith("spacy_bioel.lab.") for module in modules):
-                found.append(path.relative_to(ROOT.parent).as_posix())
-    assert [path for path in found if not path.startswith("spacy_bioel/lab/")] == LABORATORY
 
 
 @pytest.mark.parametrize("file", FACTORIES)

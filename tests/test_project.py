@@ -258,7 +258,16 @@ def test_workflow_has_all_steps_and_no_test_documents(project: dict) -> None:
         ],
     }
     names = [command["name"] for command in project["commands"]]
-    assert names == [*STEPS, *STARTER, *READY, "pretrain_seq2seq", "kb_large", "config", "test"]
+    assert names == [
+        *STEPS,
+        *STARTER,
+        *READY,
+        "pretrain_seq2seq",
+        "kb_large",
+        "config",
+        "probe",
+        "test",
+    ]
 
 
 def test_every_step_declares_what_it_reads_and_writes(project: dict) -> None:

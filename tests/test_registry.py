@@ -35,8 +35,6 @@ NAMES = {
         "spacy-bioel.ExactIndex.v1",
         "spacy-bioel.FaissIndex.v1",
         "spacy-bioel.Ngrams.v1",
-        "spacy-bioel.Tfidf.v1",
-        "spacy-bioel.BM25.v1",
     ],
     "spacy_callbacks": ["spacy-bioel.StepCounter.v1"],
     "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],

@@ -24,7 +24,6 @@ from spacy_bioel.cli.kb_build import build, encode
 from spacy_bioel.cli.kb_edit import add, compact, edit, retire, upgrade
 from spacy_bioel.cli.kb_show import info, search, show
 from spacy_bioel.cli.link import link
-from spacy_bioel.cli.probe import probe
 from spacy_bioel.cli.serve import mcp, serve
 from spacy_bioel.cli.tune import tune
 from spacy_bioel.cli.verify import verify
@@ -55,7 +54,6 @@ app.command()(tune)
 app.command()(evaluate)
 app.command()(card)
 app.command()(verify)
-app.command()(probe)
 app.command()(serve)
 app.command()(mcp)
 kb_app.command()(build)

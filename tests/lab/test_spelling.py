@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from math import log
 from pathlib import Path
 
 import pytest
 import spacy
 
+from benchmarks.lab import spelling
+from benchmarks.lab.spelling import create_bm25_v1, create_tfidf_v1
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.lab import spelling
-from spacy_bioel.lab.spelling import create_bm25_v1, create_tfidf_v1
 from spacy_bioel.pipeline.linker.searches import MakeSearch, create_ngrams_v1
 from spacy_bioel.types import Concept
 
@@ -115,15 +114,6 @@ def test_configs_make_them(kb: KnowledgeBase) -> None:
     assert made["a"](kb) is kb.ngrams
     assert made["b"](kb).ngram_range == (1, 2)
     assert (made["c"](kb).k1, made["c"](kb).b) == (2.0, 0.75)
-
-
-def test_bm25_is_missed_at_the_first_search(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    search = create_bm25_v1()(kb)
-    with pytest.raises(BioelError, match=r"B160.*pip install bm25s"):
-        search.search(["aspirin"], 1)
 
 
 def test_settings_out_of_range() -> None:

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
+from benchmarks.lab.attention import restricted_attention
 from spacy_bioel.errors import BioelError
-from spacy_bioel.lab.attention import restricted_attention
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,

@@ -1,5 +1,6 @@
-"""Mentions without a trained detector: the longest names of a knowledge base in a text; matches of a
-lexicon as features of tokens.
+"""Mentions without a trained detector: the longest names of a knowledge base in a text.
+
+Matches of a lexicon, as features of tokens, are here too.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+import spacy
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
@@ -86,10 +87,7 @@ class BM25Search:
     @cached_property
     def _index(self) -> tuple[BM25, Counter[str], float]:
         """The index, in how many names each word is, and how many words a name has on average."""
-        try:
-            from bm25s import BM25
-        except ImportError as error:
-            raise BioelError(Errors.B160.format(error=error)) from error
+        from bm25s import BM25
 
         names = [name.split() for name in _normalized_names(self.kb)]
         index = BM25(k1=self.k1, b=self.b, method="lucene", backend="numpy")
@@ -98,7 +96,7 @@ class BM25Search:
         return index, frequency, sum(map(len, names)) / len(names)
 
     def search(self, queries: Sequence[str], k: int) -> Found:
-        """See `SpellingSearch.search`. RAISES BioelError: [B160] when bm25s is not installed."""
+        """See `SpellingSearch.search`."""
         return _best(map(self._scores, queries), shape=(len(queries), k))
 
     def _scores(self, query: str) -> FloatArray:
@@ -124,6 +122,7 @@ class BM25Search:
         )
 
 
+@spacy.registry.misc("spacy-bioel.Tfidf.v1")
 def create_tfidf_v1(
     ngram_min: int = 3, ngram_max: int = 3, analyzer: str = "char_wb"
 ) -> MakeSearch:
@@ -142,6 +141,7 @@ def create_tfidf_v1(
     return partial(TfidfSearch, ngram_range=(ngram_min, ngram_max), analyzer=analyzer)
 
 
+@spacy.registry.misc("spacy-bioel.BM25.v1")
 def create_bm25_v1(k1: float = 1.2, b: float = 0.75) -> MakeSearch:
     """spacy-bioel.BM25.v1: words of names, weighed by BM25; needs the package bm25s.
 

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
 
-from spacy_bioel.errors import BioelError, Errors
+from benchmarks.lab.attention import attention_layers, restricted_attention
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.lab.attention import attention_layers, restricted_attention
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.text.normalize import normalize_name
@@ -113,7 +112,7 @@ def gold_queries(
 
     RETURNS (tuple): Normalised strings, and concept rows of each; none where the knowledge base
         does not know the ids.
-    RAISES BioelError: [B157] when the knowledge base knows no id of any gold mention.
+    RAISES ValueError: When the knowledge base knows no id of any gold mention.
     """
     queries: list[str] = []
     gold: list[frozenset[int]] = []
@@ -130,7 +129,10 @@ def gold_queries(
             rows = linker.kb.find_all(list(mention.ids))
             gold.append(frozenset(rows[rows >= 0].tolist()))
     if not any(gold):
-        raise BioelError(Errors.B157.format(n=len(queries), kb=linker.kb.where))
+        raise ValueError(
+            f"None of the {len(queries)} gold mentions has an id of {linker.kb.where}. If the ids "
+            "lack a prefix, give --prefix, e.g. --prefix MESH; otherwise give another --kb."
+        )
     return queries, gold
 
 
@@ -150,10 +152,10 @@ def probe(
     seed (int): Of the shuffles; every name and every mention has a draw of its own.
     progress (Callable | None): Is told the number of strings after each batch.
     RETURNS (list[Probed]): In the order of `PERTURBATIONS`.
-    RAISES BioelError: [B053] without a trained encoder.
+    RAISES ValueError: without a trained encoder.
     """
     if not linker.has_encoder:
-        raise BioelError(Errors.B053.format(name=linker.name))
+        raise ValueError(f"{linker.name} has no encoder of names")
     names = [normalize_name(name) for name in linker.kb.names]
     found = []
     for perturbation in PERTURBATIONS:

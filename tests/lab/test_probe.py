@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,19 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_bioel.cli.plots import plot_probing
-from spacy_bioel.cli.probe import quoted_rows
-from spacy_bioel.errors import BioelError
+from benchmarks.probe import app, plot_probing, quoted_rows
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
-
-Run = Callable[..., int]
 
 CONCEPTS = [
     Concept("MESH:D009270", ("Naloxone", "Narcan")),
     Concept("MESH:D003000", ("Clonidine",)),
     Concept("MESH:D006973", ("Hypertension", "high blood pressure")),
 ]
+
+
+def run(*argv: object) -> None:
+    app([str(argument) for argument in argv], standalone_mode=False)
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +38,31 @@ def probed(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sapbert"
 
 
+PUBTATOR = """\
+1|t|Naloxone and clonidine.
+1|a|Narcan raises it.
+1\t0\t8\tNaloxone\tChemical\tD000001
+1\t13\t22\tclonidine\tChemical\tD003000
+1\t24\t30\tNarcan\tChemical\tD009270
+
+2|t|Hypertension.
+2|a|Of rats.
+2\t0\t12\tHypertension\tDisease\tD006973
+"""
+
+
 @pytest.fixture
-def known(corpus: Path) -> Path:
-    """The corpus without the mention that is no name: which is nearest to it is left to chance."""
-    lines = corpus.read_text("utf8").splitlines(keepends=True)
-    corpus.write_text("".join(x for x in lines if "\tpressure disease\t" not in x), "utf8")
-    return corpus
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "gold.txt").write_text(PUBTATOR, "utf8")
+    return tmp_path / "gold.txt"
 
 
 def test_probe_prints_the_shape_of_the_papers_table(
-    run: Run, probed: Path, known: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    probed: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "probing.json"
     options = ("--corpus", "ncbi_disease", "--prefix", "MESH", "--json", out)
-    assert run("probe", probed, known, *options) == 0
+    run(probed, corpus, *options)
     printed = capsys.readouterr()
     lines = [line for line in printed.out.splitlines() if "sapbert" in line.lower()]
     shown = [" ".join(line.replace("│", " ").split()) for line in lines]
@@ -85,18 +95,18 @@ def test_probe_prints_the_shape_of_the_papers_table(
 
 
 def test_the_command_is_recorded_without_folders(
-    run: Run, probed: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    probed: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["bioel", "probe", str(probed), str(corpus), "--seed", "3"])
+    monkeypatch.setattr(sys, "argv", ["probe.py", str(probed), str(corpus), "--seed", "3"])
     out = tmp_path / "p.json"
-    assert run("probe", probed, corpus, "--prefix", "MESH", "--seed", 3, "--json", out) == 0
+    run(probed, corpus, "--prefix", "MESH", "--seed", 3, "--json", out)
     rows = json.loads(out.read_text("utf8"))
-    assert rows[0]["command"] == "bioel probe sapbert gold.txt --seed 3"
+    assert rows[0]["command"] == "python -m benchmarks.probe sapbert gold.txt --seed 3"
     assert (rows[0]["seed"], rows[0]["corpus"], len(rows)) == (3, "gold", 8)
 
 
 def test_an_encoder_without_attention(
-    run: Run, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build_kb(CONCEPTS, tmp_path / "kb")
     nlp = spacy.blank("en")
@@ -105,26 +115,12 @@ def test_an_encoder_without_attention(
     linker.initialize(lambda: [Example(doc, doc)], vocabulary=100, width=8)
     nlp.to_disk(tmp_path / "rescnn")
     out = tmp_path / "probing.json"
-    command = ("probe", tmp_path / "rescnn", corpus, "--prefix", "MESH")
-    assert run(*command, "--json", out) == 0
+    command = (tmp_path / "rescnn", corpus, "--prefix", "MESH")
+    run(*command, "--json", out)
     lines = [line for line in capsys.readouterr().out.splitlines() if " window " in line]
     assert len(lines) == 4
     assert all(line.replace("│", " ").split()[-2:] == ["-", "-"] for line in lines)
     assert len(json.loads(out.read_text("utf8"))) == 4
-
-
-def test_a_pipeline_without_encoder(
-    run: Run, model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("probe", model, corpus, "--prefix", "MESH") == 2
-    assert "[B053]" in capsys.readouterr().err
-
-
-def test_ids_of_another_vocabulary(
-    run: Run, probed: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("probe", probed, corpus, "--prefix", "OMIM") == 2
-    assert "[B157]" in capsys.readouterr().err
 
 
 def test_published_figures_are_of_development_sets() -> None:
@@ -134,27 +130,13 @@ def test_published_figures_are_of_development_sets() -> None:
     assert changes == [0.0, -12.42, -4.01, -2.4, -4.01, -2.0]
 
 
-def test_plot(run: Run, probed: Path, corpus: Path, tmp_path: Path) -> None:
+def test_plot(probed: Path, corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "plots" / "probing.svg"
     options = ("--prefix", "MESH", "--corpus", "ncbi_disease", "--plot", out)
-    assert run("probe", probed, corpus, *options, "--json", tmp_path / "p.json") == 0
+    run(probed, corpus, *options, "--json", tmp_path / "p.json")
     first = out.read_text("utf8")
     assert first.startswith("<?xml") and "<svg" in first
     plot_probing(json.loads((tmp_path / "p.json").read_text("utf8")), out)
     assert out.read_text("utf8") == first
     assert [path.name for path in out.parent.iterdir()] == ["probing.svg"]
-
-
-def test_plot_of_another_kind(
-    run: Run, probed: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib")
-    assert run("probe", probed, corpus, "--plot", tmp_path / "probing.gif") == 2
-    assert "[B158]" in capsys.readouterr().err
-
-
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(BioelError, match=r"\[B156\].*pip install 'spacy-bioel\[plot\]'"):
-        plot_probing([], tmp_path / "probing.svg")

@@ -1,4 +1,9 @@
-"""`bioel probe`: probe a name encoder with shuffled word pieces and narrow attention windows."""
+"""Probe a name encoder with shuffled word pieces and narrow attention windows.
+
+python -m benchmarks.probe MODEL GOLD --json rows.json --plot probing.svg; `spacy project run probe`
+does so with the pipeline that was trained. Lai, Ji and Zhai (2021), BERT might be Overkill,
+https://aclanthology.org/2021.findings-emnlp.140.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +14,25 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
+from benchmarks.lab.probing import PERTURBATIONS, Probed, gold_queries
+from benchmarks.lab.probing import probe as run
 from spacy_bioel.cli.console import (
     JsonOption,
     PrefixOption,
+    make_folder,
     progress_bar,
     show_note,
     show_table,
     write_json,
 )
 from spacy_bioel.cli.models import load_with_gold, require_linker
-
-if TYPE_CHECKING:
-    from spacy_bioel.lab.probing import Probed
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.storage.atomic import replacing_file
 
 Row = dict[str, Any]
 _METRIC = "accuracy@1"
@@ -56,7 +63,25 @@ _QUOTED = {
     "cometa": (74.9, 65.6, 71.9, 73.1, 71.9, 73.4),
 }
 
+# Labels of the probing plot; published windows are shown beside both of our variants.
+_PROBES = {
+    "unperturbed": "unperturbed",
+    "shuffle_unigram": "shuffle 1",
+    "shuffle_bigram": "shuffle 2",
+    "shuffle_trigram": "shuffle 3",
+    "window_3_paper": "window 3",
+    "window_3": "window 3",
+    "window_3_code": "window 3\n([CLS] open)",
+    "window_5_paper": "window 5",
+    "window_5": "window 5",
+    "window_5_code": "window 5\n([CLS] open)",
+}
 
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def probe(
     model: Annotated[str, typer.Argument(help="Pipeline with a trained bioel_linker.")],
     gold: Annotated[
@@ -90,13 +115,6 @@ def probe(
     to a window of 3 or 5 tokens; then accuracy is measured again. Only dense search is used: a
     mention is right if its nearest name belongs to a gold concept. Encodes all names eight times.
     """
-    from spacy_bioel.lab.probing import PERTURBATIONS, gold_queries
-    from spacy_bioel.lab.probing import probe as run
-
-    if plot is not None:
-        from spacy_bioel.cli.plots import check_plottable
-
-        check_plottable(plot)
     nlp, texts = load_with_gold(model, gold, format=format, prefix=prefix)
     linker = require_linker(nlp, model)
     if kb is not None:
@@ -111,8 +129,6 @@ def probe(
     if json_file is not None:
         write_json(json_file, rows)
     if plot is not None:
-        from spacy_bioel.cli.plots import plot_probing
-
         plot_probing(rows, plot)
     if str(json_file) != "-":
         _show(found, rows, system)
@@ -156,7 +172,7 @@ def _row(system: str, protocol: str, value: float, base: float | None) -> Row:
     }
 
 
-def _describe_run(linker: Any, seed: int) -> Row:
+def _describe_run(linker: Linker, seed: int) -> Row:
     # Base names only: the folders are specific to a machine.
     arguments = [Path(argument).name or argument for argument in sys.argv[1:]]
     device = "no GPU" if linker.model.ops.device_type == "cpu" else "GPU"
@@ -165,7 +181,7 @@ def _describe_run(linker: Any, seed: int) -> Row:
         "kb_fingerprint": linker.kb.fingerprint,
         "encoder_fingerprint": linker.fingerprint,
         "seed": seed,
-        "command": shlex.join(["bioel", *arguments]),
+        "command": shlex.join(["python", "-m", "benchmarks.probe", *arguments]),
         "machine": f"{cores} cores, {platform.machine()}, Python {python}, {device}",
         "date": datetime.now(UTC).date().isoformat(),
     }
@@ -196,3 +212,52 @@ def _cells(row: Row | None, *, digits: int = 2) -> tuple[str, str]:
     change = row["relative_change"]
     shown = "" if change is None or row["protocol"] == "unperturbed" else f"{change:+.2f} %"
     return f"{row['value']:.{digits}f}", shown
+
+
+def plot_probing(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Plot rows of `--json`, of any number of systems, with one panel per corpus.
+
+    rows (Sequence[dict]): Rows with corpus, split, system, protocol and value.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    corpora = list(dict.fromkeys((row["corpus"], row["split"]) for row in rows))
+    figure = Figure(figsize=(9, 3.6 * len(corpora)), layout="constrained")
+    panels = figure.subplots(len(corpora), squeeze=False)[:, 0]
+    for panel, (corpus, split) in zip(panels, corpora, strict=True):
+        chosen = [row for row in rows if (row["corpus"], row["split"]) == (corpus, split)]
+        _draw_panel(panel, chosen)
+        panel.set_title(f"{corpus}, {split}")
+    make_folder(path.parent)
+    suffix = path.suffix.lower()
+    # Reproducible files: no date, and a fixed salt of the ids.
+    metadata = {"Date": None} if suffix == ".svg" else None
+    with replacing_file(path) as temporary, rc_context({"svg.hashsalt": "bioel"}):
+        figure.savefig(temporary, format=suffix.removeprefix("."), metadata=metadata)
+
+
+def _draw_panel(panel: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """Draw a point for each probe and system, side by side; hollow for quoted values."""
+    places = {label: at for at, label in enumerate(dict.fromkeys(_PROBES.values()))}
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    for number, system in enumerate(systems):
+        own = [row for row in rows if row["system"] == system]
+        shift = 0.6 * ((number + 0.5) / len(systems) - 0.5)
+        x = [places[_PROBES[row["protocol"]]] + shift for row in own]
+        y = [row["value"] for row in own]
+        hollow = {"markerfacecolor": "none"} if own[0].get("quoted") else {}
+        panel.plot(x, y, "o", label=system, **hollow)
+        for left, height in zip(x, y, strict=True):
+            place = {"textcoords": "offset points", "xytext": (0, 5), "ha": "center"}
+            panel.annotate(f"{height:.1f}", (left, height), fontsize=6, **place)
+    panel.set_xticks(list(places.values()), list(places), fontsize=8)
+    panel.set_xlim(-0.5, len(places) - 0.5)
+    panel.margins(y=0.15)
+    panel.grid(axis="y", alpha=0.3)
+    panel.set_ylabel("accuracy@1, %")
+    panel.legend(fontsize=7)
+
+
+if __name__ == "__main__":
+    app()
