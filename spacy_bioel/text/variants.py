@@ -65,8 +65,3 @@ def _renumbered(name: str) -> list[str]:
     arabic = " ".join(_as_arabic(word, before) or word for before, word in pairs)
     roman = " ".join(_ROMAN.get(word, word) for word in words)
     return [arabic, roman]
-
-
-def singular(word: str) -> str:
-    """Strip a plural ending, roughly: the result is for comparison, not for display."""
-    return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word

@@ -53,7 +53,7 @@ def test_one_id_is_one_concept_with_the_names_of_both(joined: JoinedKnowledgeBas
     assert joined.sources_of(row) == ("d.obo", "d.obo", "s.obo")
     assert [joined.definition(joined.find(id)) for id in ("X:1", "X:2")] == ["Hot.", "Mosquitoes."]
     assert joined.ids_of(joined.parents_of(joined.find("Y:2"))) == ["Y:1"]
-    assert joined.label_of(joined.find("Y:2")) == "Sign"
+    assert joined.labels_of(joined.find_all(["Y:2"])) == ["Sign"]
     assert joined.has_concepts(1).tolist() == [True] * 4
     assert joined.has_concepts(0).tolist() == [True, True, False, False]
 

@@ -75,7 +75,9 @@ def test_hashes_that_meet_are_told_apart():
     strings = {5: "a", 0: "b", 2: "c", 1: "d"}
     wanted = ["c", "b", "x", "d", "a"]
     found = keys.find(
-        np.array([7, 7, 7, 9, 3], dtype=np.uint64), lambda i, row: strings[row] == wanted[i]
+        np.array([7, 7, 7, 9, 3], dtype=np.uint64),
+        wanted,
+        lambda rows: [strings[row] for row in rows.tolist()],
     )
     assert found.tolist() == [2, 0, -1, 1, 5]
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.text.variants import singular, spelling_variants
+from spacy_bioel.kb.words.bags import singular
+from spacy_bioel.text.variants import spelling_variants
 
 
 @pytest.mark.parametrize(

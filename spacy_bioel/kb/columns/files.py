@@ -141,20 +141,28 @@ class SortedKeys:
         rows[found] = self._origin.rows(self._rows[positions[found]], below=self._below)
         return rows
 
-    def find(self, keys: NDArray[np.uint64], is_same: Callable[[int, int], bool]) -> IntArray:
+    def find(
+        self,
+        keys: NDArray[np.uint64],
+        strings: Sequence[str],
+        read: Callable[[IntArray], list[str]],
+    ) -> IntArray:
         """Find the row of each key, comparing strings, so that hash collisions do no harm.
 
-        keys (NDArray): Shape (n,).
-        is_same (Callable): is_same(i, row) compares the string of keys[i] with that of a row.
+        keys (NDArray), strings (Sequence[str]): Strings and their keys. Shape (n,) each.
+        read (Callable): Reads the strings of rows, in the form that is compared.
         RETURNS (IntArray): Rows, -1 if there is none. Shape (n,).
         """
         rows = self.search(keys)
-        for i in np.flatnonzero(rows >= 0).tolist():
-            if not is_same(i, int(rows[i])):
+        found = np.flatnonzero(rows >= 0)
+        for i, there in zip(found.tolist(), read(rows[found]), strict=True):
+            if there != strings[i]:
                 start = np.searchsorted(self.keys, keys[i])
                 end = np.searchsorted(self.keys, keys[i], side="right")
-                others = self._origin.rows(self._rows[start + 1 : end], below=self._below)
-                rows[i] = next((row for row in others.tolist() if is_same(i, row)), -1)
+                near = self._origin.rows(self._rows[start + 1 : end], below=self._below)
+                others = near.astype(np.int64)
+                at = read(others)
+                rows[i] = others[at.index(strings[i])] if strings[i] in at else -1
         return rows
 
 

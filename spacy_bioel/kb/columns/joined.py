@@ -144,7 +144,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
                 targets.setdefault(id, row)
         ids = list(targets)
         keys = np.array([word_key(id) for id in ids], dtype=np.uint64)
-        current = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
+        current = self._by_id.find(keys, ids, self.ids.take)
         kept = np.flatnonzero(current < 0)
         self.retired = string_column(ids[i] for i in kept.tolist())
         self.retired_targets = np.array([targets[id] for id in self.retired], dtype=np.int32)
@@ -175,10 +175,16 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def xrefs(self, concept: int) -> tuple[str, ...]:
         return tuple(dict.fromkeys(x for kb, row in self._found(concept) for x in kb.xrefs(row)))
 
-    def label_of(self, concept: int) -> str:
-        number, row = self.ids.origin(concept)
-        label = next((label for label, part in self.labels.items() if part == number), "")
-        return label or self.parts[number].label_of(row)
+    def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
+        return [self.xrefs(concept) for concept in concepts.tolist()]
+
+    def labels_of(self, concepts: IntArray) -> list[str]:
+        label_of = {number: label for label, number in reversed(self.labels.items())}
+        parts = [self.ids.origin(concept) for concept in concepts.tolist()]
+        return [
+            label_of.get(number) or self.parts[number].labels_of(np.array([row]))[0]
+            for number, row in parts
+        ]
 
     def part_of(self, label: str) -> int | None:
         """Number of the part that mentions of a label may link to; None: all."""

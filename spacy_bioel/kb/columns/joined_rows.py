@@ -95,7 +95,8 @@ class JoinedStrings:
             raise IndexError(int(rows.min()))
         taken = np.empty(len(rows), dtype=object)
         for number, at, local in self.local(rows):
-            taken[at] = self._columns[number].take(local)
+            if len(at):
+                taken[at] = self._columns[number].take(local)
         strings: list[str] = taken.tolist()
         return strings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from spacy_bioel.kb.columns.checks import RawFile
 from spacy_bioel.kb.columns.files import IntArray, SortedKeys
 from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, name_keys, word_key
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Concept, KbRelease
 
 _N_SHOWN = 5  # missing ids named in a Coverage
@@ -190,8 +191,8 @@ class Lookups:
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
         keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
-        rows = self._by_id.find(keys, lambda i, row: self.ids[row] == ids[i])
-        retired = self._by_retired.find(keys, lambda i, row: self.retired[row] == ids[i])
+        rows = self._by_id.find(keys, ids, self.ids.take)
+        retired = self._by_retired.find(keys, ids, self.retired.take)
         if len(self.retired):
             retired = np.where(retired >= 0, self.retired_targets[retired], -1)
         return rows, retired
@@ -209,6 +210,13 @@ class Lookups:
         """Cross-references of the concept to other vocabularies, as its source writes them."""
         line = self._xrefs[concept] if self._xrefs is not None else ""
         return tuple(line.split(XREF_SEPARATOR)) if line else ()
+
+    def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
+        """`xrefs` of many concepts at once."""
+        if self._xrefs is None:
+            return [()] * len(concepts)
+        lines = self._xrefs.take(concepts)
+        return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 
     def parents_of(self, concept: int) -> IntArray:
         """Rows of the parents of the concept. Shape (n_parents,)."""
@@ -237,10 +245,16 @@ class Lookups:
         """Semantic types of the concept, in the order of the source."""
         return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
 
-    def label_of(self, concept: int) -> str:
-        """Label of a mention of the concept where no other is known: its first type, else the title
-        of the knowledge base."""
-        return (*self.types_of(concept), self.title)[0]
+    def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
+        """`types_of` of many concepts at once."""
+        indptr, positions = self._types_of_concept.gather(concepts)
+        types = [self.type_names[i] for i in self._types_of_concept.at(positions).tolist()]
+        return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
+
+    def labels_of(self, concepts: IntArray) -> list[str]:
+        """Labels of mentions of concepts where no other is known: the first type of each, else the
+        title of the knowledge base."""
+        return [(*types, self.title)[0] for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
         """Of each knowledge base that this one is made of, its concepts. Shape (n_concepts,)."""
@@ -325,7 +339,8 @@ class Lookups:
         """
         return self._by_name.find(
             name_keys(normalized),
-            lambda i, row: normalize_name(self.names[row]) == normalized[i],
+            normalized,
+            lambda rows: normalize_names(self.names.take(rows)),
         )
 
     def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:

@@ -65,10 +65,11 @@ class ExactIndex:
     def _candidates(self, queries: FloatArray, *, width: int, allowed: Mask | None) -> IntArray:
         """Best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
         best = _Best(len(queries), width)
-        size = min(self.block_rows, len(self), _PRODUCTS // len(queries))
+        n = len(self)
+        size = min(self.block_rows, n, _PRODUCTS // len(queries))
         products = self.vectors.products(queries, block_rows=size)
-        for start in range(0, len(self), max(size, 1)):
-            stop = min(start + size, len(self))
+        for start in range(0, n, max(size, 1)):
+            stop = min(start + size, n)
             found = products(start, stop)
             if allowed is not None:
                 found[~allowed[start:stop]] = -np.inf

@@ -20,7 +20,6 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of, words_of
-from spacy_bioel.text.variants import singular
 
 IntArray = NDArray[np.int64]
 
@@ -246,3 +245,8 @@ def _substitutes(
     word, by = word[order], by[order]
     by_stems = tuple(stems[i] for i in by.tolist())
     return Substitutes(keys_of[word], keys_of[by], by_stems, np.tile(share, 2)[order])
+
+
+def singular(word: str) -> str:
+    """Strip a plural ending, roughly: the result is for comparison, not for display."""
+    return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word

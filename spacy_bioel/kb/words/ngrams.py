@@ -199,9 +199,11 @@ class NgramIndex:
 
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
         """Check the rows of each 3-gram when it is first used; repeating it would cost time."""
-        for i in np.flatnonzero(~self._are_checked[grams]).tolist():
-            self._origin.rows(postings[i], below=len(self._norms))
-            self._are_checked[grams[i]] = True
+        new = np.flatnonzero(~self._are_checked[grams])
+        if len(new):
+            rows = np.concatenate([postings[i] for i in new.tolist()])
+            self._origin.rows(rows, below=len(self._norms))
+            self._are_checked[grams[new]] = True
 
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray

@@ -138,7 +138,11 @@ class Linker(StoredPipe):
 
     def check_settings(self) -> LinkerSettings:
         """The settings as they are now. RAISES BioelError: Those of `settings.check_settings`."""
-        return check_settings(self.cfg, self.model)
+        known = self._resources.settings
+        if known is None or known[0] != self.cfg:
+            known = deepcopy(self.cfg), check_settings(self.cfg, self.model)
+            self._keep(settings=known)
+        return known[1]
 
     @property
     def state(self) -> LinkerState:

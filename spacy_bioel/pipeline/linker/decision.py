@@ -62,13 +62,15 @@ def with_labels(links: Sequence[Sequence[Link]], kb: KnowledgeBase) -> list[list
     """Links with labels in place of empty ones: `doc.ents` takes no span without one.
 
     The label is that of the linked concept, or of the best candidate where that is NIL, see
-    `KnowledgeBase.label_of`.
+    `KnowledgeBase.labels_of`.
     """
     concepts = [_concept_of(link) for of_doc in links for link in of_doc]
     different = list(dict.fromkeys(concepts))
-    rows = kb.find_all(different).tolist()
-    known = zip(different, rows, strict=True)
-    label_of = {id: kb.label_of(row) if row >= 0 else kb.title for id, row in known}
+    rows = kb.find_all(different)
+    known = rows >= 0
+    label_of = dict.fromkeys(different, kb.title)
+    ids = [id for id, is_known in zip(different, known.tolist(), strict=True) if is_known]
+    label_of |= dict(zip(ids, kb.labels_of(rows[known]), strict=True))
     labels = iter([label_of[id] for id in concepts])
     return [[replace(link, label=next(labels)) for link in of_doc] for of_doc in links]
 

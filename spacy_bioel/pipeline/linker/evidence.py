@@ -150,7 +150,8 @@ def _merge(found: list[_Proposals], kb: KnowledgeBase) -> Candidates:
     """One row a pair of query and concept, with the greatest value of each feature."""
     query = np.concatenate([p.query for p in found])
     concept = np.concatenate([p.concept for p in found])
-    keys, pair = np.unique(query * len(kb) + concept, return_inverse=True)
+    n = len(kb)
+    keys, pair = np.unique(query * n + concept, return_inverse=True)
     features = np.zeros((len(keys), len(FEATURES)), dtype=np.float32)
     sources = np.zeros(len(keys), dtype=np.uint8)
     name = np.full(len(keys), -1, dtype=np.int64)
@@ -165,7 +166,7 @@ def _merge(found: list[_Proposals], kb: KnowledgeBase) -> Candidates:
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
-    return Candidates(keys // len(kb), keys % len(kb), name, features, sources)
+    return Candidates(keys // n, keys % n, name, features, sources)
 
 
 def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:

@@ -176,8 +176,10 @@ def repeats(
     order = rows[np.lexsort((concepts[rows], -shares[rows], groups[rows]))]
     different = np.unique(concepts[order])
     known = {
-        row: _Identity(id, kb.xrefs(row))
-        for row, id in zip(different.tolist(), kb.ids_of(different), strict=True)
+        row: _Identity(id, xrefs)
+        for row, id, xrefs in zip(
+            different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True
+        )
     }
     likelier: list[_Identity] = []
     before = -1

@@ -84,7 +84,7 @@ def weigh_organisms(
 def _organisms(kb: KnowledgeBase, ids: set[str]) -> dict[str, str]:
     """The organism of each concept that is of one."""
     known = sorted(ids)
-    of_rows = (kb.types_of(row) for row in kb.find_all(known).tolist())
+    of_rows = kb.types_of_all(kb.find_all(known))
     organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
     return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
 
@@ -126,7 +126,7 @@ def _weigh(
         if organism in named:
             factor *= total / max(sum(c.score for c in own), _LEAST)
         moved += [replace(c, score=round(c.score * factor, 4)) for c in own]
-    return tuple(sorted(moved, key=best_first))
+    return best_first(moved)
 
 
 def _is_named(candidate: Candidate) -> bool:

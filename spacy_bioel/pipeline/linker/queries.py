@@ -162,7 +162,7 @@ def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> li
             Candidate(id, round(share, 4), names[number], "exact")
             for id, share in zip(ids[own], shares[own].tolist(), strict=True)
         ]
-        ranked[string, ""] = tuple(sorted(found, key=best_first))
+        ranked[string, ""] = best_first(found)
     return [_agreed(of_doc, ranked, coherence) for of_doc in _wholes(mentions)]
 
 
@@ -282,9 +282,9 @@ def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Que
     ]
 
 
-def best_first(candidate: Candidate) -> tuple[float, str]:
-    """Sort key of candidates: ties go to the lower id, in whatever batch they were ranked."""
-    return -candidate.score, candidate.id
+def best_first(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Candidates by score: ties go to the lower id, in whatever batch they were ranked."""
+    return tuple(sorted(candidates, key=lambda c: (-c.score, c.id)))
 
 
 def agree_in_document(
@@ -316,5 +316,5 @@ def agree_in_document(
         moved = [
             replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
         ]
-        agreed[string, label] = tuple(sorted(moved, key=best_first))
+        agreed[string, label] = best_first(moved)
     return agreed

@@ -17,6 +17,7 @@ from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.linker.kbs import KbSetting
 from spacy_bioel.pipeline.linker.names import FrozenEncoder
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
@@ -37,6 +38,7 @@ class Resources:
     kb (KnowledgeBase | None): None: it is not open yet.
     opened_as (KbSetting): The setting `kb` when it was opened.
     is_equipped (bool): Whether the package's components were added for it.
+    settings (tuple | None): A copy of the setting values, and what they were checked to.
     frozen (tuple | None): A network, and the encoder that was frozen from it.
     dense (tuple | None): A knowledge base and an encoder, and whether names have vectors of it.
     generator (CandidateGenerator | None): Of the last state.
@@ -46,6 +48,7 @@ class Resources:
     kb: KnowledgeBase | None = None
     opened_as: KbSetting = ""
     is_equipped: bool = False
+    settings: tuple[dict[str, Any], LinkerSettings] | None = None
     frozen: tuple[Any, FrozenEncoder] | None = None
     dense: tuple[tuple[KnowledgeBase, FrozenEncoder], bool] | None = None
     generator: CandidateGenerator | None = None

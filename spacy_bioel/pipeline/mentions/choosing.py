@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, on_one_line
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 
 # White space between words, without a blank line.
 _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
@@ -120,7 +120,7 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
     """
     if not weight:
         return list(spans)
-    words = [normalize_name(doc[start:end].text) for start, end, *_ in spans]
+    words = normalize_names([doc[start:end].text for start, end, *_ in spans])
     highest: dict[tuple[str, str], float] = {}
     for key, (_, _, label, p) in zip(words, spans, strict=True):
         highest[key, label] = max(p, highest.get((key, label), 0.0))
