@@ -1,0 +1,116 @@
+"""Size of the code base, and the way of a Doc through it: `python -m benchmarks.run house`.
+
+Lines are those of `wc -l`. The way of a Doc: `spacy_bioel.load()` links one text; then another one,
+of new strings, while each call of a function of another file of the package is counted.
+
+--root and --system measure another checkout, such as that of an earlier commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.record import add, measurement
+
+ROOT = Path(__file__).parents[1]
+WARM = "Aspirin causes gastric ulcer in rats; TP53 p.R273H is common in HeLa cells."
+TEXT = (
+    "Naloxone reverses the antihypertensive effect of clonidine. Twelve patients with "
+    "hepatolenticular degenration were given trientine; zonisamid lowered the tremor of two women "
+    "with CADASIL, and BRCA1 c.68delAG was found in mice."
+)
+_PROFILE = """
+import sys
+from pathlib import Path
+import spacy_bioel
+root = str(Path(spacy_bioel.__file__).parent)
+nlp = spacy_bioel.load()
+nlp({warm!r})
+files, moves = set(), 0
+def count(frame, event, argument):
+    global moves
+    file = frame.f_code.co_filename
+    if event == "call" and file.startswith(root):
+        files.add(file)
+        caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+        moves += caller.startswith(root) and caller != file
+sys.setprofile(count)
+nlp({text!r})
+sys.setprofile(None)
+print(len(files), moves)
+"""
+
+
+def n_lines(paths: list[Path]) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
+def sources(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+
+
+def inner_imports(path: Path) -> Iterator[int]:
+    """Lines of the imports of this package inside functions."""
+    for function in ast.walk(ast.parse(path.read_text("utf8"))):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spacy_bioel"):
+                    yield node.lineno
+
+
+def printed_by(arguments: list[str], root: Path) -> str:
+    """What Python prints with the package of a checkout."""
+    run = [sys.executable, *arguments]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(run, cwd=root, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def way_of_a_doc(root: Path) -> tuple[int, int]:
+    """Files of the package that a Doc enters, and moves between them."""
+    files, moves = printed_by(["-c", _PROFILE.format(warm=WARM, text=TEXT)], root).split()[-2:]
+    return int(files), int(moves)
+
+
+def count(root: Path) -> dict[str, int]:
+    package = sources(root / "spacy_bioel")
+    options = ["--select", "ANN401", "--exit-zero", "--output-format", "json", "spacy_bioel"]
+    found = printed_by(["-m", "ruff", "check", *options], root)
+    files, moves = way_of_a_doc(root)
+    pages = [*root.glob("docs/**/*.md"), root / "README.md", root / "CONTRIBUTING.md"]
+    return {
+        "lines": n_lines(package),
+        "files": len(package),
+        "tests": n_lines(sources(root / "tests")),
+        "benchmarks_and_training": n_lines(sources(root / "benchmarks", root / "training")),
+        "words_of_pages": sum(len(page.read_text("utf8").split()) for page in pages),
+        "doc_files": files,
+        "doc_moves": moves,
+        "any": len(json.loads(found)),
+        "imports_in_functions": sum(len(set(inner_imports(path))) for path in package),
+    }
+
+
+def main(
+    root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = ROOT,
+    system: Annotated[str, typer.Option(help="Name of its state.")] = "now",
+) -> None:
+    rows: list[dict[str, Any]] = [
+        measurement(question, system, metric="count", value=value)
+        for question, value in count(root.resolve()).items()
+    ]
+    for row in rows:
+        typer.echo(f"{row['question']:24}{row['value']:8,}")
+    typer.echo(add("house", rows, key=("question", "system")))
+
+
+if __name__ == "__main__":
+    typer.run(main)
