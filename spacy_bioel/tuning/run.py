@@ -12,9 +12,10 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.measuring import ProgressBar, measure_pipeline, silent
 from spacy_bioel.scoring.protocols import get_protocol
-from spacy_bioel.tuning.choosing import Tuned, document_folds, tune_detector, tune_nil
+from spacy_bioel.tuning.choosing import Tuned, document_folds
 from spacy_bioel.tuning.finding import tune_finding
 from spacy_bioel.tuning.fusion import tune_reading, tune_weights
+from spacy_bioel.tuning.thresholds import tune_detector, tune_nil
 from spacy_bioel.types import AnnotatedText
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +103,16 @@ def test_every_setting_that_is_tried(
     done = []
 
     def check(
-        name: str, protocol: str, change: Callable[[Any], tuple[Any, dict[str, Any]]]
+        module: str, changes: Mapping[str, Callable[[Any], tuple[Any, dict[str, Any]]]]
     ) -> None:
         """Compare counts of each setting with those of the whole pipeline, before one is chosen."""
 
         def choose(settings: Sequence[Any], counts: Sequence[Any], *rest: Any, **more: Any) -> Any:
+            name = "detector" if hasattr(settings[0], "consistency") else [*changes][-1]
+            protocol = "mention" if name == "detector" else "end_to_end"
             different = []
             for setting, tried in zip(settings, counts, strict=True):
-                with changed(*change(setting)):
+                with changed(*changes[name](setting)):
                     links = list(link_open(nlp, linker, golds))
                 found = count_documents(
                     golds, links, protocol=protocol, canonical=linker.kb.canonical
@@ -121,14 +123,19 @@ def test_every_setting_that_is_tried(
             done.append((name, len(different) > 1))
             return choosing.choose(settings, counts, *rest, **more)
 
-        monkeypatch.setattr(f"spacy_bioel.tuning.{name}.choose", choose)
+        monkeypatch.setattr(f"spacy_bioel.tuning.{module}.choose", choose)
 
     def finding(setting: tuple[bool, float]) -> tuple[Any, dict[str, Any]]:
         return linker.cfg, {"finding": {**linker.cfg["finding"], "threshold": setting[1]}}
 
-    check("finding", "end_to_end", finding)
-    check("detector", "mention", lambda setting: (detector.cfg, setting._asdict()))
-    check("nil", "end_to_end", lambda threshold: (linker.cfg, {"nil_threshold": threshold}))
+    check("finding", {"finding": finding})
+    check(
+        "thresholds",
+        {
+            "detector": lambda setting: (detector.cfg, setting._asdict()),
+            "nil": lambda threshold: (linker.cfg, {"nil_threshold": threshold}),
+        },
+    )
     tune(nlp, golds)
     first = ("finding", False) if detector is None else ("detector", True)
     assert done == [first, ("nil", True)]

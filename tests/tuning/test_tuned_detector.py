@@ -10,7 +10,8 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.tuning.choosing import document_folds, tune_detector
+from spacy_bioel.tuning.choosing import document_folds
+from spacy_bioel.tuning.thresholds import tune_detector
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 Answering = Callable[..., Any]
