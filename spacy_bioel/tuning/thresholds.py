@@ -1,4 +1,4 @@
-"""The NIL threshold of a linker, and the settings of a detector, chosen on development documents."""
+"""The NIL threshold of a linker and the settings of a detector, chosen on development documents."""
 
 from __future__ import annotations
 
