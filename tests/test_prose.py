@@ -130,6 +130,12 @@ def gain(protocol: str) -> float:
     return round(deep - measured("main_job", system="rescnn", protocol=light, **about), 1)
 
 
+def library(question: str, *systems: str, metric: str = "second") -> list[float]:
+    rows = [row for row in srsly.read_json(ROOT / "benchmarks/results/libraries.json")
+            if row["question"] == question and metric in row["metric"]]  # fmt: skip
+    return [row["value"] for system in systems for row in rows if row["system"] == system]
+
+
 def milliseconds(names: int) -> float:
     """Time of a mention among so many names."""
     rows = srsly.read_json(ROOT / "benchmarks/results/growth.json")
@@ -228,6 +234,27 @@ NUMBERS: list[tuple[str, str, Callable[[], list[float]]]] = [
         ],
     ),
     ("docs/ontology.md", "`finding.threshold` ({}) is", lambda: [factories.FINDING["threshold"]]),
+    (
+        "CONTRIBUTING.md",
+        "{} queries a second in int8, {} in float32 | {}, with",
+        lambda: library("search", "usearch, int8", "usearch, float32", "ours"),
+    ),
+    (
+        "CONTRIBUTING.md",
+        "| {} strings a second, {} bytes | {} with strings compared, {} bytes; {} spans",
+        lambda: [
+            *library("lookup", "marisa-trie"),
+            *library("lookup", "marisa-trie", metric="bytes"),
+            *library("lookup", "ours"),
+            *library("lookup", "ours", metric="bytes"),
+            *library("lookup", "ours, keys of spans"),
+        ],
+    ),
+    (
+        "CONTRIBUTING.md",
+        "lines that it cannot read | {}; file, line and code",
+        lambda: library("formats", "ours"),
+    ),
     ("CHANGELOG.md", "candidates of the last {} strings", lambda: [candidates.KEPT]),
     ("CHANGELOG.md", "({} dimensions, {} blocks of {} filters)", size_of_encoder),
 ]

@@ -1,0 +1,116 @@
+"""Libraries that could take the place of our own code: `python -m benchmarks.run libraries`.
+
+`pip install usearch marisa-trie bioc` first; one that is not there is left out. Each is asked what
+the package asks its own code: on its knowledge base, on vectors by chance, and on a corpus in
+PubTator format (--corpus FILE).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.record import add, measurement
+from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.kb.columns.ragged import name_keys
+from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.pipeline.linker.starter import starter_kb
+from spacy_bioel.text.normalize import normalize_names
+
+N_VECTORS, DIM, N_QUERIES = 168_000, 256, 500
+
+
+def per_second(n: int, work: Callable[[], object], *, runs: int = 3) -> float:
+    """How many are done a second, in the fastest of some runs."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return n / min(times)
+
+
+def search() -> Iterator[tuple[str, str, float]]:
+    """Exact search among vectors: queries a second."""
+    from usearch.index import search as usearch_search
+
+    draw = np.random.default_rng(0)
+    vectors = draw.standard_normal((N_VECTORS, DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = vectors[:N_QUERIES]
+    index = ExactIndex(quantize(vectors))
+    yield "ours", "queries a second", per_second(N_QUERIES, lambda: index.search(queries, 32))
+    small = np.rint(vectors * 127).astype(np.int8)
+    for name, rows in {"float32": vectors, "int8": small}.items():
+        few = rows[:50]
+        found = per_second(
+            50, lambda few=few, rows=rows: usearch_search(rows, few, 32, exact=True), runs=1
+        )
+        yield f"usearch, {name}", "queries a second", found
+
+
+def lookup() -> Iterator[tuple[str, str, float]]:
+    """Exact lookup of names: strings a second, and bytes."""
+    import marisa_trie
+
+    kb = starter_kb()
+    names = normalize_names(list(kb.names))
+    asked = [*names[::2], *(f"{name}x" for name in names[1::2])]
+    keys = name_keys(asked)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "names.marisa"
+        marisa_trie.Trie(names).save(str(path))
+        trie = marisa_trie.Trie().mmap(str(path))
+        found = per_second(len(asked), lambda: [trie.get(name, -1) for name in asked])
+        yield "marisa-trie", "strings a second", found
+        yield "marisa-trie", "bytes", path.stat().st_size
+    yield "ours", "strings a second", per_second(len(asked), lambda: kb.lookup_names(asked))
+    yield "ours, keys of spans", "strings a second", per_second(len(asked), lambda: kb.lookup(keys))
+    yield "ours", "bytes", kb.name_keys.nbytes + kb.name_key_rows.nbytes
+
+
+def formats(corpus: Path) -> Iterator[tuple[str, str, float]]:
+    """Reading a corpus: documents a second; and whether an offset outside the text is refused."""
+    from bioc import pubtator
+
+    def read() -> list[Any]:
+        with corpus.open(encoding="utf8") as file:
+            return pubtator.load(file)
+
+    n = len(read())
+    yield "ours", "documents a second", per_second(n, lambda: list(read_pubtator(corpus)))
+    yield "bioc", "documents a second", per_second(n, read)
+
+
+def main(corpus: Annotated[Path | None, typer.Option(help="In PubTator format.")] = None) -> None:
+    questions: dict[str, Callable[[], Iterator[tuple[str, str, float]]]] = {
+        "search": search,
+        "lookup": lookup,
+    }
+    if corpus is not None:
+        questions["formats"] = lambda: formats(corpus)
+    rows = []
+    for question, measure in questions.items():
+        try:
+            found = list(measure())
+        except ImportError as missing:
+            typer.echo(f"{question}: {missing}")
+            continue
+        rows += [
+            measurement(question, system, metric=metric, value=round(value))
+            for system, metric, value in found
+        ]
+    for row in rows:
+        typer.echo(f"{row['question']:10}{row['system']:22}{row['metric']:22}{row['value']:12,}")
+    typer.echo(add("libraries", rows, key=("question", "system", "metric")))
+
+
+if __name__ == "__main__":
+    typer.run(main)
