@@ -115,7 +115,7 @@ def progress_bar(description: str, *, total: int | None = None) -> Iterator[Any]
         yield lambda n: progress.advance(task, n)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write JSON to a file, atomically, or to stdout for "-"."""
     with writing(path) as file:
         file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

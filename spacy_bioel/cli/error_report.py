@@ -78,16 +78,18 @@ def report_errors(
     return len(errors)
 
 
-def _names(linker: Linker) -> NameOf:
+def _names(linker: Linker | None) -> NameOf:
+    kb = None if linker is None else linker.kb
+
     def name_of(id: str) -> str:
-        row = linker.kb.find(id) if linker is not None else -1
-        return linker.kb.preferred_name(row) if row >= 0 else ""
+        row = -1 if kb is None else kb.find(id)
+        return "" if kb is None or row < 0 else kb.preferred_name(row)
 
     return name_of
 
 
 def _reliabilities(
-    linker: Linker, texts: Sequence[AnnotatedText], predicted: Sequence[Sequence[Link]]
+    linker: Linker | None, texts: Sequence[AnnotatedText], predicted: Sequence[Sequence[Link]]
 ) -> dict[str, Reliability]:
     if linker is None:
         return {}
@@ -113,7 +115,7 @@ def _figures(
 
 def _about(
     about: Mapping[str, Any],
-    linker: Linker,
+    linker: Linker | None,
     texts: Sequence[AnnotatedText],
     predicted: Sequence[Sequence[Link]],
     *,

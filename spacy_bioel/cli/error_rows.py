@@ -119,7 +119,7 @@ def _one_line(text: str) -> str:
     return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, list):
         shown = (describe_candidate(v) if isinstance(v, dict) else v for v in value)
         return _BETWEEN.join(shown)

@@ -197,11 +197,10 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
 
 def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[str, Any]:
     linker = find_linker(nlp)
-    has_encoder = linker is not None and linker.has_encoder
     return {
         "model": model,
         "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
-        "encoder_fingerprint": linker.fingerprint if has_encoder else "",
+        "encoder_fingerprint": linker.fingerprint if linker and linker.has_encoder else "",
         "kb_fingerprint": linker.kb.fingerprint if linker is not None else "",
         "gold": str(gold),
         "seed": seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.kb.columns.store import KnowledgeBase
+    from spacy_bioel.pipeline.linker.component import Linker
 
 
 def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
@@ -56,14 +57,14 @@ def open_kb(kb: Path) -> KnowledgeBase:
     return KnowledgeBase.open(kb)
 
 
-def find_linker(nlp: Language) -> Any:
+def find_linker(nlp: Language) -> Linker | None:
     """Call `pipeline.loading.find_linker`, with a late import."""
     from spacy_bioel.pipeline import loading
 
     return loading.find_linker(nlp)
 
 
-def require_linker(nlp: Language, model: str) -> Any:
+def require_linker(nlp: Language, model: str) -> Linker:
     """Find the linker of a pipeline. RAISES BioelError: [B072] when it has none."""
     linker = find_linker(nlp)
     if linker is None:

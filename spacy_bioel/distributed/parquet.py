@@ -27,7 +27,7 @@ def row_schema() -> Any:
     """
     import pyarrow as pa
 
-    def struct(**fields: Any) -> Any:
+    def struct(**fields: object) -> Any:
         return pa.struct(list(fields.items()))
 
     string = pa.string()

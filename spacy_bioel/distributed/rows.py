@@ -233,7 +233,7 @@ def _failure(error: Exception) -> Failure:
 
 
 @contextmanager
-def _errors_to(nlp: Language, handler: Any) -> Iterator[None]:
+def _errors_to(nlp: Language, handler: Callable) -> Iterator[None]:
     before = nlp.default_error_handler
     nlp.set_error_handler(handler)
     try:

@@ -128,7 +128,7 @@ def build_bio_tagger_v1(
     return mention_model("bio_tagger", _KIND, tok2vec, max_width=max_width, settings=settings)
 
 
-def _make(*, n_labels: int, **settings: Any) -> Any:
+def _make(*, n_labels: int, **settings: object) -> Any:
     from spacy_bioel.nn.spans import TagScorer
 
     return TagScorer(n_tags=2 * n_labels + 1, **settings)

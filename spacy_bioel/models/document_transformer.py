@@ -7,7 +7,7 @@ pieces and weights are saved: loading a pipeline does not need the checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import srsly
@@ -28,6 +28,9 @@ from spacy_bioel.models.checkpoint import (
 )
 from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, with_usable_precision
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, begins_sentence, split_windows
+
+if TYPE_CHECKING:
+    from torch import nn
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
 IntArray = NDArray[np.int64]
@@ -79,7 +82,7 @@ class _TransformerShim(AveragingShim):
     suffix: list[int]
     about: str
 
-    def take(self, tokenizer: Tokenizer, backbone: Any, about: str) -> None:
+    def take(self, tokenizer: Tokenizer, backbone: nn.Module, about: str) -> None:
         """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
         from spacy_bioel.nn.documents import DocumentTransformer
 
@@ -116,7 +119,7 @@ class _TransformerShim(AveragingShim):
         return self
 
 
-def _read_if_new(model: DocumentEncoder, X: Any = None, Y: Any = None) -> None:
+def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
     """Read the checkpoint, unless the network was loaded with a saved pipeline.
 
     RAISES BioelError: [B171] without a path, [B154] when the width differs; those of

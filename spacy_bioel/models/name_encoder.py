@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
 from spacy_bioel.processor import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
+
+if TYPE_CHECKING:
+    from torch import nn
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -53,7 +56,7 @@ class EncoderSource:
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
-def _unfused(network: Any) -> Any:
+def _unfused(network: nn.Module) -> Any:
     return network
 
 
@@ -110,7 +113,7 @@ def add_encoder(model: NameEncoder, source: EncoderSource) -> None:
     model.attrs["kind"].make(model, source)
 
 
-def set_network(model: NameEncoder, tokenizer: Tokenizer, network: Any) -> None:
+def set_network(model: NameEncoder, tokenizer: Tokenizer, network: nn.Module) -> None:
     """Set tokenizer and network, replacing any previous ones.
 
     network (torch.nn.Module): Maps piece ids, shape (n_tokens,), and lengths of names, shape

@@ -116,7 +116,7 @@ def reading_model(
     layers: dict[str, Model],
     *,
     evidence: str = "context",
-    **attrs: Any,
+    **attrs: object,
 ) -> Model:
     """Make a model without its contextual network, which `add_reading` adds.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thinc.api import Model
 from thinc.types import Floats1d
@@ -35,6 +35,9 @@ from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.torch_io import with_usable_precision
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Generator = Model[tuple[Sequence[Marked], Sequence[str]], Floats1d]
 
@@ -165,7 +168,7 @@ def marked_pieces(
 
 
 def _add(
-    model: Generator, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None = None
+    model: Generator, tokenizer: Tokenizer, backbone: nn.Module, *, folder: Path | None = None
 ) -> None:
     """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.seq2seq import Seq2Seq

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from spacy_bioel.models.name_encoder import Parts
 from spacy_bioel.models.torch_io import (
     dtype_to_predict_with,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _OWN = "tok2vec.msgpack"
 
@@ -61,7 +64,7 @@ def forward_over_tokens(
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
     found, backprop = model.get_ref("network")((tokens, *others), is_train)
 
-    def backprop_strings(d_found: Any) -> Any:
+    def backprop_strings(d_found: Tensor) -> Any:
         d_tokens, d_strings = backprop(d_found)
         backprop_tokens(d_tokens)
         return d_strings
@@ -132,9 +135,9 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
 
 def _run_part(
     network: Function,
-    embedded: Any,
+    embedded: Tensor,
     number: NDArray[np.int64],
-    vectors: Any,
+    vectors: Tensor,
     pad: int,
     part: list[_Piece],
 ) -> None:
@@ -253,17 +256,17 @@ def _function(layer: Model) -> Function:
     return partial(_maxout, weight.flatten(0, 1), bias.flatten(), len(weight))
 
 
-def _chain(functions: Sequence[Function], x: Any) -> Any:
+def _chain(functions: Sequence[Function], x: Tensor) -> Any:
     for function in functions:
         x = function(x)
     return x
 
 
-def _residual(function: Function, x: Any) -> Any:
+def _residual(function: Function, x: Tensor) -> Any:
     return function(x).add_(x)
 
 
-def _window(size: int, x: Any) -> Any:
+def _window(size: int, x: Tensor) -> Any:
     """Concatenate each row with its neighbours, zero-padded. (n, d) -> (n, (2 * size + 1) * d)"""
     from torch.nn.functional import pad
 
@@ -271,7 +274,7 @@ def _window(size: int, x: Any) -> Any:
     return around.unfold(0, 2 * size + 1, 1).transpose(1, 2).flatten(1)
 
 
-def _maxout(weight: Any, bias: Any, n_pieces: int, x: Any) -> Any:
+def _maxout(weight: Tensor, bias: Tensor, n_pieces: int, x: Tensor) -> Any:
     import torch
     from torch.nn.functional import linear
 
@@ -281,7 +284,7 @@ def _maxout(weight: Any, bias: Any, n_pieces: int, x: Any) -> Any:
     return best.float()
 
 
-def _layer_norm(gain: Any, bias: Any, x: Any) -> Any:
+def _layer_norm(gain: Tensor, bias: Tensor, x: Tensor) -> Any:
     from torch.nn.functional import layer_norm
 
     return layer_norm(x, x.shape[1:], gain, bias, eps=1e-8)
@@ -306,7 +309,7 @@ def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     )
 
 
-def _init(model: Model, X: Any = None, Y: Any = None) -> None:
+def _init(model: Model, X: object = None, Y: object = None) -> None:
     for layer in model.layers:
         layer.initialize(X=X)
     model.set_dim("nO", sum(layer.get_dim("nO") for layer in model.layers))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.processor import processor_has
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BFLOAT16_VARIABLE = "SPACY_BIOEL_BFLOAT16"
 
@@ -124,7 +127,7 @@ class AveragingShim(PyTorchShim):
         super().finish_update(update)  # type: ignore[arg-type]  # the shim only calls it
 
 
-def wrap_torch(module: Any, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:
+def wrap_torch(module: nn.Module, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:
     """Wrap a torch module as thinc's PyTorchWrapper_v3 does, but with an `AveragingShim`.
 
     module (torch.nn.Module): The network.
@@ -264,7 +267,7 @@ def _params(node: Model) -> dict[str, Any]:
     }
 
 
-def _weights(network: Any) -> dict[str, Any]:
+def _weights(network: nn.Module) -> dict[str, Any]:
     """Copies of the weights of a torch module, or none of one that is not made yet."""
     state = {} if network is None else network.state_dict()
     return {name: tensor.clone() for name, tensor in state.items()}

@@ -150,12 +150,12 @@ def _tied(network: nn.Module) -> dict[str, str]:
     return tied
 
 
-def _without_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+def _without_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     for name in _tied(network):
         state.pop(prefix + name, None)
 
 
-def _with_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+def _with_ties(network: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
     for name, origin in _tied(network).items():
         if prefix + origin in state:
             state.setdefault(prefix + name, state[prefix + origin])

@@ -131,7 +131,7 @@ def load_starter(
     return nlp
 
 
-def _nested(names: Sequence[str], value: Any) -> dict[str, Any]:
+def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
     """Sections round a setting: ["a", "b"], 1 to {"a": {"b": 1}}. spaCy's `dot_to_dict` would make
     the letters of labels small.
     """

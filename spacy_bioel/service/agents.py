@@ -139,7 +139,7 @@ class _Tools:
         ]
         return {"concepts": concepts}
 
-    async def _looked_up(self, function: Callable[..., Found], *arguments: Any) -> Found:
+    async def _looked_up(self, function: Callable[..., Found], *arguments: object) -> Found:
         """Wait for the pipeline, as texts do, and call a function in a thread."""
         await self._service.ready()
         return await asyncio.to_thread(function, *arguments)

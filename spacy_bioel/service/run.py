@@ -159,7 +159,7 @@ class Connections:
         self._tell = tell
         self._is_told = False
 
-    def protocol(self, *args: Any, **options: Any) -> Connection:
+    def protocol(self, *args: object, **options: object) -> Connection:
         """A new connection, with uvicorn's arguments."""
         return Connection(self, *args, **options)
 

@@ -17,14 +17,14 @@ from pydantic import (
 )
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     """Check the type only: pydantic refuses lone surrogates, of which the text itself fails."""
     if not isinstance(value, str):
         raise ValueError("expected a string")
     return value
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     if isinstance(value, str):
@@ -42,7 +42,7 @@ class Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_other_key(cls, value: Any) -> Any:
+    def _no_other_key(cls, value: object) -> Any:
         # pydantic would make an error of each key, of which a request may have a million.
         if isinstance(value, Mapping):
             for key in value:

@@ -464,7 +464,7 @@ class Linker(StoredPipe):
         finally:
             self._keep(frozen=None)
 
-    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+    def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores

@@ -89,6 +89,6 @@ def _check_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _to_json(table: Any) -> bytes:
+def _to_json(table: object) -> bytes:
     text: str = srsly.json_dumps(table)
     return text.encode("utf8")
