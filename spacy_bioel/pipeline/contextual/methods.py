@@ -10,7 +10,7 @@ from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.reading import reads
+from spacy_bioel.models.reading import may_read, reading_evidence, reads
 from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask, seq2seq
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
@@ -83,6 +83,17 @@ PREPARE: dict[str, Callable[[Model[Any, Any], KnowledgeBase], None]] = {
     "generative_linker": seq2seq.prepare,
 }
 FINDERS: dict[str, Finder] = {"multitask": multitask}
+
+
+def finds(model: Model[Any, Any]) -> bool:
+    """Whether a model finds mentions."""
+    return model.name in FINDERS and FINDERS[model.name].finds(model)
+
+
+def proposes(model: Model[Any, Any]) -> set[str]:
+    """The evidence of candidates that a model finds by reading, beside those of the strings."""
+    has_own = may_read(model) and METHODS[model.name].PROPOSES
+    return {reading_evidence(model)} if has_own else set()
 
 
 def prepare_reading(

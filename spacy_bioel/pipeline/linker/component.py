@@ -60,10 +60,10 @@ from spacy_bioel.pipeline.linker.names import FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, find_mentions, mention_queries
 from spacy_bioel.pipeline.linker.resources import Resources, read_tables, write_tables
 from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings, check_settings
+from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_types
+from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
@@ -137,7 +137,10 @@ class Linker(StoredPipe):
         return encoder.fingerprint
 
     def check_settings(self) -> LinkerSettings:
-        """The settings as they are now. RAISES BioelError: Those of `settings.check_settings`."""
+        """The settings as they are now.
+
+        RAISES BioelError: Those of `surroundings.check_settings`.
+        """
         known = self._resources.settings
         if known is None or known[0] != self.cfg:
             known = deepcopy(self.cfg), check_settings(self.cfg, self.model)

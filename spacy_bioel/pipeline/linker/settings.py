@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number, is_number
-
-if TYPE_CHECKING:
-    from thinc.api import Model
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
@@ -28,7 +25,7 @@ SET_ENTS = (True, False, "links")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
-_PIPE = "bioel_linker"
+PIPE = "bioel_linker"
 _KINDS = {
     **dict.fromkeys(("abbreviations", "shorthand", "composites", "include_kb"), bool),
     **dict.fromkeys(("spans_key", "gold_key"), str),
@@ -73,18 +70,18 @@ class LinkerSettings:
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
         check_kb(cfg["kb"])
-        check_kinds(cfg, _KINDS, pipe=_PIPE)
+        check_kinds(cfg, _KINDS, pipe=PIPE)
         for name, kind in _INNER_KINDS.items():
-            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{_PIPE}.{name}")
+            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{PIPE}.{name}")
         if cfg.get("set_ents", True) not in SET_ENTS:
             raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
             raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(SWITCHES)))
-        check_number(cfg, "search_names", 1, _MOST, kind=int, pipe=_PIPE)
-        check_number(cfg, "max_candidates", 1, _MOST, kind=int, pipe=_PIPE)
-        check_number(cfg, "nil_threshold", 0, 1, kind=float, pipe=_PIPE)
+        check_number(cfg, "search_names", 1, _MOST, kind=int, pipe=PIPE)
+        check_number(cfg, "max_candidates", 1, _MOST, kind=int, pipe=PIPE)
+        check_number(cfg, "nil_threshold", 0, 1, kind=float, pipe=PIPE)
         coherence = cfg["coherence"]
         if not (is_number(coherence, float) and 0 <= coherence < float("inf")):
             raise BioelError(Errors.B065.format(coherence=coherence))
@@ -129,7 +126,7 @@ def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
     }
     if wrong:
         raise BioelError(Errors.B311.format(found=wrong, expected=FINDING))
-    check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{_PIPE}.finding")
+    check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{PIPE}.finding")
     return tuple(finding.items())
 
 
@@ -161,50 +158,7 @@ class TrainingSettings:
         if training["loss"] not in LOSSES:
             raise BioelError(Errors.B048.format(loss=training["loss"]))
         for name in ("refresh_every", "pool_names", "candidates", "mentions"):
-            check_number(training, name, 1, None, kind=int, pipe=_PIPE)
+            check_number(training, name, 1, None, kind=int, pipe=PIPE)
         for name in ("synonyms", "negatives", "seed"):
-            check_number(training, name, 0, None, kind=int, pipe=_PIPE)
+            check_number(training, name, 0, None, kind=int, pipe=PIPE)
         return cls(**training)
-
-
-def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
-    """All settings of a linker, as they are wherever one is made, used, saved or loaded.
-
-    RAISES BioelError: Those of `LinkerSettings.of` and `TrainingSettings.of`; [B301] when mentions
-        are to be read by a model that finds none, [B066] when no evidence brings candidates, [B465]
-        when a setting is missing.
-    """
-    try:
-        settings = LinkerSettings.of(cfg)
-        TrainingSettings.of(cfg)
-    except KeyError as error:
-        raise BioelError(
-            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=_PIPE)
-        ) from None
-    if settings.mentions == "read" and not _finds(model):
-        raise BioelError(Errors.B301.format(model=model.name))
-    if not settings.evidence - ({"context", "generated", "organism"} - _proposes(model)):
-        raise BioelError(Errors.B066.format(known=list(SWITCHES)))
-    return settings
-
-
-def _finds(model: Model[Any, Any]) -> bool:
-    """Whether a model finds mentions."""
-    from spacy_bioel.models.reading import may_read
-
-    if not may_read(model):
-        return False
-    from spacy_bioel.pipeline.contextual.methods import FINDERS
-
-    return model.name in FINDERS and FINDERS[model.name].finds(model)
-
-
-def _proposes(model: Model[Any, Any]) -> set[str]:
-    """The evidence of candidates that a model finds by reading, beside those of the strings."""
-    from spacy_bioel.models.reading import may_read, reading_evidence
-
-    if not may_read(model):
-        return set()
-    from spacy_bioel.pipeline.contextual.methods import METHODS
-
-    return {reading_evidence(model)} if METHODS[model.name].PROPOSES else set()

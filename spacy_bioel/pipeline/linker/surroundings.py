@@ -1,4 +1,4 @@
-"""Settings that cannot work, found at first use: the order of pipes, labels and semantic types."""
+"""Settings that cannot work: with the model, the order of pipes, their labels, the KB's types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 from spacy.language import Language
+from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.contextual.methods import finds, proposes
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.settings import BY_KB
+from spacy_bioel.pipeline.linker.settings import (
+    BY_KB,
+    PIPE,
+    SWITCHES,
+    LinkerSettings,
+    TrainingSettings,
+)
 from spacy_bioel.pipeline.loading import DETECTOR, LINKER
 
 if TYPE_CHECKING:
@@ -155,3 +163,24 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
             shown = sorted(known)[:_N_SHOWN]
             message = Warnings.W272.format(label=label, unknown=unknown, path=kb.where, known=shown)
             warnings.warn(message, stacklevel=2)
+
+
+def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
+    """All settings of a linker, as they are wherever one is made, used, saved or loaded.
+
+    RAISES BioelError: Those of `LinkerSettings.of` and `TrainingSettings.of`; [B301] when mentions
+        are to be read by a model that finds none, [B066] when no evidence brings candidates, [B465]
+        when a setting is missing.
+    """
+    try:
+        settings = LinkerSettings.of(cfg)
+        TrainingSettings.of(cfg)
+    except KeyError as error:
+        raise BioelError(
+            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=PIPE)
+        ) from None
+    if settings.mentions == "read" and not finds(model):
+        raise BioelError(Errors.B301.format(model=model.name))
+    if not settings.evidence - ({"context", "generated", "organism"} - proposes(model)):
+        raise BioelError(Errors.B066.format(known=list(SWITCHES)))
+    return settings

@@ -16,9 +16,19 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.torch_io import Logits, MentionBatch, TokenSpans
+from spacy_bioel.kb.columns.store import open_kb
+from spacy_bioel.kb.words.lexicon import Lexicon
+from spacy_bioel.models.detector import add_scorer, find_spans, mention_loss
+from spacy_bioel.models.torch_io import (
+    Logits,
+    MentionBatch,
+    TokenSpans,
+    weights_from_bytes,
+    weights_to_bytes,
+)
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
+from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
     Considered,
@@ -28,6 +38,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     choose_mentions,
     consider_spans,
 )
+from spacy_bioel.pipeline.mentions.dictionary import match_lexicon, without_breaks
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import listens, require_token_vectors
@@ -63,7 +74,6 @@ class MentionDetector(StoredPipe):
         gold_key: str = GOLD_KEY,
         scorer: Callable | None = None,
     ) -> None:
-        from spacy_bioel.kb.words.lexicon import Lexicon
 
         self.vocab = vocab
         self.model = model
@@ -138,11 +148,6 @@ class MentionDetector(StoredPipe):
         RAISES BioelError: [B051] when no example has a gold mention, [B331] when no example
             annotates one of the labels.
         """
-        from spacy_bioel.kb.columns.store import open_kb
-        from spacy_bioel.kb.words.lexicon import Lexicon
-        from spacy_bioel.models.detector import add_scorer
-        from spacy_bioel.pipeline.linker.starter import open_setting
-
         validate_get_examples(get_examples, "MentionDetector.initialize")
         for label in labels or self._gold_labels(get_examples()):
             self.add_label(label)
@@ -204,8 +209,6 @@ class MentionDetector(StoredPipe):
         lowest (float): Least probability of a span; that of the threshold, if this is lower.
         RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
         """
-        from spacy_bioel.models.detector import find_spans
-
         self._require_trained()
         require_token_vectors(self.model, docs)
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
@@ -233,16 +236,12 @@ class MentionDetector(StoredPipe):
 
         Breaks of lines are none, but where token vectors come from another pipe.
         """
-        from spacy_bioel.pipeline.mentions.dictionary import without_breaks
-
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
         return without_breaks(docs)
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         """Features of the tokens by the lexicon."""
-        from spacy_bioel.pipeline.mentions.dictionary import match_lexicon
-
         return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
@@ -284,8 +283,6 @@ class MentionDetector(StoredPipe):
         scores (Any): Logits of the examples' predicted documents.
         RETURNS (tuple[float, Any]): Loss, and its gradient by the logits.
         """
-        from spacy_bioel.models.detector import mention_loss
-
         examples = list(examples)
         return mention_loss(self.model, scores, self._gold(examples), self._known(examples))
 
@@ -318,7 +315,6 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-        from spacy_bioel.models.torch_io import weights_to_bytes
 
         lexicon = self.lexicon.arrays()
         return {
@@ -327,9 +323,6 @@ class MentionDetector(StoredPipe):
         }
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        from spacy_bioel.kb.words.lexicon import Lexicon
-        from spacy_bioel.models.detector import add_scorer
-        from spacy_bioel.models.torch_io import weights_from_bytes
 
         width = self.cfg.pop("width")
         self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
