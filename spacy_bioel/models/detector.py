@@ -20,6 +20,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import (
     DOCUMENT_TRANSFORMER,
+    N_FEATURES,
     Logits,
     MentionBatch,
     TokenSpans,
@@ -27,10 +28,6 @@ from spacy_bioel.models.torch_io import (
     wrap_torch,
 )
 from spacy_bioel.processor import one_thread_each
-
-# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
-SHORT_FORM = 64
-N_FEATURES = 65
 
 MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.

@@ -16,12 +16,12 @@ from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.detector import N_FEATURES
 from spacy_bioel.models.multitask_layers import forward, wrap_multitask
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import load_tok2vec, tok2vec_parts
 from spacy_bioel.models.torch_io import (
+    N_FEATURES,
     reading_part,
     require_torch,
     weights_from_bytes,

@@ -298,6 +298,10 @@ def _set_param(node: Model, name: str, value: Any) -> None:
 # Name of the layer made by `spacy-bioel.Transformer.v1`.
 DOCUMENT_TRANSFORMER = "document_transformer"
 
+# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
+SHORT_FORM = 64
+N_FEATURES = 65
+
 
 @dataclass(frozen=True)
 class MentionBatch:

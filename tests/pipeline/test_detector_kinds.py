@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -38,8 +39,9 @@ def make_detector(kind: str) -> MentionDetector:
     return MentionDetector(blank().vocab, model)
 
 
-def train(detector: MentionDetector, data: list[Example]) -> list[float]:
-    """RETURNS (list[float]): The loss of each update."""
+def train(detector: MentionDetector, data: list[Example], **settings: Any) -> list[float]:
+    """Initialise a detector and train it; return the loss of each update."""
+    detector.initialize(lambda: data, **settings)
     optimizer = blank().create_optimizer()
     optimizer.learn_rate = 0.01
     return [detector.update(data, sgd=optimizer)[detector.name] for _ in range(60)]
@@ -60,8 +62,7 @@ def detector(kind: str, kb: KnowledgeBase, texts: list[AnnotatedText]) -> Mentio
     spacy.util.fix_random_seed(0)
     detector = make_detector(kind)
     data = examples(blank(), texts)
-    detector.initialize(lambda: data, kb=kb)
-    losses = train(detector, data)
+    losses = train(detector, data, kb=kb)
     assert 0 < losses[-1] < 0.1 * losses[0]
     return detector
 
@@ -79,30 +80,20 @@ def test_the_documents_are_found_again(
         assert not (missed and is_spans) and len(found) + len(missed) == len(gold)
 
 
-@pytest.mark.parametrize("n_tokens", [1, 25, 4096])
-def test_a_batch_may_be_scored_in_parts(
+@pytest.mark.parametrize("n_tokens", [1, 25, 4096])  # that are scored together
+def test_a_document_is_the_same_alone_and_in_any_batch(
     detector: MentionDetector,
     texts: list[AnnotatedText],
     n_tokens: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(detector_models, "_TOKENS", n_tokens)
-    docs = [tokenised(text) for text in ("", *(text.text for text in texts), "")]
-    found = detector.predict(docs)
-    assert sum(map(len, found)) > 10
-    for doc, spans in zip(docs, found, strict=True):
-        assert [span[:3] for span in spans] == [s[:3] for s in detector.predict([doc])[0]]
-
-
-def test_a_document_is_the_same_alone_and_in_any_batch(
-    detector: MentionDetector, texts: list[AnnotatedText]
-) -> None:
-    docs = [tokenised(text.text) for text in texts] + [tokenised(""), tokenised("Aspirin")]
+    docs = [tokenised(text) for text in ("", *(text.text for text in texts), "", "Aspirin")]
     alone = [detector.predict([doc])[0] for doc in docs]
     assert sum(map(len, alone)) > 10
-    for batch in (docs, docs[::-1]):
-        together = detector.predict(batch)
-        for spans, expected in zip(together, alone if batch is docs else alone[::-1], strict=True):
+    monkeypatch.setattr(detector_models, "_TOKENS", n_tokens)
+    for step in (1, -1):
+        together = detector.predict(docs[::step])
+        for spans, expected in zip(together, alone[::step], strict=True):
             assert [span[:3] for span in spans] == [span[:3] for span in expected]
             assert [p for *_, p in spans] == pytest.approx([p for *_, p in expected], abs=1e-5)
 
@@ -133,13 +124,12 @@ def test_round_trip(
     kind: str, detector: MentionDetector, texts: list[AnnotatedText], way: str, tmp_path: Path
 ) -> None:
     docs = [tokenised(text.text) for text in texts]
+    loaded = pickle.loads(pickle.dumps(detector)) if way == "pickle" else make_detector(kind)
     if way == "disk":
         detector.to_disk(tmp_path / "d")
-        loaded = make_detector(kind).from_disk(tmp_path / "d")
+        loaded.from_disk(tmp_path / "d")
     elif way == "bytes":
-        loaded = make_detector(kind).from_bytes(detector.to_bytes())
-    else:
-        loaded = pickle.loads(pickle.dumps(detector))
+        loaded.from_bytes(detector.to_bytes())
     assert loaded.labels == detector.labels
     assert loaded.predict(docs) == detector.predict(docs)
 
@@ -151,8 +141,6 @@ def test_tags_learn_the_longest_of_nested_mentions_and_spans_both() -> None:
     for kind in ("linear", "bio"):
         spacy.util.fix_random_seed(0)
         detector = make_detector(kind)
-        data = examples(blank(), [text])
-        detector.initialize(lambda data=data: data)
-        train(detector, data)
+        train(detector, examples(blank(), [text]))
         found[kind] = [span[:2] for span in detector.predict([tokenised(text.text)])[0]]
     assert found == {"linear": [(0, 4), (2, 4)], "bio": [(0, 4)]}

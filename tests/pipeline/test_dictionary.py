@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,15 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions import dictionary
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.types import Concept
+
+
+def kb_of(folder: Path, names: Iterable[str]) -> KnowledgeBase:
+    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], folder)
+    return KnowledgeBase.open(folder)
+
+
+def found(text: str, kb: KnowledgeBase) -> list[str]:
+    return [span.text for span in longest_names(blank().make_doc(text), kb)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +41,7 @@ from spacy_bioel.types import Concept
     ],
 )
 def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
-    assert [span.text for span in longest_names(blank().make_doc(text), kb)] == expected
+    assert found(text, kb) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,9 +57,7 @@ def test_no_name_has_half_a_pair_of_brackets(
     tmp_path: Path, text: str, expected: list[str]
 ) -> None:
     names = ("Lung disease (COPD)", "Lung disease", "(dry) cough", "cough (dry)")
-    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    assert [span.text for span in longest_names(blank().make_doc(text), kb)] == expected
+    assert found(text, kb_of(tmp_path / "kb", names)) == expected
 
 
 LONG = "N-(1-methyl-4-phenyl-1,2,3,6-tetrahydro-pyridin-2-yl)-3-oxo-butan-amide"
@@ -59,9 +67,7 @@ NAMES = ("IL-2h", "drug 10mg", "drug", LONG, "N", "mg", "5 days", "don't", "β10
 @pytest.fixture(scope="module")
 def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     """Names that the tokenizer cuts within a word, and one of 16 words in 32 tokens."""
-    folder = tmp_path_factory.mktemp("odd") / "kb"
-    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(NAMES)], folder)
-    return KnowledgeBase.open(folder)
+    return kb_of(tmp_path_factory.mktemp("odd") / "kb", NAMES)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
 def test_names_that_are_other_words_than_tokens(
     odd_kb: KnowledgeBase, text: str, expected: list[str]
 ) -> None:
-    assert [span.text for span in longest_names(blank().make_doc(text), odd_kb)] == expected
+    assert found(text, odd_kb) == expected
 
 
 def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb: KnowledgeBase) -> None:
@@ -97,12 +103,10 @@ def test_long_names_are_looked_for_block_by_block(
 ) -> None:
     monkeypatch.setattr(dictionary, "_BLOCK", block)
     letters = [" ".join("abcdefghijklmnop"[:n]) for n in (12, 13, 16, 2)]
-    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(letters)], tmp_path / "kb")
-    kb = KnowledgeBase.open(tmp_path / "kb")
+    kb = kb_of(tmp_path / "kb", letters)
     for name in letters:
-        assert [span.text for span in longest_names(blank().make_doc(name), kb)] == [name]
-    text = letters[2] + " " + letters[1]
-    assert len(longest_names(blank().make_doc(text), kb)) == 2
+        assert found(name, kb) == [name]
+    assert len(found(letters[2] + " " + letters[1], kb)) == 2
 
 
 def test_a_pipeline_with_nothing_but_a_knowledge_base(kb_folder: Path) -> None:

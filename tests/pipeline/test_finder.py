@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,14 @@ NAMES = (
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finder") / "mine"
-    build_kb([Concept(f"X:{i:02}", names) for i, names in enumerate(NAMES)], folder)
-    return folder
+def kb_of(folder: Path, concepts: Iterable[tuple[str, ...]]) -> KnowledgeBase:
+    build_kb([Concept(f"X:{i:02}", names) for i, names in enumerate(concepts)], folder)
+    return KnowledgeBase.open(folder)
 
 
 @pytest.fixture(scope="module")
-def finder(folder: Path) -> NameFinder:
-    return NameFinder(KnowledgeBase.open(folder))
+def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
+    return NameFinder(kb_of(tmp_path_factory.mktemp("finder") / "mine", NAMES))
 
 
 def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:
@@ -120,22 +119,7 @@ def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
         ("COPD", ["COPD"]),
         ("PMH: COPD, WRNS", ["COPD", "WRNS"]),
         ("Hx of COPD and WRNS", ["COPD", "WRNS"]),
-    ],
-)
-def test_everyday_words_and_acronyms(finder: NameFinder, text: str, expected: list[str]) -> None:
-    assert [text for text, _ in find(finder, text)] == expected
-
-
-def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None:
-    assert find(finder, f"The {LONG}, and") == [(LONG, LONG)]
-    assert find(finder, " ".join(LONG.split()[:199])) == []
-    expected = [("Übelkeit und Erbrechen", NAMES[18][0]), ("Schwindel", "Schwindel")]
-    assert find(finder, "Übelkeit und Erbrechen, Schwindel") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+        # Names go on in the next line.
         ("cleft\npalate", ["cleft\npalate"]),
         ("cleft \r\n\t palate", ["cleft \r\n\t palate"]),
         ("cleft   palate", ["cleft   palate"]),
@@ -147,8 +131,15 @@ def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None
         ("kidney\nfailure (KF) and KF", ["kidney\nfailure", "KF", "KF"]),
     ],
 )
-def test_names_go_on_in_the_next_line(finder: NameFinder, text: str, expected: list[str]) -> None:
+def test_words_acronyms_and_lines(finder: NameFinder, text: str, expected: list[str]) -> None:
     assert [text for text, _ in find(finder, text)] == expected
+
+
+def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None:
+    assert find(finder, f"The {LONG}, and") == [(LONG, LONG)]
+    assert find(finder, " ".join(LONG.split()[:199])) == []
+    expected = [("Übelkeit und Erbrechen", NAMES[18][0]), ("Schwindel", "Schwindel")]
+    assert find(finder, "Übelkeit und Erbrechen, Schwindel") == expected
 
 
 def test_the_end_of_a_line_binds_no_words(finder: NameFinder) -> None:
@@ -182,16 +173,14 @@ def test_no_letter_that_tells_names_apart_is_dropped(
     tmp_path: Path, text: str, expected: list[str]
 ) -> None:
     names = (*VITAMINS, "Fish", "Group A antigen", "Hepatitis A", "Hepatitis", "Factor S")
-    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
-    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    finder = NameFinder(kb_of(tmp_path / "kb", ((name,) for name in names)))
     assert [name for _, name in find(finder, text)] == expected
 
 
 @pytest.mark.parametrize("learned", [True, False])
 def test_words_of_the_field_are_not_everyday_words(tmp_path: Path, learned: bool) -> None:
-    concepts = [Concept("X:1", ("Neoplasm", "Cancer", "Tumor")), Concept("X:2", ("Agent", "Drug"))]
-    build_kb(concepts, tmp_path / "kb")
-    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    concepts = [("Neoplasm", "Cancer", "Tumor"), ("Agent", "Drug")]
+    finder = NameFinder(kb_of(tmp_path / "kb", concepts))
     texts = ("Tumors were seen.", "Patient has cancer.", "Patient has a drug.")
     found = [find(finder, text, learned=learned) for text in texts]
     assert found == [[("Tumors", "Tumor")], [("cancer", "Cancer")], []]
@@ -215,8 +204,7 @@ def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> No
 
 def test_a_knowledge_base_of_acronyms(tmp_path: Path) -> None:
     names = ("AIDS", "ALL", "CAT", "WAS", "AND")
-    build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(names)], tmp_path / "kb")
-    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    finder = NameFinder(kb_of(tmp_path / "kb", ((name,) for name in names)))
     assert [text for text, _ in find(finder, "All was seen in a cat, aids and ALL")] == ["ALL"]
     assert find(finder, "ALL CATS AND THE CAT WERE SEEN") == []
 
@@ -224,21 +212,16 @@ def test_a_knowledge_base_of_acronyms(tmp_path: Path) -> None:
 def test_documents_do_not_depend_on_their_batch(finder: NameFinder) -> None:
     texts = ["Seizure", "", "and palate. cleft", "cleft lip", "MS (multiple sclerosis)", "MS"]
     nlp = blank()
-    together = finder.find([nlp.make_doc(text) for text in texts])
-    alone = [finder.find([nlp.make_doc(text)])[0] for text in texts]
-    assert together == alone
+    docs = [nlp.make_doc(text) for text in texts]
+    together = finder.find(docs)
+    assert together == [finder.find([doc])[0] for doc in docs]
+    assert all(0.5 <= name.probability <= 1 for of_doc in together for name in of_doc)
     assert finder.find([]) == []
 
 
-def test_names_that_are_learned_to_be_right(finder: NameFinder) -> None:
-    (found,) = finder.find([blank().make_doc("He had seizures and pneumonia.")])
-    assert len(found) == 2
-    assert all(0.5 <= name.probability <= 1 for name in found)
-
-
-def test_the_pipe_finds_and_links(folder: Path) -> None:
+def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
     nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+    linker = nlp.add_pipe("bioel_linker", config={"kb": str(finder.kb.path), "mentions": "kb"})
     doc = nlp("Siezures and cleft lip and palate.")
     assert links(doc) == [
         ("Siezures", "X:00"),
@@ -260,8 +243,8 @@ def test_the_pipe_finds_and_links(folder: Path) -> None:
         ({"threshold": 2}, "B270"),
     ],
 )
-def test_settings_that_are_refused(folder: Path, finding: dict[str, object], code: str) -> None:
-    config = {"kb": str(folder), "mentions": "kb", "finding": finding}
+def test_settings_that_are_refused(finder: NameFinder, finding: dict, code: str) -> None:
+    config = {"kb": str(finder.kb.path), "mentions": "kb", "finding": finding}
     with pytest.raises(BioelError, match=code):
         blank().add_pipe("bioel_linker", config=config)
 

@@ -16,6 +16,7 @@ from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
@@ -34,12 +35,9 @@ def initialized(*texts: AnnotatedText, **settings) -> Language:
     return nlp
 
 
-def test_untrained() -> None:
+def test_without_training_or_gold_mentions() -> None:
     with pytest.raises(BioelError, match=r"\[B053\].*'bioel_mentions'"):
         untrained()("some text")
-
-
-def test_no_gold() -> None:
     with pytest.raises(BioelError, match=r"\[B051\].*'bioel_gold'"):
         initialized(AnnotatedText("1", "text"))
 
@@ -48,12 +46,8 @@ def test_labels() -> None:
     detector = untrained().get_pipe("bioel_mentions")
     assert [detector.add_label(label) for label in ("A", "B", "A")] == [1, 1, 0]
     assert detector.labels == ("A", "B") and detector.label_data == ["A", "B"]
-
-
-def test_a_label_that_comes_too_late() -> None:
     detector = initialized(TEXT).get_pipe("bioel_mentions")
-    assert detector.labels == ("Disease",)
-    assert detector.add_label("Disease") == 0
+    assert (detector.labels, detector.add_label("Disease")) == (("Disease",), 0)
     with pytest.raises(BioelError, match=r"\[B050\].*'Drug'.*Disease"):
         detector.add_label("Drug")
 
@@ -140,12 +134,10 @@ def test_a_label_that_nobody_looked_for() -> None:
         detector.initialize(lambda: data, nlp=nlp, labels=["Gene", "Disease", "Chemical"])
 
 
-def test_mentions_that_are_too_long_are_left_out(texts: list[AnnotatedText]) -> None:
-    long = AnnotatedText("1", "a b c d e f g", (Mention(0, 13, "Disease"),))
-    nlp = initialized(TEXT)
-    data = examples(nlp, [long])
-    logits = np.zeros((7, 6, 1), dtype="float32")
-    loss, gradient = nlp.get_pipe("bioel_mentions").get_loss(data, logits)
+def test_mentions_that_are_too_long_are_left_out() -> None:
+    data = examples(blank(), [AnnotatedText("1", "a b c d e f g", (Mention(0, 13, "Disease"),))])
+    detector = initialized(TEXT).get_pipe("bioel_mentions")
+    loss, gradient = detector.get_loss(data, np.zeros((7, 6, 1), dtype="float32"))
     assert loss == pytest.approx(42 * np.log(2), rel=1e-5)
     assert (gradient == 0.5).all()
 
@@ -167,10 +159,8 @@ def test_matches_of_the_knowledge_base(kb: KnowledgeBase, texts: list[AnnotatedT
     detector.initialize(lambda: data, nlp=nlp, kb=kb)
     docs = [nlp.make_doc("No"), nlp.make_doc("Renal failure, acute renal failure (ARF). ARF.")]
     batch = detector._batch(docs)
-    found = {
-        (int(start), int(width) + 1) for start, width, _ in batch.spans
-    }  # tokens of both documents, the first has one
-    matched = {docs[1][s - 1 : s - 1 + n].text for s, n in found}
+    # Tokens of both documents are counted, and the first has one.
+    matched = {docs[1][start - 1 : start + width].text for start, width, _ in batch.spans.tolist()}
     assert matched == {"Renal failure", "acute renal failure", "renal failure", "ARF"}
     words = {docs[1][token - 1].text for token, _ in batch.words}
     assert {"Renal", "failure", "acute"} <= words and "ARF" not in words
@@ -182,54 +172,21 @@ def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
         spacy.load(trained_folder, config=config)
 
 
-@pytest.mark.parametrize("name", ["threshold", "consistency"])
-def test_settings_out_of_range(name: str) -> None:
-    with pytest.raises(BioelError, match=rf"\[B270\] {name} = 2.*from 0 to 1.*bioel_mentions"):
-        blank().add_pipe("bioel_mentions", config=DETECTOR | {name: 2})
-
-
-def test_words_that_always_are_mentions_and_words_that_never_are() -> None:
-    from spacy_bioel.pipeline.mentions.choosing import apply_lists
-
-    doc = blank()("Patients with renal failure in 2015, outpatients too")
-    spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
-    always = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
-    assert apply_lists(doc, spans, always=always, never=["2015"]) == [
-        (0, 1, "Species", 1.0),
-        (2, 3, "Species", 1.0),
-    ]
-    assert apply_lists(doc, spans, always={}, never=["RENAL failure"]) == [spans[0], spans[2]]
-
-
 @pytest.mark.parametrize(
-    "settings", [{"always": ["patients"]}, {"always": {"Species": "patients"}}, {"never": [""]}]
+    ("settings", "message"),
+    [
+        ({"threshold": 2}, r"\[B270\] threshold = 2.*from 0 to 1.*bioel_mentions"),
+        ({"consistency": 2}, r"\[B270\] consistency = 2"),
+        ({"always": ["patients"]}, r"\[B336\].*always"),
+        ({"always": {"Species": "patients"}}, r"\[B336\]"),
+        ({"never": [""]}, r"\[B336\]"),
+    ],
 )
-def test_lists_that_are_none(settings: dict[str, Any]) -> None:
-    from spacy_bioel.pipeline.mentions.detector import MentionDetector
-
+def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
     nlp = blank()
     model = nlp.add_pipe("bioel_mentions").model  # type: ignore[attr-defined]
-    with pytest.raises(BioelError, match=r"\[B336\].*always"):
+    with pytest.raises(BioelError, match=message):
         MentionDetector(nlp.vocab, model, **settings)
-
-
-def test_short_forms_of_mentions_are_mentions() -> None:
-    from spacy_bioel.pipeline.mentions.choosing import add_short_forms
-
-    doc = blank()("Acute kidney injury (AKI) and AKI, AKI care, tumor necrosis factor (TNF).")
-    injury, taken, longer = (0, 3, "Disease", 0.9), (7, 8, "Gene", 0.6), (9, 11, "Other", 0.5)
-    assert [doc[start:end].text for start, end, *_ in (injury, taken, longer)] == [
-        "Acute kidney injury",
-        "AKI",
-        "AKI care",
-    ]
-    assert add_short_forms(doc, [injury, taken, longer]) == [
-        injury,
-        (4, 5, "Disease", 0.9),
-        (7, 8, "Disease", 0.9),
-        longer,
-    ]
-    assert add_short_forms(doc, []) == []
 
 
 def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
@@ -243,25 +200,17 @@ def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "treshold",
-            0.5,
-            r"\[B443\] The setting 'treshold' of bioel_mentions is unknown. It has: ",
-        ),
-        ("threshold", "high", r"\[B270\] threshold = 'high'"),
-    ],
+    ("name", "value", "code"), [("treshold", 0.5, "B443"), ("threshold", "high", "B270")]
 )
 def test_settings_that_were_assigned_are_checked(
-    trained: Language, name: str, value: object, message: str
+    trained: Language, name: str, value: object, code: str
 ) -> None:
     trained.get_pipe("bioel_mentions").cfg[name] = value
-    with pytest.raises(BioelError, match=message):
+    with pytest.raises(BioelError, match=rf"\[{code}\].*{name}"):
         trained("Renal failure.")
 
 
-def test_breaks_of_lines_are_none(trained: Language, texts: list[AnnotatedText]) -> None:
+def test_line_breaks_are_not_read(trained: Language, texts: list[AnnotatedText]) -> None:
     text = texts[0].text
 
     def found(space: str) -> list[str]:
@@ -274,8 +223,8 @@ def test_breaks_of_lines_are_none(trained: Language, texts: list[AnnotatedText])
     assert trained.get_pipe("bioel_mentions").predict([trained.make_doc("\n")]) == [[]]
 
 
-def test_breaks_of_lines_are_none_in_training() -> None:
-    wrapped = AnnotatedText("1", "Lung\ncancer.\n", (Mention(0, 11, "Disease", ("X:1",)),))
+def test_line_breaks_are_not_read_in_training() -> None:
+    wrapped = AnnotatedText("1", "Lung\ncancer.\n", TEXT.mentions)
     losses = []
     for text in (TEXT, wrapped):
         fix_random_seed(0)
@@ -299,14 +248,3 @@ def test_pieces_of_long_documents(
         [s[:3] for s in of_doc if s[3] > 0.1] for of_doc in whole
     ]
     assert len(near) > 20
-
-
-def test_words_of_lists_stand_in_the_next_line() -> None:
-    from spacy_bioel.pipeline.mentions.choosing import apply_lists
-
-    doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
-    spans = [(4, 7, "Disease", 0.9)]
-    found = apply_lists(doc, spans, always={"X": ["Breast cancer"]}, never=["heart attack"])
-    assert [(doc[start:end].text, label) for start, end, label, _ in found] == [
-        ("breast\ncancer", "X")
-    ]

@@ -35,7 +35,7 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.state import LinkerState
-from spacy_bioel.pipeline.mentions.dictionary import match_lexicon
+from spacy_bioel.pipeline.mentions.features import match_lexicon
 from spacy_bioel.pipeline.tokens import require_token_vectors
 from spacy_bioel.types import Candidate
 

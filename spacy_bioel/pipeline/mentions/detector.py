@@ -1,6 +1,7 @@
-"""The pipe `bioel_mentions`: finds mentions with a model that scores spans or tags tokens."""
+"""The pipe `bioel_mentions`: a model that scores spans or tags tokens finds mentions."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
+# It is imported for every pipeline, so functions import models.detector, which loads tokenizers.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -38,7 +39,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     choose_mentions,
     consider_spans,
 )
-from spacy_bioel.pipeline.mentions.dictionary import match_lexicon, without_breaks
+from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
 from spacy_bioel.pipeline.tokens import listens, require_token_vectors
@@ -55,7 +56,7 @@ _KINDS = {
 
 
 class MentionDetector(StoredPipe):
-    """Finds mentions; writes doc.spans["bioel"] with their probabilities in attrs["scores"]."""
+    """Find mentions; write doc.spans["bioel"] with their probabilities in attrs["scores"]."""
 
     def __init__(
         self,
@@ -74,7 +75,6 @@ class MentionDetector(StoredPipe):
         gold_key: str = GOLD_KEY,
         scorer: Callable | None = None,
     ) -> None:
-
         self.vocab = vocab
         self.model = model
         self.name = name
@@ -96,8 +96,8 @@ class MentionDetector(StoredPipe):
         self.check_settings()
 
     def check_settings(self) -> None:
-        """RAISES BioelError: [B270] on a number out of its range, [B336] on word lists that are
-        none, [B443] on an unknown setting, [B465] on a value of another type."""
+        """RAISES BioelError: [B270] on a number out of range, [B336] on invalid word lists, [B443]
+        on an unknown setting, [B465] on a value of another type."""
         if unknown := sorted(set(self.cfg) - _SETTINGS):
             known = ", ".join(sorted(_SETTINGS - {"width"}))
             raise BioelError(Errors.B443.format(name=unknown[0], known=known))
@@ -163,11 +163,9 @@ class MentionDetector(StoredPipe):
         add_scorer(self.model, n_labels=len(self.labels))
 
     def _check_annotated(self, examples: Iterable[Example]) -> None:
-        """RAISES BioelError: [B331] on a label that no document annotates."""
         key, missing = self.cfg["gold_key"], set(self.labels)
         for example in examples:
-            annotates = annotated_labels(example.reference, key=key)
-            missing -= set(annotates or self.labels)
+            missing -= set(annotated_labels(example.reference, key=key) or self.labels)
             if not missing:
                 return
         if missing:
@@ -179,10 +177,10 @@ class MentionDetector(StoredPipe):
         return sorted({span.label_ for group in groups for span in group})
 
     def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
-        """Mentions of each document as (start token, end token, label, probability).
+        """Find the mentions of each document as (start token, end token, label, probability).
 
         RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads;
-            [B336] on word lists that are none.
+            those of `check_settings`.
         """
         docs = list(docs)
         self.check_settings()  # they may have been assigned
@@ -194,22 +192,22 @@ class MentionDetector(StoredPipe):
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
     def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
-        """The spans of a document that might have been mentions, and what became of each.
+        """Tell which spans of a document might have been mentions, and what became of each.
 
-        doc (Doc): With the token vectors that the detector reads.
         lowest (float): Least probability of a span.
-        RAISES BioelError: Those of `predict`.
+        RAISES BioelError: [B053], [B174], as `predict` does.
         """
         (scored,) = self.score_spans([doc], lowest=lowest)
         return consider_spans(doc, scored, self.cfg)
 
     def score_spans(self, docs: list[Doc], *, lowest: float = DOUBTFUL) -> list[list[ScoredSpan]]:
-        """Spans of each document that may become mentions, before any is chosen.
+        """Score the spans of each document that may become mentions, before any is chosen.
 
-        lowest (float): Least probability of a span; that of the threshold, if this is lower.
-        RAISES BioelError: [B053] before training; [B174] without the token vectors that it reads.
+        lowest (float): Least probability of a span, or the threshold if this is lower.
+        RAISES BioelError: [B053], [B174], as `predict` does.
         """
-        self._require_trained()
+        if not self.labels:
+            raise BioelError(Errors.B053.format(name=self.name))
         require_token_vectors(self.model, docs)
         mentions: list[list[ScoredSpan]] = [[] for _ in docs]
         read, kept = self._read(docs)
@@ -222,26 +220,23 @@ class MentionDetector(StoredPipe):
         tokens = np.concatenate(kept)
         places = np.stack([tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1], axis=1).tolist()
         labels = [self.labels[label] for label in spans[:, 2]]
-        found = zip(owners, places, labels, probabilities.tolist(), strict=True)
-        for owner, (start, end), label, p in found:
-            mentions[owner].append((start, end, label, p))
+        for owner, place, label, p in zip(
+            owners, places, labels, probabilities.tolist(), strict=True
+        ):
+            mentions[owner].append((*place, label, p))
         return mentions
 
-    def _require_trained(self) -> None:
-        if not self.labels:
-            raise BioelError(Errors.B053.format(name=self.name))
-
     def _read(self, docs: list[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
-        """The documents that the network reads, and their tokens in those that it is given.
+        """Return the documents that the network reads, and which of the given tokens they have.
 
-        Breaks of lines are none, but where token vectors come from another pipe.
+        Line breaks are dropped, unless token vectors come from another pipe.
         """
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
-        return without_breaks(docs)
+        pairs = [without_breaks(doc) for doc in docs]
+        return [doc for doc, _ in pairs], [kept for _, kept in pairs]
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
-        """Features of the tokens by the lexicon."""
         return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
@@ -278,36 +273,27 @@ class MentionDetector(StoredPipe):
         return losses
 
     def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
-        """The loss of the model's kind.
+        """Compute the loss and its gradient with respect to the logits `scores`."""
+        gold, known = self._targets(examples)
+        return mention_loss(self.model, scores, gold, known)
 
-        scores (Any): Logits of the examples' predicted documents.
-        RETURNS (tuple[float, Any]): Loss, and its gradient by the logits.
+    def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, NDArray[np.bool_]]:
+        """Return the gold mentions on the concatenated tokens that the network reads, and which
+        labels were looked for at each of these. Shape (n_tokens, n_labels).
         """
-        examples = list(examples)
-        return mention_loss(self.model, scores, self._gold(examples), self._known(examples))
-
-    def _known(self, examples: Sequence[Example]) -> NDArray[np.bool_]:
-        """Labels that were looked for at each token. Shape (n_tokens, n_labels)."""
-        rows = []
+        examples, key = list(examples), self.cfg["gold_key"]
+        gold, known, offset = [], [], 0
         _, kept = self._read([example.predicted for example in examples])
         for example, tokens in zip(examples, kept, strict=True):
-            annotates = annotated_labels(example.reference, key=self.cfg["gold_key"])
-            row = [not annotates or label in annotates for label in self.labels]
-            rows.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
-        return np.concatenate(rows)
-
-    def _gold(self, examples: Iterable[Example]) -> TokenSpans:
-        """Gold mentions on the tokens of all documents that are read, one after another."""
-        examples, gold, offset = list(examples), [], 0
-        _, kept = self._read([example.predicted for example in examples])
-        for example, tokens in zip(examples, kept, strict=True):
-            for span in gold_spans(example, key=self.cfg["gold_key"]):
+            for span in gold_spans(example, key=key):
                 start, end = np.searchsorted(tokens, [span.start, span.end]).tolist()
                 if span.label in self.labels and start < end:
-                    label = self.labels.index(span.label)
-                    gold.append((offset + start, offset + end, label))
+                    gold.append((offset + start, offset + end, self.labels.index(span.label)))
+            annotates = annotated_labels(example.reference, key=key)
+            row = [not annotates or label in annotates for label in self.labels]
+            known.append(np.tile(np.array(row, dtype=bool), (len(tokens), 1)))
             offset += len(tokens)
-        return np.array(gold, dtype=np.int64).reshape(-1, 3)
+        return np.array(gold, dtype=np.int64).reshape(-1, 3), np.concatenate(known)
 
     # Serialisation, see pipeline/stored_pipe.py.
 
@@ -315,7 +301,6 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-
         lexicon = self.lexicon.arrays()
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),

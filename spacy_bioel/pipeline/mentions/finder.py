@@ -86,9 +86,8 @@ class NameFinder:
         typos: bool,
         abbreviations: bool,
         shorthand: bool,
-        all_ways: bool = False,
     ) -> Spans:
-        """All spans that may be names; see `find_hits` for `all_ways`."""
+        """Look up all spans that may be names."""
         forms_of = partial(
             forms_to_write_out,
             abbreviations=abbreviations,
@@ -101,11 +100,11 @@ class NameFinder:
                 words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in meant]
         known = np.array(is_known, dtype=bool)
-        hits = find_hits(words, self.bags, known, variants=variants, all_ways=all_ways)
+        hits = find_hits(words, self.bags, known, variants=variants)
         return Spans(words, meant, hits)
 
     def weigh(self, spans: Spans) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
-        """Spans that stand for no other thing, the name rows that they are, and their features."""
+        """Return the spans that are not ruled out, their name rows and their features."""
         hits, rows, features, reasons = self._weigh(spans)
         kept = np.array([not reason for reason in reasons], dtype=bool)
         return hits.take(kept), rows[kept], features[kept]
@@ -113,7 +112,7 @@ class NameFinder:
     def _weigh(
         self, spans: Spans
     ) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32], list[str]]:
-        """Spans that are names, their rows and features, and why each stands for another thing."""
+        """Return the spans near a name, their rows and features, and why each is ruled out."""
         words, hits = spans.words, spans.hits
         rows, features = self.evidence.table(words, hits, spans.meant)
         reasons = ruled_out(words, hits, rows, features, self.kb)
@@ -122,7 +121,7 @@ class NameFinder:
         return hits.take(named), rows[named], features[named], of_named
 
     def meant(self, word: str) -> str:
-        """The word that a misspelled one stands for; any other word as it is."""
+        """Correct a misspelled word; return any other word as it is."""
         found = self._meant.get(word)
         if found is None:
             if len(self._meant) >= _MOST_KEPT:
@@ -143,9 +142,9 @@ class NameFinder:
         threshold: float = 0.5,
         weights: Fusion | None = None,
     ) -> list[list[FoundName]]:
-        """Names in each document, left to right; none overlap but the parts of coordinations.
+        """Find the names in each document, left to right. Only parts of coordinations overlap.
 
-        weights (Fusion | None): Of the evidence, if they are learned; None: the package's.
+        weights (Fusion | None): Of the evidence if `learned`; None: the package's.
         """
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
@@ -158,11 +157,9 @@ class NameFinder:
             hits, rows, features, variants=variants, learned=learned, weights=weights
         )
         kept = choose(hits, probability, threshold=threshold)
-        words = spans.words
-        hits = hits.take(kept)
-        of_doc = words.doc[hits.start]
-        offset = words.token_starts[of_doc]
-        first, last = words.token[hits.start] - offset, words.token[hits.end - 1] - offset
+        words, start, end = spans.words, hits.start[kept], hits.end[kept]
+        of_doc = words.doc[start]
+        first, last = (words.token[i] - words.token_starts[of_doc] for i in (start, end - 1))
         order = np.lexsort((last, first))
         columns = (of_doc, first, last, rows[kept], probability[kept])
         for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
@@ -179,10 +176,7 @@ class NameFinder:
         weights: Fusion | None = None,
         **looking_up: bool,
     ) -> list[Considered]:
-        """The spans of a document that are names, or nearly, and what became of each.
-
-        Arguments are those of `find`.
-        """
+        """Tell which spans are names or nearly so, and why each was kept or not; see `find`."""
         spans = self.look_up([doc], variants=variants, **looking_up)
         hits, rows, features, reasons = self._weigh(spans)
         probability = self._probability(
@@ -191,30 +185,18 @@ class NameFinder:
         probability[[i for i, reason in enumerate(reasons) if reason]] = 0.0
         kept = set(choose(hits, probability, threshold=threshold).tolist())
         starts, ends = spans.words.places(hits.start, hits.end)
-        columns = (
-            starts.tolist(),
-            ends.tolist(),
-            self.kb.names.take(rows),
-            probability.tolist(),
-            reasons,
-        )
+        names = self.kb.names.take(rows)
+        columns = (starts.tolist(), ends.tolist(), names, probability.tolist(), reasons)
         considered = set()
-        for i, (start, end, name, p, other) in enumerate(zip(*columns, strict=True)):
-            reason = other or "overlaps a longer or likelier name"
-            if not other and p < threshold:
+        for i, (start, end, name, p, reason) in enumerate(zip(*columns, strict=True)):
+            if i in kept:
+                reason = ""
+            elif not reason and p < threshold:
                 reason = f"below the threshold of {threshold:g}"
-            considered.add(
-                Considered(
-                    start=start,
-                    end=end,
-                    text=doc.text[start:end],
-                    label="",
-                    probability=round(p, 4),
-                    is_mention=i in kept,
-                    reason="" if i in kept else reason,
-                    name=name,
-                )
-            )
+            elif not reason:
+                reason = "overlaps a longer or likelier name"
+            text, p = doc.text[start:end], round(p, 4)
+            considered.add(Considered(start, end, text, "", p, i in kept, reason, name))
         return sorted(considered, key=lambda c: (c.start, c.end, not c.is_mention, c.name))
 
     def _probability(
@@ -227,9 +209,9 @@ class NameFinder:
         learned: bool,
         weights: Fusion | None,
     ) -> NDArray[np.float64]:
-        """Probability that each hit means the name. Shape (n,)."""
+        """Estimate the probability that each hit means the name. Shape (n,)."""
         probability = _by_rules(features)
-        if learned:  # but for coordinations: no text says which of them are right
+        if learned:  # except coordinations: no text says which of them are right
             alone = hits.gap == hits.end
             scores = (weights or default_weights()).scores(features[alone])
             probability[alone] = 1 / (1 + np.exp(-scores))
@@ -243,7 +225,7 @@ class NameFinder:
 
 @cache
 def default_weights() -> Fusion:
-    """Weights of the evidence that come with the package, see training/scripts/names.py."""
+    """Read the weights that come with the package, see training/scripts/names.py."""
     return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
 
 
@@ -254,7 +236,7 @@ def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def choose(hits: Hits, probability: NDArray[np.float64], *, threshold: float) -> NDArray[np.int64]:
-    """Rows of the hits to keep: the likely ones, the longest first where they overlap.
+    """Choose the rows of hits to keep: the likely ones, the longest first where they overlap.
 
     The parts of a coordination stay beside the whole name that they share words with.
     """

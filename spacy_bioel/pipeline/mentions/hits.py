@@ -1,9 +1,10 @@
-"""Spans of documents that may be names of a knowledge base: all of them, by lookup of keys."""
+"""The words of a batch of documents as arrays, and all of their spans that may be names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _ENDING, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±")
 _HYPHENS = frozenset("-‐‑–")
 _MASK = (1 << 64) - 1
+_MOST_REPLACED = 6  # words of a span in which one is replaced
+_MOST_SHARED = 4  # words on a side of "and"
+_CONJUNCTIONS = ("and", "or", "nor")
 
 
 @dataclass
@@ -75,7 +79,7 @@ def read_words(
     key_of: Callable[[str], int],
     forms_of: Callable[[Doc], Mapping[str, str]],
 ) -> Words:
-    """Words of documents, which share a vocabulary.
+    """Read the words of documents that share a vocabulary.
 
     key_of (Callable): Key of a normalised word in a bag.
     forms_of (Callable): Short forms of a document, which get the key of their long form.
@@ -174,11 +178,6 @@ def _write_out(
                 words.long |= dict.fromkeys(range(begin, stop), []) | {begin: long}
 
 
-_MOST_REPLACED = 6  # words of a span in which one is replaced
-_MOST_SHARED = 4  # words on a side of "and"
-_CONJUNCTIONS = ("and", "or", "nor")
-
-
 @dataclass(frozen=True)
 class Hits:
     """Spans and the bags of names that they may be. Shape (n,) each.
@@ -213,17 +212,15 @@ class Hits:
 def find_hits(
     words: Words,
     bags: NameBags,
-    known: NDArray[np.bool_],
+    known: BoolArray,
     *,
     variants: bool,
-    all_ways: bool = False,
 ) -> Hits:
-    """All spans that are bags of names.
+    """Look up all spans that are bags of names.
 
-    known (NDArray[bool]): Whether a form is a word of the knowledge base, or counts for nothing.
+    known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
     variants (bool): Also replace words by others that names have in their place, and look at both
         sides of "and".
-    all_ways (bool): Replace words in spans that are names themselves, too.
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
     spans = [_spans(words, known), _long_spans(words, bags, sums)]
@@ -233,7 +230,7 @@ def find_hits(
     plain = _hits(start[bag > 0], end[bag > 0], bag[bag > 0])
     if not variants:
         return plain
-    free = np.ones(len(bag), dtype=bool) if all_ways else bag == 0
+    free = bag == 0
     replaced = _replaced(words, bags, start[free], end[free], keys[free])
     return Hits.join([plain, replaced, _coordinated(words, bags, sums, plain)])
 
@@ -244,8 +241,8 @@ def _hits(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> 
     return Hits(start=start, end=end, bag=bag, **columns)
 
 
-def _spans(words: Words, known: NDArray[np.bool_]) -> IntArray:
-    """Spans that a name can be: of known words, none across a stop. Shape (2, n)."""
+def _spans(words: Words, known: BoolArray) -> IntArray:
+    """List spans of known words, none across a stop. Shape (2, n)."""
     n = len(words)
     is_bar = (~known[words.form] & ~words.is_short) if n else np.zeros(0, dtype=bool)
     bars = np.append(0, np.cumsum(is_bar))
@@ -298,45 +295,36 @@ def _coordinated(words: Words, bags: NameBags, sums: KeyArray, plain: Hits) -> H
     """
     is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
     before = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
-    barred = words.before == STOP
     parts = []
+    widths = range(1, _MOST_SHARED + 1)
+    is_whole = plain.end - plain.start > 1
     # A whole name before "and": other ends.
-    rows = np.flatnonzero(before[plain.end] & (plain.end - plain.start > 1))
-    start, conjunction = plain.start[rows], plain.end[rows]
-    for kept in range(1, _MOST_SHARED + 1):
-        for more in range(1, _MOST_SHARED + 1):
-            end = conjunction + 1 + more
-            fits = (start + kept < conjunction) & (end <= len(words))
-            parts.append(
-                _with_gap(start[fits], start[fits] + kept, conjunction[fits] + 1, end[fits])
-            )
+    rows = np.flatnonzero(before[plain.end] & is_whole)
+    start, gap_end = plain.start[rows], plain.end[rows]
+    for kept, more in product(widths, widths):
+        end = gap_end + 1 + more
+        fits = (start + kept < gap_end) & (end <= len(words))
+        parts.append(np.stack([start, start + kept, gap_end + 1, end])[:, fits])
     # A whole name after "and": other beginnings.
-    rows = np.flatnonzero(
-        (plain.start > 0) & before[plain.start - 1] & (plain.end - plain.start > 1)
-    )
+    rows = np.flatnonzero((plain.start > 0) & before[plain.start - 1] & is_whole)
     first, end = plain.start[rows], plain.end[rows]
-    for kept in range(1, _MOST_SHARED + 1):
-        for more in range(1, _MOST_SHARED + 1):
-            start, gap, resume = first - 1 - more, first - 1, first + kept
-            fits = (start >= 0) & (resume < end)
-            parts.append(_with_gap(start[fits], gap[fits], resume[fits], end[fits]))
-    spans = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
-    stops = np.append(0, np.cumsum(barred))
-    start, gap, resume, end = spans.T
+    for kept, more in product(widths, widths):
+        start, gap, resume = first - 1 - more, first - 1, first + kept
+        fits = (start >= 0) & (resume < end)
+        parts.append(np.stack([start, gap, resume, end])[:, fits])
+    spans = np.concatenate(parts, axis=1)
+    stops = np.append(0, np.cumsum(words.before == STOP))
+    start, gap, resume, end = spans
     fits = words.begins[start] & words.ends[end - 1] & (stops[end] == stops[start + 1])
     # A short form that was written out stays whole.
     fits &= (words.ends | ~words.is_short)[gap - 1] & (words.begins | ~words.is_short)[resume]
-    start, gap, resume, end = spans[fits].T
+    start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
     found = bag > 0
     return _hits(start[found], end[found], bag[found], gap=gap[found], resume=resume[found])
 
 
-def _with_gap(start: IntArray, gap: IntArray, resume: IntArray, end: IntArray) -> IntArray:
-    return np.stack([start, gap, resume, end], axis=1)
-
-
 def _expand(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Number of the group of each of so many members, and its number in the group."""
+    """Number the members of groups of these sizes: by group, and within the group."""
     group = np.repeat(np.arange(len(counts)), counts)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)

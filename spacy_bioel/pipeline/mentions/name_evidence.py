@@ -1,4 +1,4 @@
-"""Evidence that a span of a text is a name: how near it is, how common, and how it stands there."""
+"""Evidence that a span of a text is a name, and reasons why it cannot be one."""
 
 from __future__ import annotations
 
@@ -47,17 +47,20 @@ FEATURES = (
 )  # fmt: skip
 _COLUMN = {name: number for number, name in enumerate(FEATURES)}
 SINGLE = _COLUMN["single"]
-_WORDS = Path(__file__).parents[2] / "assets" / "words.json.gz"
+_SHORT, _PREFERRED, _AFTER = (_COLUMN[name] for name in ("short", "preferred", "after"))
+_ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 16
 # Times in a million words: of a common word. More than that is evidence of a word of the field as
 # well as of an everyday word.
 COMMON = 100.0
+_FEWEST = 3  # characters, of names that are not in capitals
+_ACRONYM = 6  # letters of a name in capitals that is matched by case
 
 
 @cache
 def common_words() -> dict[str, float]:
-    """Frequency of each common word, in a million words of biomedical text."""
-    table = srsly.read_gzip_json(_WORDS)
+    """Read the frequency of each common word, per million words of biomedical text."""
+    table = srsly.read_gzip_json(_ASSETS / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
 
 
@@ -82,7 +85,7 @@ class NameMatch(NamedTuple):
 
 
 class NameEvidence:
-    """Makes the table of evidence for a knowledge base; remembers the strings of late."""
+    """Make the table of evidence for a knowledge base; cache the names of recent strings."""
 
     def __init__(self, kb: KnowledgeBase, bags: NameBags) -> None:
         self.kb = kb
@@ -92,7 +95,7 @@ class NameEvidence:
     def table(
         self, words: Words, hits: Hits, meant: Sequence[str]
     ) -> tuple[IntArray, NDArray[np.float32]]:
-        """Name rows of hits, and their features.
+        """Return the name rows of hits, and their features.
 
         meant (Sequence[str]): Of each form of the words; another word where it is misspelled.
         RETURNS (tuple): Rows, -1 for a hit that is none, shape (n,); shape (n, len(FEATURES)).
@@ -187,7 +190,7 @@ class NameEvidence:
 
 
 def _nearness(words: list[str], name: str) -> int:
-    """EQUAL to FAMILY_ORDERED, or more: they have the same families of words, and differ."""
+    """Rank how near words are to a name, EQUAL to FAMILY_ORDERED; more: they mean another."""
     others = words_of(normalize_name(name))
     if words == others:
         return EQUAL
@@ -232,7 +235,7 @@ def _of_kinds(words: Words, hits: Hits, meant: Sequence[str], bags: NameBags) ->
 
 
 def _of_rivals(start: IntArray, end: IntArray, is_near: BoolArray) -> dict[str, NDArray]:
-    """Whether a longer span that is nearly a name contains a span, or crosses its border."""
+    """Tell whether a longer span that is nearly a name contains a span, or crosses its border."""
     n = int(end.max(initial=0)) + 1
     farthest = np.zeros(n, dtype=np.int64)  # end of the longest near span from each word on
     np.maximum.at(farthest, start[is_near], end[is_near])
@@ -243,12 +246,6 @@ def _of_rivals(start: IntArray, end: IntArray, is_near: BoolArray) -> dict[str, 
     return {"inside": inside, "crossed": crossed}
 
 
-_SHORT, _PREFERRED, _AFTER = map(FEATURES.index, ("short", "preferred", "after"))
-_EVERYDAY = Path(__file__).parents[2] / "assets" / "everyday.txt"
-_FEWEST = 3  # characters, of names that are not in capitals
-_ACRONYM = 6  # letters of a name in capitals that is matched by case
-
-
 def ruled_out(
     words: Words,
     hits: Hits,
@@ -256,8 +253,7 @@ def ruled_out(
     features: NDArray[np.float32],
     kb: KnowledgeBase,
 ) -> list[str]:
-    """Reasons why hits stand for something else, "" if not; abbreviations that are defined
-    never do.
+    """Tell why hits stand for something else, "" if they do not. Defined abbreviations never do.
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
     """
@@ -271,7 +267,7 @@ def ruled_out(
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
     texts = {number: words.docs[number].text for number in set(docs.tolist())}
-    shouts = {number: _shouts(text) for number, text in texts.items()}
+    in_capitals = {number: _is_in_capitals(text) for number, text in texts.items()}
     names = kb.names.take(rows[of])
     for i, doc, start, end, name in zip(
         of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, strict=True
@@ -280,40 +276,39 @@ def ruled_out(
         # What a user has added is obeyed.
         is_meant = added[i] and (text == name or not _needs_case(name))
         preferred = features[i, _PREFERRED] > 0
-        out[i] = "" if is_meant else _is_other(text, name, shouts[doc], preferred=preferred)
+        out[i] = "" if is_meant else _is_other(text, name, in_capitals[doc], preferred=preferred)
     return out
 
 
 @cache
 def everyday_words() -> frozenset[str]:
-    """Common words that are not the field's own; names of one such word need to be preferred."""
-    return frozenset(_EVERYDAY.read_text(encoding="utf8").split())
+    """Read the words of general English, which match a preferred name only."""
+    return frozenset((_ASSETS / "everyday.txt").read_text(encoding="utf8").split())
 
 
-def _shouts(text: str) -> bool:
-    """Whether most letters are capitals, not those of acronyms alone: then case says nothing."""
+def _is_in_capitals(text: str) -> bool:
+    """Tell whether most letters are capitals, beyond acronyms, so that case means nothing."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
-    words = re.findall(r"[^\W\d_]+", text)
-    in_capitals = [word for word in words if word.isupper() and len(word) > 1]
-    return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in in_capitals)
+    words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
+    return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in words)
 
 
-def _is_other(text: str, name: str, shouts: bool, *, preferred: bool) -> str:
-    """Reason why a word stands for something else than the name; "" if it does not."""
+def _is_other(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
+    """Tell why a word stands for something other than the name; "" if it does not."""
     lowered = text.lower()
     frequency = common_words().get(lowered, 0.0)
     is_short = len(text) < (_FEWEST - 1 if _is_acronym(name) else _FEWEST)
     if is_short or not any(map(str.isalpha, text)):
         return f"fewer than {_FEWEST} characters, or no letter"
     if _is_acronym(name):
-        if shouts:
+        if in_capitals:
             is_word = frequency > 0 or lowered in STOP_WORDS
             return "a common word, in a text in capitals" if is_word else ""
         return "" if text in (name, name + "s") else f"the short name {name} matches by its case"
     if lowered in STOP_WORDS:
         return "a function word"
-    if not shouts and _is_acronym(text) and text != name and frequency:
+    if not in_capitals and _is_acronym(text) and text != name and frequency:
         return f"in capitals, which the name {name} is not"  # "CAT" is no cat
     is_everyday = lowered in everyday_words() and not preferred
     return "an everyday word, and not the preferred name" if is_everyday else ""
