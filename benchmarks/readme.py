@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
+import srsly
+
 from benchmarks.markdown import CORPORA, MISSING, Row, in_order, seeds_of, select, table
 from benchmarks.readme_encoders import pretraining_table
 from benchmarks.readme_front import front_table, install_table, links_block
@@ -48,6 +50,7 @@ PAGES = (
     "docs/linkers.md",
     "docs/multitask.md",
     "docs/ontology.md",
+    "docs/reproduce.md",
     "docs/results.md",
     "docs/starter.md",
     "docs/types.md",
@@ -269,6 +272,18 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
 }
 
 
+def reproduce_table() -> str:
+    """One line a row of reproduce.yml: what was measured, the figure, and the command."""
+    lines = ["| what, on development documents | figure | n | command |", "|---|---|---|---|"]
+    for entry in srsly.read_yaml(Path(__file__).with_name("reproduce.yml")):
+        (row,) = [row for row in load(entry["file"]) if entry["row"].items() <= row.items()]
+        value, n = f"{row['value']:,.1f}", f"{row['n']:,}"
+        lines.append(
+            f"| {entry['what']} | {value} | {n} | `{row['command'].partition(' --note ')[0]}` |"
+        )
+    return "\n".join(lines)
+
+
 def write_block(text: str, name: str, content: str) -> str:
     """The text with new content between the comments NAME START and NAME END."""
     block = f"<!-- {name} START -->\n{content}\n<!-- {name} END -->"
@@ -281,7 +296,7 @@ def main() -> None:
         name: make(load(results))
         for name, (results, make) in BLOCKS.items()
         if (RESULTS / f"{results}.json").is_file()
-    } | {"LINKS": links_block()}
+    } | {"LINKS": links_block(), "REPRODUCE": reproduce_table()}
     for page in PAGES:
         text = (ROOT / page).read_text("utf8")
         for name, content in made.items():

@@ -194,23 +194,27 @@ NUMBERS: list[tuple[str, str, Callable[[], list[float]]]] = [
         "10,000 different mentions take {} seconds against the {} names of MEDIC, {} without",
         seconds_of_10_000_mentions,
     ),
-    ("docs/results.md", "{} updates took 135 minutes", steps_of_transformer),
+    ("docs/reproduce.md", "{} updates took 135 minutes", steps_of_transformer),
     (
-        "docs/results.md",
+        "docs/reproduce.md",
         "pays in finding mentions: {} points of F1 over the CNN, and {} end to end",
         lambda: [gain("mention"), gain("strict")],
     ),
     (
-        "docs/results.md",
+        "docs/reproduce.md",
         "among 10,000 names, {} among 100,000, {} among a million and {} among 2 million",
         lambda: [milliseconds(names) for names in (100_000, 1_000_000, 2_000_000)],
     ),
     (
-        "docs/results.md",
+        "docs/reproduce.md",
         "every span scored {}, the published linear score of spans {}, tags {}.",
         lambda: [f1("spans"), f1("linear_spans"), f1("tags")],
     ),
-    ("docs/results.md", "and the dual encoder is {} times as fast", lambda: [reranker_is_slower()]),
+    (
+        "docs/reproduce.md",
+        "and the dual encoder is {} times as fast",
+        lambda: [reranker_is_slower()],
+    ),
     (
         "docs/multitask.md",
         "with a strict F1 of {} with their types and {} without",

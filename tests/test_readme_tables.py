@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import readme_front
-from benchmarks.readme import BLOCKS, linking_tables, probing_table, write_block
+from benchmarks.readme import BLOCKS, linking_tables, probing_table, reproduce_table, write_block
 from benchmarks.readme_front import LINKS, front_table, install_table, links_block
 from benchmarks.readme_linkers import end_to_end_table
 from benchmarks.readme_papers import papers_table
@@ -212,9 +212,16 @@ def test_papers_have_figures_of_ours() -> None:
 
 
 def test_tables_of_the_readme_are_current() -> None:
-    """The results that were recorded, and no earlier ones, are what README and results.md say."""
-    for page in ("README.md", "docs/results.md"):
+    """The results that were recorded, and no earlier ones, are what the pages say."""
+    for page in ("README.md", "docs/results.md", "docs/reproduce.md"):
         text = (ROOT / page).read_text("utf8")
         for name, (results, make) in BLOCKS.items():
             if f"<!-- {name} START -->" in text:
                 assert make(load(results)) in text, name
+
+
+def test_each_row_of_reproduce_has_its_command() -> None:
+    text = (ROOT / "docs/reproduce.md").read_text("utf8")
+    table = reproduce_table()
+    assert table in text
+    assert len(table.splitlines()) == 14 and table.count("| `python -m benchmarks.") == 12
