@@ -6,9 +6,53 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import srsly
+
+from spacy_bioel.cli.convert import convert
+from spacy_bioel.io.jsonl import read_concepts_jsonl
+from spacy_bioel.kb.build.build import build_kb
+
 ROOT = Path(__file__).parents[1]
+_TINY = """
+[extends]
+path = "{base}"
+[components]
+[components.bioel_mentions]
+[components.bioel_mentions.model]
+hidden = 16
+[components.bioel_linker]
+[components.bioel_linker.training]
+synonyms = 8
+[training]
+max_steps = {steps}
+eval_frequency = {every}
+[training.optimizer]
+[training.optimizer.learn_rate]
+warmup_steps = {every}
+total_steps = {total}
+initial_rate = 0.001
+"""
+
+
+def prepare_tiny(folder: Path, steps: Sequence[int], *, every: int) -> Path:
+    """Make the folder the current one, with a corpus "tiny", its knowledge base, and STEPS.cfg.
+
+    every (int): Updates between evaluations. RETURNS (Path): The corpora.yml.
+    """
+    data = ROOT / "tests" / "data"
+    os.chdir(folder)
+    (folder / "corpus" / "tiny").mkdir(parents=True)
+    for split in ("train", "dev"):
+        convert(data / "six.PubTator.txt", Path(f"corpus/tiny/{split}.spacy"), prefix="MESH")
+    build_kb(read_concepts_jsonl(data / "concepts.jsonl"), folder / "kb" / "tiny")
+    srsly.write_yaml("corpora.yml", {"tiny": {"settings": {}, "label_types": {}}})
+    base = ROOT / "training" / "configs" / "rescnn.cfg"
+    for n in steps:
+        Path(f"{n}.cfg").write_text(_TINY.format(base=base, steps=n, every=every, total=max(steps)))
+    return folder / "corpora.yml"
 
 
 def copy_project(folder: Path) -> Path:

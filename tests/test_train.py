@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 import spacy
 import srsly
+from projects import prepare_tiny
 from spacy.cli.debug_config import debug_config
 from spacy.language import Language
 from spacy.util import load_config
 
-from spacy_bioel.cli.convert import convert
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.jsonl import read_concepts_jsonl
-from spacy_bioel.kb.build.build import build_kb
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"
@@ -201,27 +199,6 @@ def test_the_option_is_stronger_than_the_config(
 # Training that was stopped.
 
 
-TINY = """
-[extends]
-path = "{base}"
-[components]
-[components.bioel_mentions]
-[components.bioel_mentions.model]
-hidden = 16
-[components.bioel_linker]
-[components.bioel_linker.training]
-synonyms = 8
-[training]
-max_steps = {steps}
-eval_frequency = 2
-[training.optimizer]
-[training.optimizer.learn_rate]
-warmup_steps = 2
-total_steps = 10
-initial_rate = 0.001
-"""
-
-
 def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
     path.mkdir(exist_ok=True)
     (path / "meta.json").write_text("{")
@@ -231,18 +208,9 @@ def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
 def test_going_on_after_a_stop(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    data = ROOT / "tests" / "data"
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "corpus" / "tiny").mkdir(parents=True)
-    for split in ("train", "dev"):
-        convert(data / "six.PubTator.txt", Path(f"corpus/tiny/{split}.spacy"), prefix="MESH")
-    build_kb(read_concepts_jsonl(data / "concepts.jsonl"), tmp_path / "kb" / "tiny")
-    srsly.write_yaml("corpora.yml", {"tiny": {"settings": {}, "label_types": {}}})
-    monkeypatch.setattr("specs.CORPORA", tmp_path / "corpora.yml")
-    base = CONFIGS / "rescnn.cfg"
-    Path("short.cfg").write_text(TINY.format(base=base, steps=4))
-    Path("long.cfg").write_text(TINY.format(base=base, steps=10))
-    script.main("tiny", Path("short.cfg"), Path("out"))
+    monkeypatch.chdir(tmp_path)  # and back to where the tests run
+    monkeypatch.setattr("specs.CORPORA", prepare_tiny(tmp_path, (4, 10), every=2))
+    script.main("tiny", Path("4.cfg"), Path("out"))
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 4
     trained_with, train = [], script.train
 
@@ -251,7 +219,7 @@ def test_going_on_after_a_stop(
         train(path, *args, **settings)
 
     monkeypatch.setattr(script, "train", remember)
-    script.main("tiny", Path("long.cfg"), Path("out"), resume=True)
+    script.main("tiny", Path("10.cfg"), Path("out"), resume=True)
     assert "Going on after 4 of 10 updates" in capsys.readouterr().out
     assert load_config("out/config.cfg")["training"]["max_steps"] == 10
     assert sorted(path.name for path in Path("out").iterdir()) == [
@@ -271,19 +239,19 @@ def test_going_on_after_a_stop(
     with monkeypatch.context() as full, pytest.raises(OSError, match="full"):
         full.setattr(Language, "to_disk", fill_disk)
         full.setattr(script, "remove_models", lambda *_: None)
-        script.main("tiny", Path("short.cfg"), Path("out"))
+        script.main("tiny", Path("4.cfg"), Path("out"))
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 10
     with pytest.raises(BioelError, match=r"\[T008\] out/model-last .* has had 10 of 4 updates"):
-        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+        script.main("tiny", Path("4.cfg"), Path("out"), resume=True)
     # As versions that saved in place have left it when they were killed.
     Path("out/model-last/bioel_linker/memory.json").write_bytes(b"{")
     (Path("out/tmpabcd1234") / "model-last").mkdir(parents=True)
     with pytest.raises(BioelError, match=r"\[T008\] out/model-best .* has had 10 of 4 updates"):
-        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+        script.main("tiny", Path("4.cfg"), Path("out"), resume=True)
     assert "Going on from out/model-best: [B466] out/model-last/" in capsys.readouterr().out
     Path("out/model-best/meta.json").unlink()
     with pytest.raises(BioelError, match=r"\[T010\] No pipeline in out can be loaded.*\[B466\]"):
-        script.main("tiny", Path("short.cfg"), Path("out"), resume=True)
+        script.main("tiny", Path("4.cfg"), Path("out"), resume=True)
     assert not Path("out/tmpabcd1234").exists()
 
 

@@ -21,46 +21,10 @@ import specs
 import srsly
 import train
 from kill_points import in_child
+from projects import prepare_tiny
 
-from spacy_bioel.cli.convert import convert
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.jsonl import read_concepts_jsonl
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.verifying import verify
-
-ROOT = Path(__file__).parents[1]
-CONFIG = """
-[extends]
-path = "{base}"
-[components]
-[components.bioel_mentions]
-[components.bioel_mentions.model]
-hidden = 16
-[components.bioel_linker]
-[components.bioel_linker.training]
-synonyms = 8
-[training]
-max_steps = {steps}
-eval_frequency = 1
-[training.optimizer]
-[training.optimizer.learn_rate]
-warmup_steps = 1
-total_steps = 9
-"""
-
-
-def prepare(folder: Path) -> None:
-    data = ROOT / "tests" / "data"
-    os.chdir(folder)
-    (folder / "corpus" / "tiny").mkdir(parents=True)
-    for split in ("train", "dev"):
-        convert(data / "six.PubTator.txt", Path(f"corpus/tiny/{split}.spacy"), prefix="MESH")
-    build_kb(read_concepts_jsonl(data / "concepts.jsonl"), folder / "kb" / "tiny")
-    srsly.write_yaml("corpora.yml", {"tiny": {"settings": {}, "label_types": {}}})
-    specs.CORPORA = folder / "corpora.yml"
-    base = ROOT / "training" / "configs" / "rescnn.cfg"
-    for steps in (1, 3, 9):
-        Path(f"{steps}.cfg").write_text(CONFIG.format(base=base, steps=steps))
 
 
 def run(out: Path, steps: int) -> None:
@@ -86,7 +50,7 @@ def state(out: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, n: int) -> None:
-    prepare(folder)
+    specs.CORPORA = prepare_tiny(folder, (1, 3, 9), every=1)
     out, before = folder / "out", folder / "before"
     in_child(lambda path: run(path, 1), before)
     shutil.copytree(before, out)
