@@ -1,4 +1,4 @@
-"""One run of `benchmarks.lifecycle`, by whatever version of the package is installed: it uses what
+"""One run of `benchmarks.lifecycle`, by the installed version of the package: it uses what
 all versions have. Prints one JSON object."""
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _entry(one: Mistake) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as it is, whatever marks of Markdown or HTML it has."""
+    """The text with its marks of Markdown and HTML escaped."""
     for mark in "\\*_[]<>`":
         text = text.replace(mark, f"\\{mark}")
     return text

@@ -202,7 +202,7 @@ def measure(nlp: Language, texts: Sequence[AnnotatedText]) -> list[dict[str, Any
 def measure_closed(
     pipelines: Sequence[Language], texts: Sequence[AnnotatedText], *, brief: bool = False
 ) -> list[dict[str, Any]]:
-    """Figures of a closed vocabulary: the likeliest class is linked, whatever its probability.
+    """Figures of a closed vocabulary: the likeliest class is linked, at any probability.
 
     brief (bool): Only those for which documents are read once.
     """
@@ -232,7 +232,7 @@ def measure_closed(
 def score_with_nil(
     nlp: Language, linker: Any, texts: Sequence[AnnotatedText]
 ) -> list[dict[str, Any]]:
-    """Strict F1 of a closed vocabulary that may abstain: most concepts are none of its classes."""
+    """Strict F1 of a closed vocabulary that may abstain: most concepts are no class of it."""
     tuned = tune_nil(nlp, texts, folds=document_folds(len(texts)))
     linker.cfg["nil_threshold"] = 0.0
     if tuned is None or tuned.cross_fitted is None:

@@ -96,6 +96,6 @@ def _line(system: str, protocol: str, rows: list[Row]) -> list[str]:
 def install_table(rows: list[Row]) -> str:
     """Megabytes on disk of the package with all that it needs, and of each extra."""
     sizes = {row["system"]: row["value"] for row in rows}
-    columns = ["spacy-bioel with all that it needs", "of it PyTorch for CPU"]
+    columns = ["spacy-bioel with all that it needs", "PyTorch (CPU build) alone"]
     columns += [f"extra `{extra}` adds" for extra in sizes if extra not in ("package", "torch")]
     return table(columns, [[f"{value:,.0f} MB" for value in sizes.values()]])

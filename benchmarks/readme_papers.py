@@ -15,7 +15,7 @@ class Beside:
     """A published figure, and where ours for the same question is recorded.
 
     published (str): As it is printed in the paper.
-    protocol (str): Both are measured by it, but for what docs/results.md says.
+    protocol (str): Both are measured by it, except where docs/results.md says.
     ours (dict): System's name -> its rows of `file`, all of one corpus.
     """
 

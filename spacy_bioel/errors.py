@@ -628,7 +628,7 @@ class Errors(metaclass=_Coded):
         "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like "
         "{example}.{hint} Search for it by its names."
     )
-    B338 = "The text has no {mention!r}. Give characters that stand in it, in whatever case."
+    B338 = "The text has no {mention!r}. Give characters that stand in it; case does not matter."
     B339 = (
         "{mention!r} begins or ends inside a token of the text, and a mention is made of whole "
         "tokens. Give {around!r}."
@@ -640,7 +640,7 @@ class Errors(metaclass=_Coded):
     )
     B442 = (
         "{id!r} in the knowledge base in {path} has the name {same!r} already, and {name!r} is the "
-        "same whatever the case and punctuation, expected a new name. Nothing was changed."
+        "same without case and punctuation, expected a new name. Nothing was changed."
     )
     B443 = (
         "The setting {name!r} of bioel_mentions is unknown. It has: {known}. Correct the name: an "
@@ -714,7 +714,7 @@ class Errors(metaclass=_Coded):
     )
     B381 = "{path} does not take {method}, expected {allowed}. Change the method."
     B382 = (
-        "The body is larger than {most:,} bytes. Send fewer or shorter texts a request; the limits "
+        "The body is larger than {most:,} bytes. Send fewer or shorter texts per request; the limits "
         "are in /info."
     )
     B383 = "{found:,} texts, expected at most {most:,}. Send them in several requests."
@@ -734,7 +734,7 @@ class Errors(metaclass=_Coded):
     B390 = "The body did not come within {seconds:g} seconds. Send it again."
     B391 = (
         "No answer within {seconds:g} seconds, since the texts are many or others came before "
-        "them. Send fewer texts a request, or ask again after the seconds of Retry-After."
+        "them. Send fewer texts per request, or ask again after the seconds of Retry-After."
     )
     B392 = (
         "{error} in the service, which is an error of its own. Its log has the details: please "
@@ -761,7 +761,7 @@ class Errors(metaclass=_Coded):
     B402 = "Expected a change of names, found none. Give --add, --remove or --rename, each with a name."
     B403 = (
         "{id!r} in the knowledge base in {path} has no name {name!r}, it has: {names}. Names are "
-        "compared whatever their case and punctuation; nothing was changed."
+        "compared without case and punctuation; nothing was changed."
     )
     B404 = (
         "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs "

@@ -187,7 +187,7 @@ def test_front_of_the_readme() -> None:
         {"system": "ann", "value": 66},
     ]
     assert table_lines(install_table(sizes))[0] == (
-        "| spacy-bioel with all that it needs | of it PyTorch for CPU | extra `ann` adds |"
+        "| spacy-bioel with all that it needs | PyTorch (CPU build) alone | extra `ann` adds |"
     )
     assert "| 1,200 MB | 700 MB | 66 MB |" in install_table(sizes)
 

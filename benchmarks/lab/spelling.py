@@ -30,7 +30,7 @@ FloatArray = NDArray[np.float32]
 
 # Scores of all names for some queries at once: at most so many numbers (16 MB).
 _BLOCK = 1 << 22
-# Scores that are equal but for rounding are ties.
+# Scores that differ only by rounding are ties.
 _DECIMALS = 6
 
 

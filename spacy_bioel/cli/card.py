@@ -89,7 +89,7 @@ def card(
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
-    """Read rows of `bioel evaluate --json`. RAISES BioelError: [B366] when they are none."""
+    """Read rows of `bioel evaluate --json`. RAISES BioelError: [B366] on others."""
     try:
         rows = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:

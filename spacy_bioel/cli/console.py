@@ -142,7 +142,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def _flushed(file: TextIO) -> Iterator[TextIO]:
-    """Write UTF-8 whatever the terminal's encoding, and flush, so that errors are raised here."""
+    """Write UTF-8 in any terminal, and flush, so that errors are raised here."""
     if isinstance(file, TextIOWrapper):
         file.reconfigure(encoding="utf8")
     yield file

@@ -33,7 +33,7 @@ COLUMNS = {
     "predicted_label": "its label",
     "predicted_ids": "its ids; empty for NIL",
     "predicted_names": "their preferred names",
-    "rank": "rank of the first gold id among the candidates, from 1; empty if it is none of them",
+    "rank": "rank of the first gold id among the candidates, from 1; empty: not among them",
     "candidates": "id, matched name, score and evidence of each, the best first",
     "context": "the text around the gold mention, which is between [[ and ]]; around the "
     "prediction, if that is spurious",

@@ -56,7 +56,7 @@ def add(
 
     Existing entries are kept. An existing concept gets the names, types and parents that it lacks,
     and a definition if it has none; its preferred name stays. A record of a retired id is merged
-    into the concept that replaced it. A current id is not retired, whatever a source says: use
+    into the concept that replaced it. A current id is not retired, even if a source says so: use
     `bioel kb retire`.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
@@ -135,7 +135,7 @@ def edit(
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
-    Names are compared whatever their case and punctuation. Removal comes last: --rename "new name"
+    Names are compared without case and punctuation. Removal comes last: --rename "new name"
     --remove "old name" leaves no trace of the old one. If anything is wrong, nothing is changed.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.

@@ -47,7 +47,7 @@ def serve(
     max_waiting: Annotated[
         float, typer.Option(min=0.001, help="MB of the bodies of all requests that wait.")
     ] = _LIMITS.waiting_bytes / _MEGABYTE,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts a request.")] = _LIMITS.texts,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts per request.")] = _LIMITS.texts,
     max_characters: Annotated[
         int, typer.Option(min=1, help="Characters a text.")
     ] = _LIMITS.characters,

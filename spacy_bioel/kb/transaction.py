@@ -162,7 +162,7 @@ class Transaction:
         _remove(home for home in homes if not (home / ABOUT_FILE).exists())
         meta = map_meta(self.folder)
         if meta and not is_kb(self.folder):
-            return  # damaged: the right columns cannot be told from others
+            return  # damaged: nothing says which columns are the right ones
         self.remove_vectors(removed_sets(meta))
         generation = generation_of(meta)
         found = (path for path in self.folder.iterdir() if GENERATION.fullmatch(path.name))

@@ -177,7 +177,7 @@ class Multitask(TokenReader):
         return vectors, sum(losses.values())
 
     def units(self, states: Tensor, mentions: Tensor) -> Tensor:
-        """Vectors that types and classes are told from: of tokens, or of mentions."""
+        """Vectors that types and classes are predicted from: of tokens, or of mentions."""
         return states if self.per_token else mean_of_spans(states, mentions)
 
     def logits(self, units: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
     """Make entities of links in place of those that are there, the longest of links that overlap.
 
-    Links without a label are none: spaCy has no such entities.
+    Links without a label are left out: spaCy has no such entities.
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]

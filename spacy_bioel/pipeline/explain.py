@@ -64,8 +64,8 @@ class Report:
 def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     """Run a pipeline on a text and explain what it found, or one stretch of the text.
 
-    mention (str | None): Each place of these characters is explained, in whatever case; one that
-        the pipeline did not find is linked as if it had.
+    mention (str | None): Each place of these characters is explained, in any case; one that the
+        pipeline did not find is linked as if it had.
     RAISES BioelError: [B338] when the text has no such characters, [B339] when no place of them
         begins and ends with a token.
     """
@@ -255,7 +255,7 @@ def _organisms(spans: Sequence[Span], links: Sequence[Link]) -> dict[str, str]:
 
 
 def _of_organism(about: Explanation, organisms: Mapping[str, str], kb: KnowledgeBase) -> str:
-    """Sentence on a gene in a document that names organisms; "": it is none, or names none.
+    """Sentence on a gene in a document that names organisms; "" for others, or where none is named.
 
     kb (KnowledgeBase): What its label is linked to.
     """

@@ -91,7 +91,7 @@ def features_text(features: Sequence[tuple[str, float]]) -> str:
     of = dict(features)
     parts = []
     if "exact" in of:
-        variant = "" if of["exact"] == 1 else " but for its spelling"
+        variant = "" if of["exact"] == 1 else " except for its spelling"
         preferred = ", the preferred one" if "preferred" in of else ""
         shared = round(of["exact"] / of["unique"])
         others = f", of {shared} concepts" if shared > 1 else ""

@@ -44,6 +44,6 @@ def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) 
 
 
 def is_number(value: object, kind: type[int] | type[float]) -> bool:
-    """Whether this is an integer, or any number for `float`; True and False are none."""
+    """Whether this is an integer, or any number for `float`; True and False are not numbers."""
     kinds = (int,) if kind is int else (int, float)
     return isinstance(value, kinds) and not isinstance(value, bool)

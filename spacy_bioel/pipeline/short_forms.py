@@ -55,7 +55,7 @@ _PATH = Path(__file__).parents[1] / "assets" / "shorthand.json"
 
 
 def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
-    """From short form, as notes have it, to long form, but for forms that are names themselves."""
+    """From short form, as notes have it, to long form, except forms that are names themselves."""
     shorthand = _clinical_shorthand()
     rows = kb.lookup_names(normalize_names(list(shorthand)))
     return {

@@ -29,7 +29,7 @@ KINDS = {
     ),
     "wrong_id": "a pair of equal offsets and label: both have ids, and these differ as sets",
 }
-# What else may be said of an error, whatever its kind. It may have several of these marks, or none.
+# What else may be said of an error of any kind. It may have several of these marks, or none.
 MARKS = {
     "homonym": (
         "gold and prediction have different ids, and the name that the predicted concept matched "
@@ -172,7 +172,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
 
 
 def count_document_ids(gold: Golds, links: Links) -> Counts:
-    """Count at document level: the set of ids of a document, whatever their offsets and number."""
+    """Count at document level: the set of ids of a document, without offsets or counts."""
     gold_ids = {id_ for mention in gold for id_ in mention.ids}
     linked_ids = {id_ for link in links for id_ in link.ids}
     return _count_sets(gold_ids, linked_ids) | _nils(gold, links)

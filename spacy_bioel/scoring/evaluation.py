@@ -20,7 +20,7 @@ Point = tuple[float, bool]  # score, whether it was right
 class Bin:
     """First candidates of a like score.
 
-    low, high (float): Borders of the scores; `high` belongs to the next one, but for 1.
+    low, high (float): Borders of the scores; `high` belongs to the next one, except 1.
     n (int): Number of candidates.
     score, right (float): Mean score, and share of right ones; both in [0, 1].
     """

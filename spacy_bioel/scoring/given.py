@@ -20,7 +20,7 @@ def count_gold_strict(gold: Golds, links: Links) -> Counts:
 
     accuracy@1 compares the set of linked ids with the set of gold ids; NIL is wrong, for all these
     mentions have an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the
-    ranking, whatever the threshold. recall@k requires all gold ids among the first k candidates
+    ranking, without the threshold. recall@k requires all gold ids among the first k candidates
     (for a composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank,
     0 where a gold id is no candidate. The denominator is all gold mentions with an id, whether in
     the knowledge base or not, predicted or not.

@@ -1,6 +1,6 @@
 """Tools for agents over MCP: link a text, look up a concept, search for concepts.
 
-An answer is small whatever it is about, for an agent reads all of it.
+An answer is always small, since an agent reads all of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches of whatever waits: many callers, one thread that works for them."""
+"""Dynamic batching: many callers, one thread that works for them."""
 
 from __future__ import annotations
 

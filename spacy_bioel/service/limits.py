@@ -54,7 +54,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-# Served whatever the load, for they are cheap and say how large it is.
+# Served under any load: they are cheap and say how large it is.
 ALWAYS = ("/livez", "/readyz", "/metrics")
 
 

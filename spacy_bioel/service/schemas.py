@@ -189,7 +189,7 @@ class LimitsInfo(BaseModel):
     """Limits on requests."""
 
     body_bytes: int
-    texts: int = Field(description="Texts a request")
+    texts: int = Field(description="Texts per request")
     characters: int = Field(description="Characters a text")
     seconds: float = Field(description="Time a request, with the wait for others")
 

@@ -12,7 +12,7 @@ class Limits:
     body_bytes (int): Bytes of the body of a request.
     waiting_bytes (int): Bytes of the bodies of all requests that are being answered. One that is
         alone may have as many as it likes, up to `body_bytes`.
-    texts (int): Texts a request.
+    texts (int): Texts per request.
     characters (int): Characters a text.
     seconds (float): Seconds a request, from its first byte to its answer.
     """

@@ -148,7 +148,7 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:
-        # One shared noun, whatever the lengths: "craniofacial and central nervous system defects".
+        # One shared noun, parts of any length: "craniofacial and central nervous system defects".
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7

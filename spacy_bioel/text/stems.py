@@ -47,7 +47,7 @@ _CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORDS).upper()})(?!\
 
 
 def linking_words_of(name: str) -> frozenset[str]:
-    """The linking words among the normalised words of a name, but for those that it is told by:
+    """The linking words among the normalised words of a name, except those that distinguish it:
     in capitals, as in "protein S" and "HIS bundle"."""
     if name.isupper():
         return LINKING_WORDS

@@ -67,7 +67,7 @@ def test_why_a_mention_is_linked(nlp: Language, folder: Path) -> None:
     assert mention.is_mention
     best = mention.candidates[0]
     assert (best.id, best.name, best.preferred) == ("X:1", "Convulsion", "Seizure")
-    assert features_text(best.features) == "a name of it but for its spelling"
+    assert features_text(best.features) == "a name of it except for its spelling"
     assert mention.reason.startswith("Linked: Convulsion (X:1) is the likeliest, and its sc")
 
 

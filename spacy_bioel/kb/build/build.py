@@ -83,7 +83,7 @@ def build_once(
 
     read (Callable): Returns the records; called only if they are needed.
     about (Mapping[str, str]): source, release and licence.
-    RAISES BioelError: Errors of `build_kb`, but for [B203].
+    RAISES BioelError: Errors of `build_kb`, except [B203].
     RAISES OSError: When `out` is not writable.
     """
     if is_kb(out):

@@ -108,7 +108,7 @@ def merge_records(
     report (BuildReport): Gets the counts.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
     source (str): Origin of the records, which their names remember.
-    branches (Branches | None): Keep these of the concepts, whatever the types between them.
+    branches (Branches | None): Keep these concepts, also below concepts of other types.
     RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B310] a branch that the records do not have.

@@ -151,7 +151,7 @@ class Training(NameTraining):
 
         words (Floats2d): Vectors of their strings. Shape (n_mentions, dim).
         RETURNS (tuple): Their vectors, (n_mentions, dim); the callback, from the gradient of these
-            to that of `words`; and the loss of whatever else is learnt from these examples.
+            to that of `words`; and the loss of all else that is learnt from these examples.
         """
         inputs = (gold.docs, gold.token_ranges(), words)
         return *self.model.begin_update(inputs), 0.0

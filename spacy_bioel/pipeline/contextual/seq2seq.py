@@ -29,7 +29,7 @@ from spacy_bioel.types import Candidate
 IntArray = NDArray[np.int64]
 PROPOSES = True
 EVIDENCE = "generated"
-# Of mean log-probabilities: the least that is told from what was not written, and the divisor.
+# Of mean log-probabilities: the least that counts as written, and the divisor.
 _FLOOR, _TEMPERATURE = -4.0, 0.25
 
 

@@ -115,7 +115,7 @@ class CandidateGenerator:
         return {short: normalize_name(long) for short, long in forms.items() if short not in counts}
 
     def _written_out(self, queries: Sequence[str]) -> list[str]:
-        """Queries with shorthand written out, but for those that are known as they are."""
+        """Queries with shorthand written out, except those that are known as they are."""
         forms = self._shorthand
         written = [
             forms.get(query) or " ".join([forms.get(word, word) for word in query.split(" ")])

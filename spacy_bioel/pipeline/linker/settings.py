@@ -62,10 +62,10 @@ class LinkerSettings:
     def of(cls, cfg: Mapping[str, Any]) -> LinkerSettings:
         """The settings of a pipe as they are now.
 
-        RAISES BioelError: [B270] on a number that is out of its range or is none, [B054], [B061]
-            and [B065] on unknown mentions, unknown evidence and a negative coherence, [B273] on an
-            unknown setting, [B321] on a knowledge base that is none, [B345] on another `set_ents`,
-            [B465] on a value of another type.
+        RAISES BioelError: [B270] on a value that is not a number, or out of its range, [B054],
+            [B061] and [B065] on unknown mentions, unknown evidence and a negative coherence,
+            [B273] on an unknown setting, [B321] on a value that is not a knowledge base, [B345]
+            on another `set_ents`, [B465] on a value of another type.
         """
         if unknown := set(cfg) - _KNOWN:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))

@@ -197,7 +197,7 @@ def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
 
 
 def read_starter_encoder(model: NameEncoder) -> None:
-    """Take the package's encoder, whatever the knowledge base, if the model is as it."""
+    """Take the package's encoder, with any knowledge base, if the model has its architecture."""
     if _is_fit(model):
         read_encoder(model, ENCODER)
 

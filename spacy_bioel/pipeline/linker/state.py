@@ -32,7 +32,7 @@ from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 
 @dataclass(frozen=True)
 class LinkerState:
-    """Parts are compared by identity, but for the settings: none of them changes.
+    """Parts are compared by identity, and settings by value: none of them changes.
 
     kb (KnowledgeBase): Concepts and names.
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
@@ -65,7 +65,7 @@ class LinkerState:
 class DenseSearch:
     """Nearest names, and nearest training strings, by the encoder of a state.
 
-    Both are encoded at first use, once, whatever the threads that ask. Other mention statistics
+    Both are encoded at first use, once, for all threads. Other mention statistics
     leave the names as they are.
 
     pool (NamePool | None): Names to search among; None: all of the knowledge base.
@@ -136,7 +136,7 @@ class DenseSearch:
 
 
 class NameTries:
-    """Each is opened or built at first use, once, whatever the threads that ask.
+    """Each is opened or built at first use, once, for all threads.
 
     pool (NamePool | None): Names that may be written; None: all of the knowledge base.
     """

@@ -98,7 +98,7 @@ class NameSampler:
 
 
 class CandidateSampler:
-    """Draws the names that mentions are told from in a dual encoder; deterministic for a seed.
+    """Draws the names that mentions compete with in a dual encoder; deterministic for a seed.
 
     Half are drawn at random and half are those that were nearest when last mined, as in Bhowmik,
     Stratos and de Melo (2021), who have one name of each concept.

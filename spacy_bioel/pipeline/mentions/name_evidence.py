@@ -24,7 +24,7 @@ from spacy_bioel.text.stems import LINKING_WORDS, linking_words_of, singular_of,
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# How near a string is to a name: equal; but for plurals and British spelling, or the adjective of a
+# How near a string is to a name: equal; apart from plurals, British spelling, or the adjective of a
 # name of one word; in another order; of the same families of words ("bowing", "bowed"); both.
 EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
 # Columns of the table.
@@ -98,7 +98,7 @@ class NameEvidence:
         """Return the name rows of hits, and their features.
 
         meant (Sequence[str]): Of each form of the words; another word where it is misspelled.
-        RETURNS (tuple): Rows, -1 for a hit that is none, shape (n,); shape (n, len(FEATURES)).
+        RETURNS (tuple): Rows, -1 for what is not a name, shape (n,); shape (n, len(FEATURES)).
         """
         matches = [self._match(string, bag) for string, bag in self._strings(words, hits, meant)]
         table = np.array(matches, dtype=float).reshape(-1, len(NameMatch._fields)).T
