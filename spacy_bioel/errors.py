@@ -269,10 +269,6 @@ class Errors(metaclass=_Coded):
     )
     B115 = "{path} is not a BioC collection: {error}. Check the format."
     B116 = "{path}, line {line}: expected {expected}, found {row!r}. Correct or remove the line."
-    B117 = (
-        "{path} has no column {column!r}, its header is {header}. Give a name from the header, or "
-        "a number from 1."
-    )
     B118 = (
         "{path}, line {line}: expected at least {n} columns, separated by tabs, and a phrase, "
         "found {row!r}. Correct the row, or give other columns."

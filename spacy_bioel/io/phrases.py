@@ -48,44 +48,30 @@ def read_phrase_table(
     path: str | os.PathLike[str],
     *,
     prefix: str = "",
-    id_column: str | int | None = None,
-    phrase_column: str | int | None = None,
     encoding: str = "utf8",
 ) -> Iterator[AnnotatedText]:
     """Stream a table with a phrase and its concept on every row, separated by tabs.
 
-    If the first line has no tab, the separator is a comma.
+    If the first line has no tab, the separator is a comma. A COMETA header is recognised; any other
+    table has no header and the columns id, name, phrase, as in AskAPatient and TwADR-L.
 
     prefix (str): Vocabulary of ids without a prefix.
-    id_column, phrase_column (str | int | None): Name in the header, or number from 1. Without
-        both, a COMETA header is recognised; any other table has the columns id, name, phrase
-        (1 and 3), as in AskAPatient and TwADR-L. With two numbers the table has no header.
     encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
     YIELDS (AnnotatedText): The id is "file name:line", the one mention covers the phrase.
-    RAISES BioelError: [B117] no such column, [B118] row too short or without a phrase, [B126]
+    RAISES BioelError: [B118] row too short or without a phrase, [B126]
         broken quoting; errors of `open_text`.
     """
     line = first_line(path, encoding=encoding)
     separator = "\t" if "\t" in line else ","
     header = line.split(separator)
-    if id_column is None and phrase_column is None:
-        is_cometa = _COMETA_PHRASE in header and _COMETA_IDS in header
-        id_column, phrase_column = (_COMETA_IDS, _COMETA_PHRASE) if is_cometa else (1, 3)
-    columns = (1 if id_column is None else id_column, 3 if phrase_column is None else phrase_column)
-    has_header = any(isinstance(column, str) for column in columns)
-    indices = [_column_index(path, header, column) for column in columns]
+    has_header = _COMETA_PHRASE in header and _COMETA_IDS in header
+    indices = [0, 2]
+    if has_header:
+        indices = [header.index(_COMETA_IDS), header.index(_COMETA_PHRASE)]
     # AskAPatient has unpaired quotes; tables with a header are written by pandas, which quotes.
     rows = read_rows(path, separator=separator, quoted=has_header, encoding=encoding)
     for number, row in islice(rows, int(has_header), None):
         yield _phrase(path, number, row, indices, prefix)
-
-
-def _column_index(path: str | os.PathLike[str], header: list[str], column: str | int) -> int:
-    if isinstance(column, int) and column > 0:
-        return column - 1
-    if column not in header:
-        raise BioelError(Errors.B117.format(path=path, column=column, header=header))
-    return header.index(str(column))
 
 
 def _phrase(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -15,31 +15,22 @@ from spacy_bioel.types import Concept
 # The columns of MRCONSO that are read, of 18.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
+_SUPPRESSED = ("O", "E", "Y")  # obsolete, or suppressible
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
 
 _Row = list[str]
 
 
-def read_umls(
-    meta_dir: str | os.PathLike[str],
-    *,
-    vocabularies: Collection[str] | None = None,
-    languages: Collection[str] = ("ENG",),
-    include_suppressed: bool = False,
-) -> Iterator[Concept]:
+def read_umls(meta_dir: str | os.PathLike[str]) -> Iterator[Concept]:
     """Stream the concepts of a UMLS release.
 
     The files are sorted by CUI and read in parallel, with one concept in memory at a time. Atoms
-    that are suppressed or in other languages are dropped; a concept without a remaining name is
-    skipped. Retired CUIs come last, if MRCUI has one successor (a synonym, else the only related
+    that are suppressed or not English are dropped; a concept without a remaining name is skipped.
+    Retired CUIs come last, if MRCUI has one successor (a synonym, else the only related
     CUI).
 
     meta_dir (str | PathLike): Folder with MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are
         optional. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
-    vocabularies (Collection[str] | None): Source abbreviations of the names to read, e.g. "MSH";
-        None: all. Cross-references are to all vocabularies.
-    languages (Collection[str]): Languages of the names to read.
-    include_suppressed (bool): Whether to keep atoms marked as obsolete or suppressible.
     YIELDS (Concept): The id is the bare CUI, types are TUIs, the UMLS preferred name is first.
     RAISES BioelError: [B123] missing file, [B124] not sorted by CUI, [B125] row too short;
         errors of `numbered_lines`.
@@ -48,24 +39,15 @@ def read_umls(
     types = _InStep(_groups(_file(folder, "MRSTY"), "MRSTY"))
     definitions = _InStep(_optional_groups(folder, "MRDEF"))
     for cui, rows in _groups(_file(folder, "MRCONSO"), "MRCONSO"):
-        in_force = [
-            row
-            for row in rows
-            if row[_LAT] in languages
-            and (include_suppressed or row[_SUPPRESS] not in ("O", "E", "Y"))
-        ]
-        atoms = [row for row in in_force if vocabularies is None or row[_SAB] in vocabularies]
+        atoms = [row for row in rows if row[_LAT] == "ENG" and row[_SUPPRESS] not in _SUPPRESSED]
         if not atoms:
             continue
-        atoms.sort(key=_rank)
         yield Concept(
             cui,
-            unique_names([row[_STR] for row in atoms]),
+            unique_names([row[_STR] for row in sorted(atoms, key=_rank)]),
             types=tuple(dict.fromkeys(row[1] for row in types.rows(cui))),
             definition=_definition(definitions.rows(cui), {row[_AUI] for row in atoms}),
-            xrefs=tuple(
-                dict.fromkeys(_code(row) for row in in_force if row[_CODE] not in _NO_CODE)
-            ),
+            xrefs=tuple(dict.fromkeys(_code(row) for row in atoms if row[_CODE] not in _NO_CODE)),
         )
     for cui, rows in _optional_groups(folder, "MRCUI"):
         successor = _successor(rows)

@@ -62,11 +62,11 @@ class Choice(Generic[Setting]):
     cross_fitted: float | None
 
 
-def document_folds(n_documents: int, *, n_folds: int = FOLDS, seed: int = 0) -> list[Fold]:
+def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
     """Split documents into folds, deterministically; no folds for a single document."""
     if n_documents < 2:
         return []
-    n_folds = min(n_folds, n_documents)
+    n_folds = min(FOLDS, n_documents)
     fold = np.random.default_rng(seed).permutation(n_documents) % n_folds
     return [
         Fold(np.flatnonzero(fold != number), np.flatnonzero(fold == number))

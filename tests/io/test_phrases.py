@@ -88,14 +88,6 @@ def test_phrase_table(write, content, expected):
     ]
 
 
-def test_columns_by_name_and_number(write):
-    path = write(COMETA)
-    texts = read_phrase_table(path, id_column="Specific SNOMED ID", phrase_column=2)
-    assert [(t.text, t.mentions[0].ids) for t in texts] == [("dizzy", ("11",)), ("hungry", ("21",))]
-    with pytest.raises(BioelError, match="B117.*'SNOMED'.*Term"):
-        list(read_phrase_table(path, id_column="SNOMED", phrase_column="Term"))
-
-
 @pytest.mark.parametrize(
     ("content", "found"),
     [

@@ -71,15 +71,6 @@ def test_concepts_types_definitions_and_retired_ids(meta):
     ]
 
 
-def test_filters(meta):
-    assert [c.names for c in read_umls(meta, vocabularies={"MSH"})][:1] == [("Diabetes", "DM")]
-    assert len(list(read_umls(meta, vocabularies={"MSH"}))) == 1 + len(RETIRED)
-    names = [c.names for c in read_umls(meta, languages=("FRE",))]
-    assert names == [("diabète",), ("only French",), (), ()]
-    names = next(read_umls(meta, include_suppressed=True)).names
-    assert names == ("Diabetes", "DM", "sugar disease", "old name")
-
-
 def test_packed_files_and_optional_ones(meta):
     (meta / "MRDEF.RRF").unlink()
     (meta / "MRCUI.RRF").unlink()
@@ -119,5 +110,3 @@ def test_codes_of_other_vocabularies(meta):
     (meta / "MRCONSO.RRF").write_text("".join(codes), encoding="utf8")
     expected = ("MSH:D012640", "HP:0001250")
     assert next(read_umls(meta)).xrefs == expected
-    assert next(read_umls(meta, vocabularies={"HPO"})).xrefs == expected
-    assert next(read_umls(meta, include_suppressed=True)).xrefs == (*expected, "RCD:F25")
