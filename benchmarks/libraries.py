@@ -1,12 +1,13 @@
 """Libraries that could take the place of our own code: `python -m benchmarks.run libraries`.
 
-`pip install usearch marisa-trie bioc` first; one that is not there is left out. Each is asked what
-the package asks its own code: on its knowledge base, on vectors by chance, and on a corpus in
-PubTator format (--corpus FILE).
+`pip install usearch marisa-trie bioc curated-transformers requests` first; one that is not there is
+left out. Each is asked what the package asks its own code: on its knowledge base, on vectors by
+chance, on a corpus in PubTator format (--corpus FILE), and with a BERT (--checkpoint FOLDER).
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,13 +90,39 @@ def formats(corpus: Path) -> Iterator[tuple[str, str, float]]:
     yield "bioc", "documents a second", per_second(n, read)
 
 
-def main(corpus: Annotated[Path | None, typer.Option(help="In PubTator format.")] = None) -> None:
+def encoder(checkpoint: Path) -> Iterator[tuple[str, str, float]]:
+    """Forward passes of a BERT on texts of 40 pieces: texts a second, one thread."""
+    import torch
+    from curated_transformers.layers import AttentionMask
+    from curated_transformers.models import BERTEncoder
+    from transformers import AutoModel
+
+    torch.set_num_threads(1)
+    pieces = torch.randint(1000, 20_000, (64, 40), generator=torch.Generator().manual_seed(0))
+    theirs = BERTEncoder.from_hf_config(
+        hf_config=json.loads((checkpoint / "config.json").read_text())
+    )
+    mask = AttentionMask(torch.ones_like(pieces, dtype=torch.bool))
+    ours = AutoModel.from_pretrained(str(checkpoint), add_pooling_layer=False).eval()
+    theirs.eval()
+    with torch.inference_mode():
+        found = per_second(64, lambda: ours(pieces, attention_mask=mask.bool_mask[:, 0, 0].long()))
+        yield "transformers", "texts a second", found
+        yield "curated-transformers", "texts a second", per_second(64, lambda: theirs(pieces, mask))
+
+
+def main(
+    corpus: Annotated[Path | None, typer.Option(help="In PubTator format.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder of a BERT.")] = None,
+) -> None:
     questions: dict[str, Callable[[], Iterator[tuple[str, str, float]]]] = {
         "search": search,
         "lookup": lookup,
     }
     if corpus is not None:
         questions["formats"] = lambda: formats(corpus)
+    if checkpoint is not None:
+        questions["encoder"] = lambda: encoder(checkpoint)
     rows = []
     for question, measure in questions.items():
         try:
