@@ -85,6 +85,7 @@ PACKAGES: dict[str, list[str]] = {
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
     "cli/plots.py": ["matplotlib"],
+    "cli/error_page.py": ["jinja2"],
     "__init__": ["spacy"],
 }
 
