@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, fast_network
+from spacy_bioel.models.name_encoder import NameEncoder, encode_names, get_network, infer_by_torch, inference_of
 from spacy_bioel.nn.transformer import NameTransformer
 from spacy_bioel.text.normalize import normalize_name
 
@@ -32,10 +32,12 @@ class Names:
 
     def __init__(self, model: NameEncoder, *, fast: bool) -> None:
         self.model = model
-        self.network = fast_network(model) if fast else None
+        network = get_network(model)
+        by_torch = infer_by_torch(network, next(network.parameters()).device)
+        self.infer = inference_of(model) if fast else by_torch
 
     def __call__(self, names: Sequence[str]) -> NDArray[np.float32]:
-        return encode_names(self.model, names, network=self.network)
+        return encode_names(self.model, names, infer=self.infer)
 
 
 class Padded:

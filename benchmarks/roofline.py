@@ -3,8 +3,7 @@
 python -m benchmarks.run roofline KB takes names of a knowledge base. On one core, which other
 programs should leave alone, in processor time; the best of several runs of each:
 
-peak      matrix products of each precision that is used, of the size at which they are fastest,
-          and a copy within memory
+peak      matrix products of the size at which they are fastest, and a copy within memory
 encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
           of its matrix products; what is fused into tables, shifts and activations do not count
 search    exact, 256 queries: the products of queries and vectors
@@ -19,17 +18,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import spacy
-import torch
 import typer
 
 from benchmarks.encoders import Names, sample_names, unit
 from benchmarks.record import measurement, save
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import multiplies_bytes, quantize
+from spacy_bioel.kb.vectors.quantized import quantize
 from spacy_bioel.models.name_encoder import get_network
-from spacy_bioel.nn.folded import FoldedResCNN
 from spacy_bioel.pipeline.linker.starter import read_starter_encoder
+from spacy_bioel.processor import use_one_thread
 
 _SIZES = (256, 512, 1024, 2048)
 _QUERIES = 256
@@ -40,42 +38,35 @@ def main(
     names: Annotated[int, typer.Option(help="That are encoded, and searched.")] = 16_384,
     repeats: Annotated[int, typer.Option()] = 5,
 ) -> None:
-    torch.set_num_threads(1)
+    use_one_thread()
     linker: Any = spacy.blank("en").add_pipe("bioel_linker", config={"mentions": "kb"})
     read_starter_encoder(linker.model)
     encode = Names(linker.model, fast=True)
-    network = encode.network
-    is_folded = isinstance(network, FoldedResCNN)
-    precision = str(network.dtype).removeprefix("torch.") if is_folded else "float32"
     strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
     n_tokens = sum(map(len, linker.model.attrs["tokenizer"].encode_batch_fast(strings)))
     vectors = encode(strings)
     index = ExactIndex(quantize(vectors))
     queries = unit(np.random.default_rng(0).standard_normal((_QUERIES, vectors.shape[1])))
 
-    def flops(precision: str) -> float:
-        return max(2 * size**3 / _best(_product(size, precision), repeats) for size in _SIZES)
-
     memory = np.zeros(1 << 25, dtype=np.float32)
     other = np.ones_like(memory)
-    searched_in = "int8" if multiplies_bytes() else "float32"
-    peaks = {name: flops(name) for name in dict.fromkeys(("float32", precision, searched_in))}
+    peak = max(2 * size**3 / _best(_product(size), repeats) for size in _SIZES)
     bandwidth = 2 * memory.nbytes / _best(lambda: np.copyto(memory, other), repeats)
     seconds = _best(lambda: encode(strings), repeats)
     searching = _best(lambda: index.search(queries, 10), repeats)
     encoder = n_tokens * _per_token(get_network(linker.model)) / seconds
     search = 2 * queries.shape[0] * vectors.size / searching
     figures = [
-        *(("peak", f"gigaflops_{name}", value / 1e9) for name, value in peaks.items()),
+        ("peak", "gigaflops_float32", peak / 1e9),
         ("peak", "gigabytes_per_second", bandwidth / 1e9),
         ("encoder", "gigaflops", encoder / 1e9),
-        ("encoder", "of_peak", encoder / peaks[precision]),
+        ("encoder", "of_peak", encoder / peak),
         ("encoder", "names_per_second", len(strings) / seconds),
         ("search", "gigaflops", search / 1e9),
-        ("search", f"of_peak_{searched_in}", search / peaks[searched_in]),
+        ("search", "of_peak_float32", search / peak),
         ("search", "gigabytes_per_second", vectors.size / searching / 1e9),  # a byte a number
     ]
-    about = {"n": names, "tokens": n_tokens, "precision": precision}
+    about = {"n": names, "tokens": n_tokens, "precision": "float32"}
     rows = [
         measurement("roofline", system, metric=metric, value=round(value, 3), **about)
         for system, metric, value in figures
@@ -85,11 +76,8 @@ def main(
     typer.echo(save("roofline", rows))
 
 
-def _product(size: int, precision: str) -> Callable[[], Any]:
-    if precision == "int8":
-        left, right = torch.randint(-127, 128, (2, size, size), dtype=torch.int8)
-        return lambda: torch._int_mm(left, right.T)
-    left, right = torch.randn(2, size, size).to(getattr(torch, precision))
+def _product(size: int) -> Callable[[], Any]:
+    left, right = np.random.default_rng(0).standard_normal((2, size, size)).astype(np.float32)
     return lambda: left @ right
 
 

@@ -112,7 +112,7 @@ class Errors(metaclass=_Coded):
         "Copy the whole folder again, or build it again: bioel kb build {path} SOURCE. To check a "
         "copy: bioel kb info {path} --verify"
     )
-    B040 = "Networks need PyTorch, which cannot be imported ({error}). Run: pip install torch"
+    B040 = "This needs a package of the extra `train`, which cannot be imported ({error}). Run: pip install 'spacy-bioel[train]'"
     B041 = (
         "The weights do not fit the model: {reason}. Load them with the config they were saved "
         "with; if the file is truncated, copy the model folder again."

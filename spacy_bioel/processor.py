@@ -1,81 +1,117 @@
-"""Capabilities of the processor, and the policy of threads for torch."""
+"""The policy of threads: parts of a batch side by side, each on one thread."""
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
 Spread = Callable[[Callable, Iterable], list]
 
 
-def processor_has(*names: str) -> bool:
-    """Whether the processor has any of some capabilities, by PyTorch's names for them.
+class _Blas:
+    """The BLAS of NumPy, whose number of threads is that of the process.
 
-    False under versions of PyTorch that do not report capabilities.
+    The first user limits it to one thread and the last one restores it: users may overlap.
     """
-    import torch
 
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(known.get(name) for name in names)
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._threads = 1
+
+    def enter(self) -> int:
+        """Limit it. RETURNS (int): The threads that it had before."""
+        with self._lock:
+            if not self._users:
+                libraries = _controller("blas").lib_controllers
+                self._threads = max([one.num_threads for one in libraries], default=1)
+                self._set(1)
+            self._users += 1
+            return self._threads
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._set(self._threads)
+
+    def use_one_thread(self) -> None:
+        with self._lock:
+            self._threads = 1
+            self._set(1)
+
+    def _set(self, n_threads: int) -> None:
+        for library in _controller("blas").lib_controllers:
+            # threadpoolctl lets one thread set limits. Users on other threads enter and leave.
+            free = getattr(library, "clear_controlling_thread", lambda **_: None)
+            free(force=True)
+            library.set_num_threads(n_threads)
+            free(force=True)
+
+
+_BLAS = _Blas()
 
 
 @contextmanager
 def one_thread_each() -> Iterator[Spread]:
     """Parallelise over the parts of a batch instead of within matrix products.
 
-    The parts are spread over as many threads as torch may use, and torch uses one thread in each of
-    them. Threads that share a small product synchronise at every step, which on a busy machine
-    takes ten times as long as one thread does, and rounding depends on their number. A single part
-    runs on the calling thread, to save the start and the heap of another one.
+    The parts are spread over as many threads as the BLAS of NumPy may use, each with one thread for
+    its products. Threads that share a small product synchronise at every step, which on a busy
+    machine takes ten times as long as one thread does, and rounding depends on their number. A
+    single part runs on the calling thread, to save the start and the heap of another one.
 
-    Limits are local to a thread: any number of threads may enter at once.
+    PyTorch, if it is imported, is limited in the same way; its limits are local to a thread.
 
     YIELDS (Callable): A `map` of a function over parts, which returns a list.
     """
-    import torch
-
-    n_threads = torch.get_num_threads()
-    restore = _limit_thread()
+    n_threads = _BLAS.enter()
     try:
-        with ThreadPoolExecutor(n_threads, initializer=_limit_thread) as pool:
+        restore = _limit_torch()
+        try:
+            with ThreadPoolExecutor(n_threads, initializer=_limit_torch) as pool:
 
-            def spread(function: Callable, parts: Iterable) -> list:
-                parts = list(parts)
-                is_alone = n_threads == 1 or len(parts) < 2
-                return list(map(function, parts) if is_alone else pool.map(function, parts))
+                def spread(function: Callable, parts: Iterable) -> list:
+                    parts = list(parts)
+                    is_alone = n_threads == 1 or len(parts) < 2
+                    return list(map(function, parts) if is_alone else pool.map(function, parts))
 
-            yield spread
+                yield spread
+        finally:
+            restore()
     finally:
-        restore()
+        _BLAS.leave()
 
 
 def use_one_thread() -> None:
-    """Limit torch to one thread for the rest of this process, which has to be a worker process.
+    """Limit matrix products to one thread for the rest of this process, a worker process.
 
-    Unlike the limits of `one_thread_each` it also applies to threads started later.
+    Unlike the limits of `one_thread_each` it also applies to threads of PyTorch started later.
     """
-    import torch
+    _BLAS.use_one_thread()
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
-    torch.set_num_threads(1)
 
-
-def _limit_thread() -> Callable[[], None]:
-    """Limit torch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
+def _limit_torch() -> Callable[[], None]:
+    """Limit PyTorch to one thread in the calling thread. RETURNS (Callable): Restores the limits.
 
     `torch.set_num_threads` would also set the default of later threads: two threads that set and
     restore it in turn would leave the process at one.
     """
-    import torch
-
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return lambda: None
     # A thread takes over the number of the process at its first call of torch.
     torch.get_num_threads()
-    openmp = _openmp().limit(limits=1)
+    openmp = _controller("openmp").limit(limits=1)
     set_mkl = _mkl_setter()
     mkl = set_mkl(1)
 
@@ -87,11 +123,9 @@ def _limit_thread() -> Callable[[], None]:
 
 
 @cache
-def _openmp() -> ThreadpoolController:
-    """Controller of the OpenMP that torch has loaded; its number of threads is thread-local."""
-    import torch  # noqa: F401
-
-    return ThreadpoolController().select(user_api="openmp")
+def _controller(user_api: str) -> ThreadpoolController:
+    """Controller of the libraries that are loaded by now; the threads of OpenMP are thread-local."""
+    return ThreadpoolController().select(user_api=user_api)
 
 
 @cache
@@ -101,7 +135,5 @@ def _mkl_setter() -> Callable[[int], int]:
     After `torch.set_num_threads` MKL ignores the number of OpenMP. threadpoolctl does not find MKL,
     which is linked into torch's own library.
     """
-    import torch
-
-    library = ctypes.CDLL(torch._C.__file__)
+    library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)

@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 
 import pytest
 import torch
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 from spacy_bioel.processor import one_thread_each
 
@@ -20,7 +20,8 @@ from spacy_bioel.processor import one_thread_each
 def _three_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    yield
+    with ThreadpoolController().select(user_api="blas").limit(limits=3):
+        yield
     torch.set_num_threads(before)
 
 
@@ -39,19 +40,18 @@ def blas_threads() -> list[int]:
 def test_parts_have_one_thread_each() -> None:
     meet = Barrier(2, timeout=60)
 
-    def ask(part: int) -> tuple[int, int]:
+    def ask(part: int) -> tuple[int, int, list[int]]:
         meet.wait()  # on two threads at once
-        return part, torch.get_num_threads()
+        return part, torch.get_num_threads(), blas_threads()
 
     with one_thread_each() as spread:
         assert torch.get_num_threads() == 1
-        assert spread(ask, [7, 8]) == [(7, 1), (8, 1)]
+        assert spread(ask, [7, 8]) == [(7, 1, [1]), (8, 1, [1])]
         assert in_new_thread(torch.get_num_threads) == 3
-    assert torch.get_num_threads() == 3
+    assert (torch.get_num_threads(), blas_threads()) == (3, [3])
 
 
 def test_uses_that_overlap_leave_the_numbers_as_they_were() -> None:
-    before = blas_threads()
     entered, first_left = Barrier(2, timeout=60), Barrier(2, timeout=60)
 
     def first() -> int:
@@ -64,13 +64,14 @@ def test_uses_that_overlap_leave_the_numbers_as_they_were() -> None:
         entered.wait()
         with one_thread_each() as spread:
             first_left.wait()
+            assert blas_threads() == [1]
             assert spread(lambda _: torch.get_num_threads(), [1, 2]) == [1, 1]
         return torch.get_num_threads()
 
     with ThreadPoolExecutor(2) as pool:
         assert [job.result() for job in [pool.submit(first), pool.submit(second)]] == [3, 3]
     assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
-    assert blas_threads() == before
+    assert blas_threads() == [3]
 
 
 def test_an_error_leaves_the_numbers_as_they_were() -> None:
@@ -81,12 +82,12 @@ def test_an_error_leaves_the_numbers_as_they_were() -> None:
 
 # In a process of its own, whose threads can be counted: MKL starts its own at the first product.
 PRODUCT = """
-import os, torch
+import os, numpy, torch
 from spacy_bioel.processor import one_thread_each
 torch.set_num_threads(2)
-matrix = torch.zeros(600, 600)
+array, matrix = numpy.zeros((600, 600), "f"), torch.zeros(600, 600)
 def count(part):
-    torch.mm(matrix, matrix), torch.cat([matrix] * 9)
+    array @ array, torch.mm(matrix, matrix), torch.cat([matrix] * 9)
     return len(os.listdir("/proc/self/task"))
 with one_thread_each() as spread:
     before = len(os.listdir("/proc/self/task"))

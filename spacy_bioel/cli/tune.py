@@ -80,7 +80,7 @@ def tune(
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
     report = run(nlp, texts, progress=progress_bar)
-    require_transformers(nlp)
+    require_extra(nlp)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
     if json_file is not None:
@@ -108,25 +108,27 @@ def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
         raise BioelError(Errors.B231.format(out=out))
 
 
-def require_transformers(nlp: Language) -> None:
-    """Add the extra `transformers` to the requirements of a pipeline that needs the package."""
+def require_extra(nlp: Language) -> None:
+    """Add the extra that the networks of a pipeline need to its requirements, if they need one."""
     from spacy.util import get_minor_version_range
 
-    from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER
+    from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, needs_torch
 
     # Names of models that need the package transformers.
     names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer", "seq2seq"}
-    if not names.isdisjoint(_model_names(nlp)):
+    nodes = list(_layers(nlp))
+    extra = "transformers" if any(node.name in names for node in nodes) else "train"
+    if extra == "transformers" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
         versions = get_minor_version_range(__version__)
-        nlp.meta["requirements"] = [f"spacy-bioel[transformers]{versions}"]
+        nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
 
 
-def _model_names(nlp: Language) -> Iterator[str]:
+def _layers(nlp: Language) -> Iterator[Any]:
     for _, pipe in nlp.pipeline:
         model: Any = getattr(pipe, "model", None)
         if hasattr(model, "walk"):  # a thinc model; some pipes have none
-            yield from (node.name for node in model.walk())
+            yield from model.walk()
 
 
 def _show(report: Report, out: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.models.detector import DetectorKind, MentionModel, mention_model
+from spacy_bioel.models.inference import Weights, tag_logits, tag_shapes
 from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import Logits, TokenSpans
 
@@ -134,6 +135,10 @@ def _make(*, n_labels: int, **settings: object) -> Any:
     return TagScorer(n_tags=2 * n_labels + 1, **settings)
 
 
+def _infer(weights: Weights, *inputs: Any, max_width: int) -> Logits:
+    return tag_logits(weights, *inputs)
+
+
 def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
     """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
     that were not looked for are right together.
@@ -194,4 +199,4 @@ def _softmax(logits: Logits) -> Logits:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode)
+_KIND = DetectorKind(make=_make, shapes=tag_shapes, infer=_infer, loss=_loss, decode=_decode)

@@ -1,7 +1,7 @@
-"""Mention detection models, tok2vec (thinc) -> logits (torch): common part of all architectures.
+"""Mention detection models, tok2vec -> logits of spans or tags: common part of all architectures.
 
 An architecture is a network over the tokens of a batch with a `DetectorKind`: its constructor, its
-loss and its decoding. See `span_enumerator` and `bio_tagger`.
+inference by NumPy, its loss and its decoding. See `span_enumerator` and `bio_tagger`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from thinc.api import Model, torch2xp, xp2torch
 from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.models.inference import Shapes
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import (
     DOCUMENT_TRANSFORMER,
@@ -24,8 +25,11 @@ from spacy_bioel.models.torch_io import (
     Logits,
     MentionBatch,
     TokenSpans,
-    require_torch,
-    wrap_torch,
+    is_on_gpu,
+    needs_torch,
+    network_of,
+    torch_layer,
+    weights_of,
 )
 from spacy_bioel.processor import one_thread_each
 
@@ -44,6 +48,9 @@ class DetectorKind:
         max_width, n_features and the settings of the architecture, by keyword. The module maps
         token vectors, lengths and lexicon matches of spans and of words to logits, as
         `nn.spans.SpanScorer.forward` does.
+    shapes (Callable): Shapes of the weights of the module, from the same arguments as `make`.
+    infer (Callable): Computes the logits from weights, the inputs of the module as arrays, and
+        max_width, where no LSTM is between.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, and the labels that
         were looked for at each token, shape (n_tokens, n_labels): what is not there of any other
         label is unknown.
@@ -55,6 +62,8 @@ class DetectorKind:
     """
 
     make: Callable[..., Any]
+    shapes: Callable[..., Shapes]
+    infer: Callable[..., Logits]
     loss: Callable[[Logits, TokenSpans, NDArray[np.bool_]], tuple[float, Logits]]
     decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
     is_local: bool = False
@@ -92,17 +101,22 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
 
     n_labels (int): Number of labels.
     width (int | None): Width of the token vectors; None: the width of the tok2vec.
-    RAISES BioelError: [B040] without torch.
+    RAISES BioelError: [B040] when it has an LSTM, and torch is missing.
     """
-    require_torch()
-    scorer = model.attrs["kind"].make(
-        width=width or model.get_ref("tok2vec").get_dim("nO"),
-        n_labels=n_labels,
-        max_width=model.attrs["max_width"],
-        n_features=model.attrs["n_features"],
+    kind, has_lstm = model.attrs["kind"], bool(model.attrs["settings"]["context"])
+    settings = {
+        "width": width or model.get_ref("tok2vec").get_dim("nO"),
+        "n_labels": n_labels,
+        "max_width": model.attrs["max_width"],
+        "n_features": model.attrs["n_features"],
         **model.attrs["settings"],
+    }
+    wrapper = torch_layer(
+        partial(kind.make, **settings),
+        {} if has_lstm else kind.shapes(**settings),
+        convert_inputs=_to_torch,
+        convert_outputs=_from_torch,
     )
-    wrapper = wrap_torch(scorer, convert_inputs=_to_torch, convert_outputs=_from_torch)
     before = model.maybe_get_ref("scorer")
     model.layers[:] = [layer for layer in model.layers if layer is not before]
     model.layers.append(wrapper)
@@ -131,32 +145,48 @@ def find_spans(
     lowest (float): Minimum probability of a span.
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
-    scorer = model.get_ref("scorer")
-    network: Any = scorer.shims[0]._model
+    logits_of = _logits_of(model)
     with one_thread_each() as spread:
         vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
-        find = partial(_find_spans, scorer, network, model.attrs["kind"], lowest)
+        find = partial(_find_spans, logits_of, model.attrs["kind"], lowest)
         found = spread(find, _parts(vectors, batch, _margin(model)))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 
 
-def _find_spans(
-    scorer: Model, network: Any, kind: DetectorKind, lowest: float, part: tuple[int, slice, Inputs]
-) -> tuple[TokenSpans, NDArray[np.float32]]:
+def _logits_of(model: MentionModel) -> Callable[..., Logits]:
+    """The network as a function of arrays: NumPy's, or torch's on a GPU and with an LSTM."""
+    scorer = model.get_ref("scorer")
+    if needs_torch(scorer) or is_on_gpu(scorer):
+        return partial(_by_torch, scorer)
+    weights = weights_of(scorer)
+    return partial(model.attrs["kind"].infer, weights, max_width=model.attrs["max_width"])
+
+
+def _by_torch(scorer: Model, *inputs: Any) -> Logits:
     import torch
 
-    first, used, inputs = part
+    network = network_of(scorer)
     arguments, _ = _to_torch(scorer, inputs, False)
     with torch.inference_mode():
-        logits = network(*arguments.args).cpu().numpy()[used]
-    spans, probabilities = kind.decode(logits, inputs[1], lowest)
+        logits: Logits = network(*arguments.args).cpu().numpy()
+    return logits
+
+
+def _find_spans(
+    logits_of: Callable[..., Logits],
+    kind: DetectorKind,
+    lowest: float,
+    part: tuple[int, slice, Inputs],
+) -> tuple[TokenSpans, NDArray[np.float32]]:
+    first, used, inputs = part
+    spans, probabilities = kind.decode(logits_of(*inputs)[used], inputs[1], lowest)
     return spans + np.array([first, first, 0]), probabilities
 
 
 def _margin(model: MentionModel) -> int | None:
     """Tokens beside a piece of a document that its spans depend on; None: all."""
-    if not model.attrs["kind"].is_local or model.attrs["settings"]["context"]:
+    if not model.attrs["kind"].is_local or needs_torch(model.get_ref("scorer")):
         return None
     return 2 * (model.attrs["max_width"] - 1)
 

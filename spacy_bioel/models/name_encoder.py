@@ -1,7 +1,7 @@
 """Name encoders, strings -> vectors: common part of all architectures.
 
 An architecture is a network from word pieces of names to vectors, with an `EncoderKind`: its
-construction, its files and its fused copy. See `models.name_rescnn` and `models.name_transformer`.
+construction, its files and its inference. See `models.name_rescnn` and `models.name_transformer`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from thinc.types import ArgsKwargs, Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.torch_io import output_from_torch, wrap_torch
+from spacy_bioel.models.torch_io import network_of, output_from_torch, wrap_torch
 from spacy_bioel.processor import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
+# From word pieces of names, at least one each, to vectors, shape (n_names, dim).
+Infer = Callable[[Sequence[list[int]]], NDArray[np.float32]]
 
 
 # Batches on a GPU are this many times as large; `_encode_batches` halves those out of memory.
@@ -56,8 +58,28 @@ class EncoderSource:
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
-def _unfused(network: nn.Module) -> Any:
-    return network
+def infer_by_torch(network: Callable[[Any, Any], Any], device: Any) -> Infer:
+    """The torch network itself; batches that do not fit into the memory of a GPU are halved."""
+
+    def infer(names: Sequence[list[int]]) -> NDArray[np.float32]:
+        import torch
+
+        try:
+            with torch.inference_mode():
+                found: NDArray[np.float32] = network(*_flat(names, device)).float().cpu().numpy()
+                return found
+        except torch.cuda.OutOfMemoryError:
+            if len(names) == 1:
+                raise
+        # Outside the handler, which holds references to the tensors of the failed batch.
+        half = len(names) // 2
+        return np.concatenate([infer(names[:half]), infer(names[half:])])
+
+    return infer
+
+
+def _by_torch(model: NameEncoder) -> Infer:
+    return infer_by_torch(get_network(model), device_of(model))
 
 
 @dataclass(frozen=True)
@@ -67,13 +89,13 @@ class EncoderKind:
     make (Callable): Adds vocabulary and network to a model.
     parts (Callable): Files beside word pieces and weights: bytes by file name.
     rebuild (Callable): Rebuilds the network from word pieces and these files, without weights.
-    fast (Callable): Fuses a network in evaluation mode for inference.
+    infer (Callable): Makes the function of inference, with the current weights.
     """
 
     make: Callable[[NameEncoder, EncoderSource], None]
     parts: Callable[[NameEncoder], Parts]
     rebuild: Callable[[NameEncoder, Tokenizer, Mapping[str, bytes]], None]
-    fast: Callable[[Any], Any] = _unfused
+    infer: Callable[[NameEncoder], Infer] = _by_torch
 
 
 def name_encoder(
@@ -119,7 +141,12 @@ def set_network(model: NameEncoder, tokenizer: Tokenizer, network: nn.Module) ->
     network (torch.nn.Module): Maps piece ids, shape (n_tokens,), and lengths of names, shape
         (n_names,), to vectors of shape (n_names, dim).
     """
-    wrapper = wrap_torch(network, convert_inputs=_to_torch, convert_outputs=output_from_torch)
+    wrapper = wrap_torch(network, convert_inputs=names_to_torch, convert_outputs=output_from_torch)
+    set_layer(model, tokenizer, wrapper)
+
+
+def set_layer(model: NameEncoder, tokenizer: Tokenizer, wrapper: Model) -> None:
+    """Set tokenizer and layer of the network, replacing any previous ones."""
     model.attrs["tokenizer"] = tokenizer
     model.layers.clear()
     model.layers.append(wrapper)
@@ -128,29 +155,26 @@ def set_network(model: NameEncoder, tokenizer: Tokenizer, network: nn.Module) ->
 
 def get_network(model: NameEncoder) -> Any:
     """Torch module of an encoder. Call it after `add_encoder`."""
-    shim: Any = model.get_ref("network").shims[0]
-    return shim._model
+    return network_of(model.get_ref("network"))
 
 
-def fast_network(model: NameEncoder) -> Any:
-    """Fused copy of the network with its current weights, for `encode_names`.
-
-    Inference uses a fused copy of the network, training the network itself.
-    """
-    return model.attrs["kind"].fast(get_network(model))
+def inference_of(model: NameEncoder) -> Infer:
+    """The function of inference with the current weights, for `encode_names`."""
+    made: Infer = model.attrs["kind"].infer(model)
+    return made
 
 
 def encode_names(
     model: NameEncoder,
     names: Sequence[str],
     *,
-    network: Any = None,
+    infer: Infer | None = None,
     batch_size: int | None = None,
 ) -> NDArray[np.float32]:
     """Encode names in parallel batches.
 
     names (Sequence[str]): Normalised names.
-    network (Any): The fused network of `fast_network`; None: the network itself.
+    infer (Callable | None): That of `inference_of`; None: it is made anew.
     batch_size (int | None): Names encoded together; None: the default of the architecture.
     RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
     """
@@ -159,48 +183,26 @@ def encode_names(
         size *= _GPU_BATCHES
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     pieces = [piece_ids(model, batch) for batch in batches]
-    return encode_pieces(model, pieces, network=network)
+    return encode_pieces(model, pieces, infer=infer)
 
 
 def encode_pieces(
-    model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, network: Any = None
+    model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> NDArray[np.float32]:
-    """Encode tokenised names.
+    """Encode tokenised names, batches in parallel, each on one thread.
 
     batches (Sequence[Sequence[list[int]]]): Piece ids of each name, as from `piece_ids`; the names
         of a batch are encoded together.
-    network (Any): See `encode_names`.
+    infer (Callable | None): See `encode_names`.
     RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
     """
-    encoded = _encode_batches(model, batches, network)
+    infer = infer or inference_of(model)
+    with one_thread_each() as spread:
+        on_cpu = model.ops.device_type == "cpu"
+        encoded = spread(infer, batches) if on_cpu else list(map(infer, batches))
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
-
-
-def _encode_batches(
-    model: NameEncoder, batches: Sequence[Sequence[list[int]]], predict: Any
-) -> list[NDArray]:
-    """Encode batches in parallel, each on one thread."""
-    import torch
-
-    predict = predict or get_network(model)
-    device = model.get_ref("network").shims[0].device  # type: ignore[attr-defined]
-
-    def encode(ids: Sequence[list[int]]) -> NDArray:
-        try:
-            with torch.inference_mode():
-                return predict(*_flat(ids, device)).float().cpu().numpy()
-        except torch.cuda.OutOfMemoryError:
-            if len(ids) == 1:
-                raise
-        # Outside the handler, which holds references to the tensors of the failed batch.
-        half = len(ids) // 2
-        return np.concatenate([encode(ids[:half]), encode(ids[half:])])
-
-    with one_thread_each() as spread:
-        on_cpu = model.ops.device_type == "cpu"
-        return spread(encode, batches) if on_cpu else list(map(encode, batches))
 
 
 def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:
@@ -247,11 +249,18 @@ def _forward(
     return vectors, backprop_names
 
 
-def _to_torch(
+def names_to_torch(
     wrapper: Model, ids: list[list[int]], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
+    """Convert the word pieces of names; a `convert_inputs` for a layer with a torch network."""
     shim: Any = wrapper.shims[0]
     return ArgsKwargs(args=_flat(ids, shim.device), kwargs={}), lambda d_args: []
+
+
+def device_of(model: NameEncoder) -> Any:
+    """Device of the torch network of an encoder."""
+    shim: Any = model.get_ref("network").shims[0]
+    return shim.device
 
 
 def _flat(ids: Sequence[list[int]], device: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.models.detector import DetectorKind, MentionModel, mention_model
+from spacy_bioel.models.inference import Weights, linear_span_logits, span_logits, span_shapes
 from spacy_bioel.models.tok2vec import Tok2Vec
 from spacy_bioel.models.torch_io import Logits, TokenSpans
 
@@ -43,6 +44,12 @@ def _make(*, hidden: int, **settings: Any) -> Any:
     return SpanScorer(hidden=hidden, **settings) if hidden else LinearSpanScorer(**settings)
 
 
+def _infer(weights: Weights, *inputs: Any, max_width: int) -> Logits:
+    if "output.weight" in weights:
+        return span_logits(weights, *inputs)
+    return linear_span_logits(weights, *inputs, max_width=max_width)
+
+
 def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
     """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
     by the gold mentions.
@@ -76,4 +83,6 @@ def _sigmoid(logits: Logits) -> Logits:
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
-_KIND = DetectorKind(make=_make, loss=_loss, decode=_decode, is_local=True)
+_KIND = DetectorKind(
+    make=_make, shapes=span_shapes, infer=_infer, loss=_loss, decode=_decode, is_local=True
+)

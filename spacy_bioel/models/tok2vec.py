@@ -1,7 +1,7 @@
 """Token vectors that a network is trained on: their files, and fast inference on a CPU.
 
 The tok2vec is a listener to a pipe `tok2vec`, which is saved with that pipe, or the model's own.
-Tokens with equal features are embedded once per batch, and torch runs the layers of spaCy's CNN:
+Tokens with equal features are embedded once per batch, and NumPy runs the layers of spaCy's CNN:
 its matrix products take a third of the time of thinc's. Nothing is cached between calls, because
 weights may change. A model with any layer that is not recognised falls back to its own `predict`.
 """
@@ -19,10 +19,8 @@ from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps
 from thinc.types import Floats2d
 
+from spacy_bioel.models.inference import FloatArray, layer_norm, maxout, window
 from spacy_bioel.models.name_encoder import Parts
-from spacy_bioel.models.torch_io import (
-    dtype_to_predict_with,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,8 +82,6 @@ def load_tok2vec(tok2vec: Model, parts: Mapping[str, bytes]) -> None:
 
 
 _TOKENS = 2048  # tokens computed together: intermediate results stay in the processor's cache
-# The number of rows of a product is a multiple of it: oneDNN makes a plan for each number of rows.
-_ROUND = 64
 
 # Modules of the forward functions of the embedding's layers, in order.
 _EMBED = (
@@ -102,16 +98,14 @@ _PARAMETERS = {_MAXOUT: ("W", "b"), _LAYER_NORM: ("G", "b"), _WINDOW: (), _DROPO
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
-Vectors = NDArray[np.float32]
 Spread = Callable[[Callable, Iterable], Iterable]
-Function = Callable[[Any], Any]  # from a tensor to a tensor, shape (n, width in) to (n, width out)
+Function = Callable[[FloatArray], FloatArray]  # shape (n, width in) to (n, width out)
 
 
-def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) -> Vectors:
+def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) -> FloatArray:
     """Token vectors of all documents, concatenated.
 
-    They equal `tok2vec.predict(docs)` up to rounding, in float32 or, if the processor supports it,
-    in bfloat16 (cosines above 0.999).
+    They equal `tok2vec.predict(docs)` up to rounding.
 
     tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
         without static vectors and `spacy.MaxoutWindowEncoder.v2`.
@@ -121,39 +115,32 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
     if not _is_known(tok2vec):
         found: Any = read_tokens(tok2vec, list(docs), False)[0]
         return found
-    import torch
-
     encode = tok2vec.get_ref("encode")
-    with torch.inference_mode():
-        embedded, number = _embed(tok2vec.get_ref("embed"), docs)
-        pad = encode.attrs["pad"]
-        vectors = embedded.new_empty(len(number), embedded.shape[1])
-        run = partial(_run_part, _function(encode.layers[0]), embedded, number, vectors, pad)
-        list(spread(run, _parts([len(doc) for doc in docs], pad)))
-        return vectors.numpy()
+    embedded, number = _embed(tok2vec.get_ref("embed"), docs)
+    pad = encode.attrs["pad"]
+    vectors = np.empty((len(number), embedded.shape[1]), np.float32)
+    run = partial(_run_part, _function(encode.layers[0]), embedded, number, vectors, pad)
+    list(spread(run, _parts([len(doc) for doc in docs], pad)))
+    return vectors
 
 
 def _run_part(
     network: Function,
-    embedded: Tensor,
+    embedded: FloatArray,
     number: NDArray[np.int64],
-    vectors: Tensor,
+    vectors: FloatArray,
     pad: int,
     part: list[_Piece],
 ) -> None:
     """Fill in the vectors of the tokens of pieces, with `pad` rows of zeros around each."""
-    import torch
-
     tokens = np.concatenate([np.arange(piece.low, piece.high) for piece in part])
     owner = np.repeat(np.arange(len(part)), [piece.high - piece.low for piece in part])
     rows = np.arange(len(tokens)) + pad * (owner + 1)
     starts, ends = np.array([(piece.start, piece.end) for piece in part])[owner].T
-    n_rows = len(rows) + pad * (len(part) + 1)
-    with torch.inference_mode():  # the mode is local to a thread
-        padded = embedded.new_zeros(n_rows + -n_rows % _ROUND, embedded.shape[1])
-        padded[torch.from_numpy(rows)] = embedded[torch.from_numpy(number[tokens])]
-        own = torch.from_numpy(rows[(starts <= tokens) & (tokens < ends)])
-        vectors[part[0].start : part[-1].end] = network(padded)[own]
+    padded = np.zeros((len(rows) + pad * (len(part) + 1), embedded.shape[1]), np.float32)
+    padded[rows] = embedded[number[tokens]]
+    own = rows[(starts <= tokens) & (tokens < ends)]
+    vectors[part[0].start : part[-1].end] = network(padded)[own]
 
 
 def _is_known(tok2vec: Model) -> bool:
@@ -175,18 +162,15 @@ def _computes(layer: Model) -> str:
     return layer._func.__module__
 
 
-def _embed(embed: Model, docs: Sequence[Doc]) -> tuple[Any, NDArray[np.int64]]:
+def _embed(embed: Model, docs: Sequence[Doc]) -> tuple[FloatArray, NDArray[np.int64]]:
     """Embeddings of the different tokens, before the convolutions, and the number of each token.
 
     RETURNS (tuple): Shape (n_different, width), shape (n_tokens,).
     """
-    import torch
-
     extract, _, hash_embed, mix, _ = embed.layers
     features = np.concatenate(extract.predict(docs))
     unique, inverse = _unique_rows(features)
-    vectors = torch.from_numpy(hash_embed.predict(unique))
-    return _function(mix.layers[0])(vectors), inverse
+    return _function(mix.layers[0])(hash_embed.predict(unique)), inverse
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -235,59 +219,36 @@ def _has_function(layer: Model) -> bool:
 
 
 def _function(layer: Model) -> Function:
-    """Torch function of a thinc layer that `_has_function` accepts."""
-    import torch
-
+    """NumPy function of a thinc layer that `_has_function` accepts."""
     kind = _computes(layer)
     if kind == _CHAIN:
         return partial(_chain, [_function(part) for part in layer.layers])
     if kind == _RESIDUAL:
         return partial(_residual, _function(layer.layers[0]))
     if kind == _WINDOW:
-        return partial(_window, layer.attrs["window_size"])
+        return partial(window, size=layer.attrs["window_size"])
     if kind == _DROPOUT:
         return partial(_chain, [])
-    parameters = {name: torch.from_numpy(layer.get_param(name)) for name in layer.param_names}
+    parameters: Any = [layer.get_param(name) for name in layer.param_names]
     if kind == _LAYER_NORM:
-        return partial(_layer_norm, parameters["G"], parameters["b"])
-    # Weights ordered by maxout piece, so that the maximum is taken over contiguous chunks.
-    dtype = dtype_to_predict_with()
-    weight, bias = (parameters[name].to(dtype).transpose(0, 1) for name in ("W", "b"))
-    return partial(_maxout, weight.flatten(0, 1), bias.flatten(), len(weight))
+        return partial(_layer_norm, *parameters)
+    # Pieces apart, each contiguous.
+    weight, bias = (np.ascontiguousarray(array.swapaxes(0, 1)) for array in parameters)
+    return partial(maxout, weight=weight, bias=bias)
 
 
-def _chain(functions: Sequence[Function], x: Tensor) -> Any:
+def _chain(functions: Sequence[Function], x: FloatArray) -> FloatArray:
     for function in functions:
         x = function(x)
     return x
 
 
-def _residual(function: Function, x: Tensor) -> Any:
-    return function(x).add_(x)
+def _residual(function: Function, x: FloatArray) -> FloatArray:
+    return np.add(y := function(x), x, out=y)
 
 
-def _window(size: int, x: Tensor) -> Any:
-    """Concatenate each row with its neighbours, zero-padded. (n, d) -> (n, (2 * size + 1) * d)"""
-    from torch.nn.functional import pad
-
-    around = pad(x, (0, 0, size, size))
-    return around.unfold(0, 2 * size + 1, 1).transpose(1, 2).flatten(1)
-
-
-def _maxout(weight: Tensor, bias: Tensor, n_pieces: int, x: Tensor) -> Any:
-    import torch
-    from torch.nn.functional import linear
-
-    best, *others = linear(x.to(weight.dtype), weight, bias).chunk(n_pieces, dim=1)
-    for other in others:
-        best = torch.maximum(best, other)
-    return best.float()
-
-
-def _layer_norm(gain: Tensor, bias: Tensor, x: Tensor) -> Any:
-    from torch.nn.functional import layer_norm
-
-    return layer_norm(x, x.shape[1:], gain, bias, eps=1e-8)
+def _layer_norm(gain: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
+    return layer_norm(x, gain, bias, epsilon=1e-8)
 
 
 def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:

@@ -6,7 +6,6 @@ node, of thinc or torch, is a named tensor.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -24,12 +23,10 @@ from thinc.layers.pytorchwrapper import forward as pytorch_forward
 from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.processor import processor_has
+from spacy_bioel.models.inference import Shapes, Weights
 
 if TYPE_CHECKING:
     from torch import nn
-
-BFLOAT16_VARIABLE = "SPACY_BIOEL_BFLOAT16"
 
 
 def require_torch() -> None:
@@ -40,19 +37,12 @@ def require_torch() -> None:
         raise BioelError(Errors.B040.format(error=error)) from error
 
 
-def dtype_to_predict_with() -> Any:
-    """Type of matrix products in inference: float32, so that links are the same on each processor.
-
-    With `SPACY_BIOEL_BFLOAT16=1` in the environment it is bfloat16 where the processor has it.
-    """
+def _has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16; False under a PyTorch that does not report it."""
     import torch
 
-    is_wanted = os.environ.get(BFLOAT16_VARIABLE) == "1" and _has_bfloat16()
-    return torch.bfloat16 if is_wanted else torch.float32
-
-
-def _has_bfloat16() -> bool:
-    return processor_has("avx512_bf16", "amx_bf16")
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def may_mix_precision() -> bool:
@@ -143,6 +133,73 @@ def wrap_torch(module: nn.Module, *, convert_inputs: Callable, convert_outputs: 
     )
 
 
+def torch_layer(
+    make: Callable[[], nn.Module],
+    shapes: Shapes,
+    *,
+    convert_inputs: Callable,
+    convert_outputs: Callable,
+) -> Model:
+    """A layer like that of `wrap_torch`, whose network is made when it is trained.
+
+    Until then it has weights as arrays, which `weights_of` returns: inference needs no torch.
+
+    make (Callable): Makes the network; can be pickled.
+    shapes (Shapes): Of its weights; empty, if inference needs the network.
+    """
+    attrs = {"make": make, "shapes": shapes, "weights": None}
+    attrs |= {"convert_inputs": convert_inputs, "convert_outputs": convert_outputs}
+    layer = Model("pytorch", _forward, attrs=attrs, dims={"nI": None, "nO": None})
+    if not shapes:
+        network_of(layer)
+    return layer
+
+
+def _forward(layer: Model, inputs: Any, is_train: bool) -> tuple[Any, Callable]:
+    network_of(layer)
+    return pytorch_forward(layer, inputs, is_train)
+
+
+def network_of(layer: Model) -> Any:
+    """The torch network of a layer, made at first use. RAISES BioelError: [B040] without torch."""
+    if not layer.shims:
+        require_torch()
+        network = layer.attrs["make"]()
+        if layer.attrs["weights"] is not None:
+            _load(network, layer.attrs["weights"])
+            layer.attrs["weights"] = None
+        layer.shims.append(AveragingShim(network))
+    shim: Any = layer.shims[0]
+    return shim._model
+
+
+def weights_of(layer: Model) -> Weights:
+    """Weights of a layer with a torch network: arrays by name, which change as it learns."""
+    if not layer.shims and layer.attrs["weights"] is not None:
+        found: Weights = layer.attrs["weights"]
+        return found
+    return {name: t.detach().cpu().numpy() for name, t in network_of(layer).state_dict().items()}
+
+
+def needs_torch(layer: Model) -> bool:
+    """Whether a layer computes with torch in inference too."""
+    return bool(layer.shims) and not layer.attrs.get("shapes")
+
+
+def is_on_gpu(layer: Model) -> bool:
+    """Whether the network of a layer is on a GPU, or would be if it were made."""
+    if not layer.shims:
+        return layer.ops.device_type == "gpu"
+    shim: Any = layer.shims[0]
+    return shim.device.type != "cpu"
+
+
+def _load(network: nn.Module, weights: Weights) -> None:
+    import torch
+
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+
+
 def arrays_to_torch(
     wrapper: Model, arrays: Sequence[Any], is_train: bool
 ) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
@@ -168,13 +225,14 @@ def output_from_torch(
 
 _SHOWN = 500  # maximum characters of the reason in a message
 # What loading may change in a layer of thinc, which has no other way to take it back.
-_SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params")
+_SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
 
 
-def _torch_shims(model: Model) -> Iterator[tuple[int, Any]]:
+def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
+    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
     for index, node in enumerate(model.walk()):
-        for shim in node.shims:
-            yield index, shim
+        if node.shims or "make" in node.attrs:
+            yield f"{index}.torch.", node
 
 
 def weights_to_bytes(model: Model) -> bytes:
@@ -185,9 +243,9 @@ def weights_to_bytes(model: Model) -> bytes:
             if node.has_param(name):
                 array = node.ops.to_numpy(node.get_param(name))
                 tensors[f"{index}.{node.name}.{name}"] = np.ascontiguousarray(array)
-    for index, shim in _torch_shims(model):
-        for name, tensor in shim._model.state_dict().items():
-            tensors[f"{index}.torch.{name}"] = tensor.detach().cpu().contiguous().numpy()
+    for prefix, node in _torch_layers(model):
+        for name, array in weights_of(node).items():
+            tensors[prefix + name] = np.ascontiguousarray(array)
     return save_bytes(tensors)
 
 
@@ -213,24 +271,16 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
 
     RAISES BioelError: [B041] when the tensors do not fit the model.
     """
-    import torch
-
     try:
         tensors = load_bytes(data)
         for index, node in enumerate(model.walk()):
             for name in node.param_names:
                 if node.has_param(name):
                     _set_param(node, name, tensors.pop(f"{index}.{node.name}.{name}", None))
-        for index, shim in _torch_shims(model):
-            prefix = f"{index}.torch."
-            state = {
-                key.removeprefix(prefix): torch.from_numpy(tensors.pop(key).copy())
-                for key in list(tensors)
-                if key.startswith(prefix)
-            }
-            _check_types(shim._model.state_dict(), state)
-            shim._model.load_state_dict(state)
-    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
+        for prefix, node in _torch_layers(model):
+            keys = [key for key in tensors if key.startswith(prefix)]
+            _set_weights(node, {key.removeprefix(prefix): tensors.pop(key) for key in keys})
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
     if tensors:
@@ -244,7 +294,8 @@ def unchanged_on_error(model: Model) -> Iterator[None]:
         (node, [copy(getattr(node, slot)) for slot in _SLOTS], _params(node))
         for node in model.walk()
     ]
-    networks = [(shim, dict(vars(shim)), _weights(shim._model)) for _, shim in _torch_shims(model)]
+    shims: list[Any] = [shim for node in model.walk() for shim in node.shims]
+    networks = [(shim, dict(vars(shim)), _weights(shim._model)) for shim in shims]
     try:
         yield
     except BaseException:
@@ -273,26 +324,43 @@ def _weights(network: nn.Module) -> dict[str, Any]:
     return {name: tensor.clone() for name, tensor in state.items()}
 
 
-def _check_types(expected: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Compare types of tensors: torch would load integers as weights without an error.
-
-    RAISES ValueError: When integers are found in place of floats, or the reverse.
-    """
-    for name in expected.keys() & state.keys():
-        if expected[name].is_floating_point() != state[name].is_floating_point():
-            raise ValueError(f"{name}: expected {expected[name].dtype}, found {state[name].dtype}")
+def _set_weights(layer: Model, found: Weights) -> None:
+    """Set the weights of a layer with a torch network."""
+    if layer.shims:
+        state: Any = layer.shims[0]
+        shapes = {name: tuple(t.shape) for name, t in state._model.state_dict().items()}
+        whole = {n for n, t in state._model.state_dict().items() if not t.is_floating_point()}
+    else:
+        shapes, whole = layer.attrs["shapes"], set()
+    for name, shape in shapes.items():
+        _check_array(name, found.get(name), shape, kind="iu" if name in whole else "f")
+    if more := found.keys() - shapes.keys():
+        raise ValueError(f"no place for {sorted(more)[:3]}")
+    if layer.shims:
+        _load(state._model, {name: array.copy() for name, array in found.items()})
+    else:  # files may have them in half precision
+        weights = {name: found[name].astype(np.float32, copy=False) for name in shapes}
+        layer.attrs["weights"] = weights
 
 
 def _set_param(node: Model, name: str, value: Any) -> None:
     before: Any = node.get_param(name)
-    expected, found = before.shape, getattr(value, "shape", "no such tensor")
-    if found != expected:
-        raise ValueError(f"{node.name}.{name}: expected shape {expected}, found {found}")
-    if value.dtype.kind != "f":
-        raise ValueError(f"{node.name}.{name}: expected floats, found {value.dtype}")
+    _check_array(f"{node.name}.{name}", value, before.shape, kind="f")
     # Files may have them in half precision.
     parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
     node.set_param(name, parameter)
+
+
+def _check_array(name: str, found: Any, shape: tuple[int, ...], *, kind: str) -> None:
+    """Check shape and kind of numbers: torch would load integers as weights without an error.
+
+    RAISES ValueError: When they differ.
+    """
+    if (of := getattr(found, "shape", "no such tensor")) != shape:
+        raise ValueError(f"{name}: expected shape {shape}, found {of}")
+    if found.dtype.kind not in kind:
+        raise ValueError(f"{name}: expected {'floats' if kind == 'f' else 'integers'}, "
+                         f"found {found.dtype}")  # fmt: skip
 
 
 # Name of the layer made by `spacy-bioel.Transformer.v1`.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.evidence import FEATURES
@@ -32,6 +33,14 @@ _PRIOR_MENTIONS = 80.0
 _CHOOSING_MENTIONS = 1000
 
 
+def require_scipy() -> None:
+    """Check that SciPy is installed. RAISES BioelError: [B040] if it is not."""
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError as error:
+        raise BioelError(Errors.B040.format(error=error)) from error
+
+
 def fit_fusion(
     development: Development,
     *,
@@ -49,6 +58,7 @@ def fit_fusion(
     l2 (float): Strength of the penalty on the weights, without a prior.
     seed (int): Seed of the random initial weights.
     """
+    require_scipy()
     from scipy.optimize import minimize
 
     features = development.features

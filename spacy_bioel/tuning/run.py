@@ -14,7 +14,7 @@ from spacy_bioel.pipeline.measuring import ProgressBar, measure_pipeline, silent
 from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.tuning.choosing import Tuned, document_folds
 from spacy_bioel.tuning.finding import tune_finding
-from spacy_bioel.tuning.fusion import tune_reading, tune_weights
+from spacy_bioel.tuning.fusion import require_scipy, tune_reading, tune_weights
 from spacy_bioel.tuning.thresholds import tune_detector, tune_nil
 from spacy_bioel.types import AnnotatedText
 
@@ -67,7 +67,7 @@ def tune(
 
     nlp (Language): A pipeline with a detector, a linker, or both.
     texts (Sequence[AnnotatedText]): Gold documents that the pipeline was not trained on.
-    RAISES BioelError: [B232] with neither pipe.
+    RAISES BioelError: [B232] with neither pipe, [B040] without SciPy, for a linker.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     if linker is None and detector is None:
@@ -77,6 +77,7 @@ def tune(
     notes: list[str] = [] if folds else ["there is one document: nothing is cross-fitted"]
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
+        require_scipy()  # before hours of work
         weights = tune_weights(nlp, texts, folds=folds, progress=progress)
         if weights is None:
             notes.append("the weights are unchanged: there is no evidence of strings")

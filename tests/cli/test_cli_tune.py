@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from spacy_bioel.cli import main
-from spacy_bioel.cli.tune import check_out, require_transformers
+from spacy_bioel.cli.tune import check_out, require_extra
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -148,7 +148,7 @@ def test_a_package_asks_for_what_its_models_need(layer: str, required: list[str]
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_mentions").model.layers[0].name = layer  # type: ignore[attr-defined]
     nlp.add_pipe("sentencizer")
-    require_transformers(nlp)
+    require_extra(nlp)
     assert nlp.meta.get("requirements") == required
 
 

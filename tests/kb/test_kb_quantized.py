@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.vectors import quantized as module
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
 
@@ -33,13 +32,6 @@ def test_next_to_nothing_is_zero_and_nothing_is_nothing() -> None:
     assert quantize(np.zeros((0, 5))).shape == (0, 5)
 
 
-@pytest.fixture(params=["as the processor can", "in float32"])
-def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "in float32":
-        monkeypatch.setattr(module, "multiplies_bytes", lambda: False)
-
-
-@pytest.mark.usefixtures("arithmetic")
 def test_products_are_without_the_fine_part() -> None:
     vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
     queries = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
@@ -52,7 +44,6 @@ def test_products_are_without_the_fine_part() -> None:
     assert many.shape == (4997, 3) and (many == many[0]).all() and not many[:, 2].any()
 
 
-@pytest.mark.usefixtures("arithmetic")
 def test_the_nearest_is_that_of_float32() -> None:
     random = np.random.default_rng(0)
     # 4,000 vectors in 400 groups, whose members are nearly as far from a query as each other.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-import torch
 from spacy.ml.models.tok2vec import (
     MaxoutWindowEncoder,
     MishWindowEncoder,
@@ -46,12 +45,6 @@ def reference(tok2vec: Model, docs: list[Doc]) -> np.ndarray:
     return np.concatenate([v[: len(doc)] for v, doc in zip(vectors, docs, strict=True)])
 
 
-@pytest.fixture
-def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "dtype_to_predict_with", lambda: torch.float32)
-
-
-@pytest.mark.usefixtures("in_float32")
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_vectors_are_those_of_thinc(pieces: int) -> None:
     tok2vec = make_tok2vec(maxout_pieces=pieces)
@@ -61,22 +54,12 @@ def test_vectors_are_those_of_thinc(pieces: int) -> None:
     assert np.abs(found - reference(tok2vec, DOCS)).max() < 1e-5
 
 
-def test_vectors_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "dtype_to_predict_with", lambda: torch.bfloat16)
-    tok2vec = make_tok2vec(maxout_pieces=3)
-    found, expected = token_vectors(tok2vec, DOCS), reference(tok2vec, DOCS)
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    assert ((found * expected).sum(axis=1) / lengths).min() > 0.999
-
-
-@pytest.mark.usefixtures("in_float32")
 def test_each_document_as_if_it_were_alone() -> None:
     tok2vec = make_tok2vec(maxout_pieces=3)
     alone = np.concatenate([token_vectors(tok2vec, [doc]) for doc in DOCS])
     assert np.abs(token_vectors(tok2vec, DOCS) - alone).max() < 1e-5
 
 
-@pytest.mark.usefixtures("in_float32")
 def test_weights_that_changed_count() -> None:
     tok2vec = make_tok2vec(maxout_pieces=3)
     before = token_vectors(tok2vec, DOCS)

@@ -12,11 +12,12 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, get_network
+from spacy_bioel.models.name_encoder import NameEncoder, encode_names, get_network, infer_by_torch
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.reading import encoder_settings, read_encoder, write_encoder
 from spacy_bioel.models.vocabulary import make_vocabulary
 
+CPU = torch.device("cpu")
 NAMES = ["renal failure", "kidney failure", "heart attack"]
 
 
@@ -111,7 +112,7 @@ def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model: NameEncod
         fitting.append(len(lengths))
         return get_network(model)(ids, lengths)
 
-    vectors = encode_names(model, [*NAMES, "heart"], network=predict)
+    vectors = encode_names(model, [*NAMES, "heart"], infer=infer_by_torch(predict, CPU))
     assert fitting == [2, 2]
     assert np.abs(vectors - encode_names(model, [*NAMES, "heart"])).max() < 1e-6
 
@@ -121,7 +122,7 @@ def test_one_name_that_does_not_fit_into_memory(model: NameEncoder) -> None:
         raise torch.cuda.OutOfMemoryError("there is no more")
 
     with pytest.raises(torch.cuda.OutOfMemoryError, match="there is no more"):
-        encode_names(model, NAMES, network=predict)
+        encode_names(model, NAMES, infer=infer_by_torch(predict, CPU))
 
 
 def outcome(model: NameEncoder, folder: Path) -> str:

@@ -8,10 +8,7 @@ import torch
 from thinc.api import SGD, Adam, ArgsKwargs, Linear, Model, chain, torch2xp, xp2torch
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models import torch_io
 from spacy_bioel.models.torch_io import (
-    BFLOAT16_VARIABLE,
-    dtype_to_predict_with,
     require_torch,
     wrap_torch,
 )
@@ -121,17 +118,5 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     # For this call alone: what ends a test may need torch, pytest-randomly does.
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)
-        with pytest.raises(BioelError, match=r"\[B040\].*pip install torch"):
+        with pytest.raises(BioelError, match=r"\[B040\].*pip install 'spacy-bioel.train.'"):
             require_torch()
-
-
-@pytest.mark.parametrize(
-    ("wanted", "has_it", "expected"),
-    [("", True, "float32"), ("1", True, "bfloat16"), ("1", False, "float32")],
-)
-def test_results_do_not_depend_on_the_processor(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, has_it: bool, expected: str
-) -> None:
-    monkeypatch.setenv(BFLOAT16_VARIABLE, wanted)
-    monkeypatch.setattr(torch_io, "processor_has", lambda *_: has_it)
-    assert dtype_to_predict_with() is getattr(torch, expected)

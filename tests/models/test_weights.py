@@ -46,9 +46,9 @@ def without(data: bytes, ending: str) -> bytes:
     ("data", "reason"),
     [
         (lambda: weights_to_bytes(make_model(width=10)), "expected shape"),
-        (lambda: weights_to_bytes(make_model(n_labels=3)), "size mismatch"),
+        (lambda: weights_to_bytes(make_model(n_labels=3)), "expected shape"),
         (lambda: without(weights_to_bytes(make_model()), ".hashembed.E"), "no such tensor"),
-        (lambda: without(weights_to_bytes(make_model()), ".output.bias"), "Missing key"),
+        (lambda: without(weights_to_bytes(make_model()), ".output.bias"), "no such tensor"),
         (
             lambda: save(load(weights_to_bytes(make_model())) | {"9.x": np.ones(1, "f")}),
             "no place for",

@@ -11,7 +11,7 @@ from spacy.language import Language
 from tiny import LINKER, blank, examples, train, with_linker
 from tokenizers import Tokenizer
 
-from spacy_bioel.cli.tune import require_transformers
+from spacy_bioel.cli.tune import require_extra
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
@@ -85,7 +85,7 @@ def test_learns_by_heart_what_to_write(generative: Language, texts: list[Annotat
 
 
 def test_its_package_asks_for_transformers(generative: Language) -> None:
-    require_transformers(generative)
+    require_extra(generative)
     assert generative.meta["requirements"] == ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]
 
 

@@ -24,7 +24,7 @@ from spacy_bioel.kb.vectors.writing import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, fast_network
+from spacy_bioel.models.name_encoder import Infer, NameEncoder, encode_names, inference_of
 from spacy_bioel.models.reading import encoder_parts
 from spacy_bioel.pipeline.linker.searches import IntArray, MakeIndex, NameSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
@@ -37,19 +37,19 @@ ENCODE_ON_LOAD = 60_000
 
 @dataclass(frozen=True, eq=False)
 class FrozenEncoder:
-    """An encoder of names for inference: a fused copy of the network, which never learns.
+    """An encoder of names for inference, with the weights of one moment.
 
     model (NameEncoder): With its word pieces.
-    network (Any): Made by `fast_network` from the network of the model.
+    infer (Callable): Made by `inference_of` from the network of the model.
     """
 
     model: NameEncoder
-    network: Any
+    infer: Infer
 
     @classmethod
     def of(cls, model: NameEncoder) -> FrozenEncoder:
         """The encoder as it is now."""
-        return cls(model, fast_network(model))
+        return cls(model, inference_of(model))
 
     @property
     def dim(self) -> int:
@@ -65,7 +65,7 @@ class FrozenEncoder:
 
     def encode(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of normalised names. Shape (n_names, dim)."""
-        return encode_names(self.model, names, network=self.network)
+        return encode_names(self.model, names, infer=self.infer)
 
     def write(
         self,

@@ -24,6 +24,7 @@ from spacy_bioel.models.torch_io import (
     Logits,
     MentionBatch,
     TokenSpans,
+    network_of,
     weights_from_bytes,
     weights_to_bytes,
 )
@@ -161,6 +162,7 @@ class MentionDetector(StoredPipe):
         sample = [example.reference for example in islice(get_examples(), 10)]
         self.model.get_ref("tok2vec").initialize(X=sample)
         add_scorer(self.model, n_labels=len(self.labels))
+        network_of(self.model.get_ref("scorer"))
 
     def _check_annotated(self, examples: Iterable[Example]) -> None:
         key, missing = self.cfg["gold_key"], set(self.labels)

@@ -1,0 +1,324 @@
+"""Inference by NumPy: the equations of the networks in `nn`, on their weights as arrays.
+
+All numbers are float32. Weights have the names of the torch networks' own (`state_dict`), so that
+a saved pipeline is read without torch. Results equal those of torch to 1e-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+Weights = Mapping[str, NDArray]
+Shapes = dict[str, tuple[int, ...]]
+
+_BLOCK = 512  # rows whose sums are computed together: they stay in the processor's cache
+
+
+def linear(x: FloatArray, weight: FloatArray, bias: FloatArray | None = None) -> FloatArray:
+    """x W' + b. x: shape (n, width in); weight: (width out, width in)."""
+    y = x @ weight.T
+    if bias is not None:
+        y += bias
+    return y
+
+
+def relu(x: FloatArray) -> FloatArray:
+    """Replace negative numbers by 0, in place."""
+    return np.maximum(x, 0, out=x)
+
+
+def maxout(x: FloatArray, weight: FloatArray, bias: FloatArray) -> FloatArray:
+    """The largest of several linear functions. weight: (n_pieces, width out, width in)."""
+    best = linear(x, weight[0], bias[0])
+    for piece in range(1, len(weight)):
+        np.maximum(best, linear(x, weight[piece], bias[piece]), out=best)
+    return best
+
+
+def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: float) -> FloatArray:
+    """Shift and scale each row to mean 0 and variance 1, then by gain and bias."""
+    y = x - x.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", y, y) / np.float32(x.shape[1])
+    y /= np.sqrt(variance + np.float32(epsilon))[:, None]
+    y *= gain
+    y += bias
+    return y
+
+
+def window(x: FloatArray, size: int) -> FloatArray:
+    """Each row beside its neighbours, zeros outside. (n, d) -> (n, (2 * size + 1) * d)."""
+    n, d = x.shape
+    found = np.zeros((n, 2 * size + 1, d), np.float32)
+    for at in range(2 * size + 1):
+        shift = at - size
+        found[max(0, -shift) : n - max(0, shift), at] = x[max(0, shift) : n + min(0, shift)]
+    return found.reshape(n, -1)
+
+
+def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatArray:
+    """Mean of the rows of each segment, weighted by the softmax of their scores, shape (n, 1)."""
+    lengths = np.diff(np.append(starts, len(x)))
+    weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0))
+    return np.add.reduceat(weights * x, starts) / np.add.reduceat(weights, starts)
+
+
+# Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.
+
+
+def add_matches(
+    weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
+) -> FloatArray:
+    """Add the embeddings of lexicon matches to token vectors; see `nn.documents.TokenReader`."""
+    tokens = tokens.copy()
+    embeddings = weights["token_features.weight"]
+    n_features = len(embeddings) // 3
+    start, width, feature = spans.T
+    length = np.maximum(width - 1, 0)  # tokens between the first and the last
+    inner = np.repeat(start + 1 - np.cumsum(length) + length, length) + np.arange(length.sum())
+    places = np.concatenate([start, start + width, inner])
+    kinds = np.concatenate(
+        [feature, feature + n_features, np.repeat(feature, length) + 2 * n_features]
+    )
+    _add_rows(tokens, words[:, 0], weights["word_features.weight"][words[:, 1]])
+    _add_rows(tokens, places, embeddings[kinds])
+    return tokens
+
+
+def _add_rows(x: FloatArray, places: IntArray, rows: FloatArray) -> None:
+    """Add rows to those of x at some places, of which some may be equal, in their order."""
+    if not len(places):
+        return
+    order = np.argsort(places, kind="stable")
+    first = np.flatnonzero(np.diff(places[order], prepend=-1))
+    x[places[order][first]] += np.add.reduceat(rows[order], first)
+
+
+def span_logits(
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
+) -> FloatArray:
+    """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
+    output, bias = weights["output.weight"], weights["output.bias"]
+    widths = weights["width.weight"]  # (max_width, hidden)
+    n, max_width = len(tokens), len(widths)
+    tokens = add_matches(weights, tokens, spans, words)
+    starts = linear(tokens, weights["start.weight"], weights["start.bias"])
+    ends, content = (_padded(tokens @ weights[f"{k}.weight"].T, max_width - 1)
+                     for k in ("end", "content"))  # fmt: skip
+    of_spans = weights["span_features.weight"]
+    logits = np.empty((n, max_width, len(output)), np.float32)
+    for low in range(0, n, _BLOCK):
+        high = min(low + _BLOCK, n)
+        inside = spans[(spans[:, 0] >= low) & (spans[:, 0] < high)]
+        total = np.zeros_like(starts[low:high])
+        hidden = np.empty_like(total)
+        for width in range(max_width):
+            total += content[low + width : high + width]
+            np.multiply(total, np.float32(1 / (width + 1)), out=hidden)
+            hidden += starts[low:high]
+            hidden += ends[low + width : high + width]
+            hidden += widths[width]
+            start, _, feature = inside[inside[:, 1] == width].T
+            _add_rows(hidden, start - low, of_spans[feature])
+            logits[low:high, width] = linear(relu(hidden), output, bias)
+    return _mask_outside(logits, lengths)
+
+
+def linear_span_logits(
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
+    *, max_width: int,
+) -> FloatArray:  # fmt: skip
+    """Logits of all spans without a hidden layer; see `nn.spans.LinearSpanScorer.forward`."""
+    tokens = add_matches(weights, tokens, spans, words)
+    content = (tokens @ weights["content.weight"].T).astype(np.float64)
+    sums = np.concatenate([np.zeros_like(content[:1]), np.cumsum(content, axis=0)])
+    begin = np.arange(len(tokens))[:, None]
+    end = np.minimum(begin + np.arange(max_width), len(tokens) - 1)
+    starts = linear(tokens, weights["start.weight"], weights["start.bias"])
+    logits = (tokens @ weights["end.weight"].T)[end] + starts[:, None]
+    logits += (sums[end + 1] - sums[begin]).astype(np.float32)
+    return _mask_outside(logits, lengths)
+
+
+def tag_logits(
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
+) -> FloatArray:
+    """Logits of all tags; see `nn.spans.TagScorer.forward`."""
+    tokens = add_matches(weights, tokens, spans, words)
+    return linear(tokens, weights["output.weight"], weights["output.bias"])
+
+
+def _padded(x: FloatArray, n: int) -> FloatArray:
+    return np.concatenate([x, np.zeros((n, x.shape[1]), np.float32)])
+
+
+def _mask_outside(logits: FloatArray, lengths: IntArray) -> FloatArray:
+    """Set the logits of spans that end outside their document to -inf."""
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(logits))
+    logits[np.arange(logits.shape[1]) >= left[:, None]] = -np.inf
+    return logits
+
+
+def reader_shapes(*, width: int, n_features: int, **others: object) -> Shapes:
+    """Shapes of the weights that all detectors have."""
+    return {
+        "word_features.weight": (n_features, width),
+        "token_features.weight": (3 * n_features, width),
+    }
+
+
+def span_shapes(
+    *, width: int, max_width: int, n_labels: int, n_features: int, hidden: int, **others: object
+) -> Shapes:
+    """Shapes of the weights of `nn.spans.SpanScorer`; of `LinearSpanScorer`, if hidden is 0."""
+    common = reader_shapes(width=width, n_features=n_features)
+    size = hidden or n_labels
+    common |= {"start.weight": (size, width), "start.bias": (size,)}
+    common |= {"end.weight": (size, width), "content.weight": (size, width)}
+    if not hidden:
+        return common
+    return common | {
+        "span_features.weight": (n_features, hidden),
+        "width.weight": (max_width, hidden),
+        "output.weight": (n_labels, hidden),
+        "output.bias": (n_labels,),
+    }
+
+
+def tag_shapes(*, width: int, n_labels: int, n_features: int, **others: object) -> Shapes:
+    """Shapes of the weights of `nn.spans.TagScorer`."""
+    n_tags = 2 * n_labels + 1
+    output = {"output.weight": (n_tags, width), "output.bias": (n_tags,)}
+    return reader_shapes(width=width, n_features=n_features) | output
+
+
+# Name encoder: word pieces of names -> vectors.
+
+
+class ResCNN:
+    """ResCNN of Lai, Ji and Zhai (2021), see `nn.rescnn`, with its current weights.
+
+    Without position embeddings the input of the first convolution depends on the word piece alone:
+    a table replaces embedding, LayerNorm and projection. The taps of all filters at one offset form
+    one matrix: a block takes four products, and one addition in place for each offset but 0.
+
+    weights (Weights): Of the torch network.
+    tables (Weights): Frozen embeddings, see `nn.rescnn.FrozenEmbeddings`.
+    widths (Sequence[int]): Odd filter widths.
+    """
+
+    def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
+        self.weights = weights
+        self.tables = tables
+        n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
+        self.blocks = [_Block(weights, f"blocks.{i}.", widths) for i in range(n_blocks)]
+
+    @cached_property
+    def table(self) -> FloatArray | None:
+        """Input of the first block for each word piece, (vocabulary, dim); None with positions."""
+        ids = np.arange(len(self.tables["words"]))
+        return None if self.tables["positions"].any() else self._embed(ids, np.zeros_like(ids))
+
+    def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
+        tables = self.tables
+        words = tables["words"][ids].astype(np.float32)
+        if "scale" in tables:
+            words *= tables["scale"][ids]
+        words += tables["positions"][positions]
+        words += tables["token_type"]
+        normed = layer_norm(words, tables["norm_weight"], tables["norm_bias"], epsilon=1e-12)
+        return linear(normed, self.weights["project.weight"], self.weights["project.bias"])
+
+    def __call__(self, names: Sequence[list[int]]) -> FloatArray:
+        """Encode names. names: word pieces of each, at least one. RETURNS: Shape (n_names, dim)."""
+        lengths = np.array([len(name) for name in names])
+        ids = np.concatenate(names)
+        starts = np.cumsum(lengths) - lengths
+        positions = np.arange(len(ids)) - np.repeat(starts, lengths)
+        left = np.repeat(lengths, lengths) - positions
+        x = self._embed(ids, positions) if self.table is None else self.table[ids]
+        for block in self.blocks:
+            x += block(x, positions, left)
+        return self._pool(x, starts)
+
+    def _pool(self, x: FloatArray, starts: IntArray) -> FloatArray:
+        if "attention.0.weight" not in self.weights:
+            return np.maximum.reduceat(x, starts)
+        first, last = (
+            (self.weights[f"attention.{i}.weight"], self.weights[f"attention.{i}.bias"])
+            for i in (0, 3)
+        )
+        return _softmax_pool(x, linear(relu(linear(x, *first)), *last), starts)
+
+
+class _Block:
+    """An encoding block, its filters sorted from the widest to the narrowest."""
+
+    def __init__(self, weights: Weights, prefix: str, widths: Sequence[int]) -> None:
+        made = [weights[f"{prefix}convolutions.{i}.weight"] for i in range(len(widths))]
+        order = sorted(range(len(widths)), key=lambda i: -widths[i])
+
+        def taps(offset: int) -> FloatArray:
+            reaching = [i for i in order if widths[i] // 2 >= abs(offset)]
+            return np.concatenate([made[i][:, :, widths[i] // 2 + offset] for i in reaching])
+
+        reach = max(widths) // 2
+        self.centre = taps(0)
+        self.bias = np.concatenate([weights[f"{prefix}convolutions.{i}.bias"] for i in order])
+        sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
+        self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
+        self.sides = np.concatenate([self.centre[:0], *sides.values()])
+        # Columns of the first layer follow the network's order of the filters.
+        first = weights[f"{prefix}feed_forward.0.weight"]
+        columns = np.split(first, np.cumsum([len(one) for one in made])[:-1], axis=1)
+        self.first = (
+            np.concatenate([columns[i] for i in order], axis=1),
+            weights[f"{prefix}feed_forward.0.bias"],
+        )
+        self.second = tuple(weights[f"{prefix}feed_forward.3.{k}"] for k in ("weight", "bias"))
+
+    def __call__(self, x: FloatArray, positions: IntArray, left: IntArray) -> FloatArray:
+        """Convolutions and feed-forward network.
+
+        positions, left (IntArray): Tokens of the same name before each token, and from it on.
+        """
+        features = linear(x, self.centre, self.bias)
+        products = x @ self.sides.T
+        column, n = 0, len(x)
+        for offset, filters in self.offsets:
+            taps = products[:, column : column + filters]
+            column += filters
+            # Those that would reach into another name.
+            taps[positions < offset if offset > 0 else left <= -offset] = 0
+            rows = slice(max(0, -offset), max(0, n - max(0, offset)))
+            neighbours = slice(max(0, offset), max(0, n - max(0, -offset)))
+            features[rows, :filters] += taps[neighbours]
+        return linear(relu(linear(relu(features), *self.first)), *self.second)
+
+
+def rescnn_shapes(
+    *, width: int, dim: int, blocks: int, filters: int, widths: Sequence[int], pooling: str,
+    **others: object,
+) -> Shapes:  # fmt: skip
+    """Shapes of the trained weights of `nn.rescnn.ResCNN`. width (int): Of the embeddings."""
+    concatenated = filters * len(widths)
+    hidden = (concatenated + dim) // 2
+    shapes: dict[str, Any] = {"project.weight": (dim, width), "project.bias": (dim,)}
+    for i in range(blocks):
+        for j, reach in enumerate(widths):
+            shapes[f"blocks.{i}.convolutions.{j}.weight"] = (filters, dim, reach)
+            shapes[f"blocks.{i}.convolutions.{j}.bias"] = (filters,)
+        shapes[f"blocks.{i}.feed_forward.0.weight"] = (hidden, concatenated)
+        shapes[f"blocks.{i}.feed_forward.0.bias"] = (hidden,)
+        shapes[f"blocks.{i}.feed_forward.3.weight"] = (dim, hidden)
+        shapes[f"blocks.{i}.feed_forward.3.bias"] = (dim,)
+    if pooling == "attention":
+        shapes |= {"attention.0.weight": (dim // 2, dim), "attention.0.bias": (dim // 2,)}
+        shapes |= {"attention.3.weight": (1, dim // 2), "attention.3.bias": (1,)}
+    return shapes
