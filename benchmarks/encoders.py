@@ -13,7 +13,13 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, get_network, infer_by_torch, inference_of
+from spacy_bioel.models.name_encoder import (
+    NameEncoder,
+    encode_names,
+    get_network,
+    infer_by_torch,
+    inference_of,
+)
 from spacy_bioel.nn.transformer import NameTransformer
 from spacy_bioel.text.normalize import normalize_name
 

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from benchmarks.record import measurement, save
 
 PACKAGE = Path(__file__).parents[1] / "spacy_bioel"
-EXTRAS = ("transformers", "ann", "parquet", "serve", "plot")
+EXTRAS = ("train", "transformers", "ann", "parquet", "serve", "plot")
 
 
 def required(name: str, extra: str = "") -> Iterator[str]:
@@ -50,7 +50,7 @@ def size(one: Distribution) -> int:
 def main() -> None:
     package = closure("spacy-bioel")
     own = sum(f.stat().st_size for f in PACKAGE.rglob("*") if f.is_file())
-    parts = {"package": (own, package), "torch": (0, {"torch"})}
+    parts = {"package": (own, package)}
     for extra in EXTRAS:
         try:
             parts[extra] = (0, closure("spacy-bioel", extra) - package)
@@ -62,7 +62,6 @@ def main() -> None:
             system,
             metric="megabytes",
             value=round((bytes_ + sum(size(distribution(name)) for name in names)) / 1e6),
-            torch=distribution("torch").version,
         )
         for system, (bytes_, names) in parts.items()
     ]

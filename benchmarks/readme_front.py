@@ -96,6 +96,6 @@ def _line(system: str, protocol: str, rows: list[Row]) -> list[str]:
 def install_table(rows: list[Row]) -> str:
     """Megabytes on disk of the package with all that it needs, and of each extra."""
     sizes = {row["system"]: row["value"] for row in rows}
-    columns = ["spacy-bioel with all that it needs", "PyTorch (CPU build) alone"]
-    columns += [f"extra `{extra}` adds" for extra in sizes if extra not in ("package", "torch")]
+    columns = ["spacy-bioel with all that it needs"]
+    columns += [f"extra `{extra}` adds" for extra in sizes if extra != "package"]
     return table(columns, [[f"{value:,.0f} MB" for value in sizes.values()]])

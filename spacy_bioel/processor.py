@@ -124,7 +124,7 @@ def _limit_torch() -> Callable[[], None]:
 
 @cache
 def _controller(user_api: str) -> ThreadpoolController:
-    """Controller of the libraries that are loaded by now; the threads of OpenMP are thread-local."""
+    """Controller of the libraries that are loaded by now; limits of OpenMP are thread-local."""
     return ThreadpoolController().select(user_api=user_api)
 
 

@@ -105,7 +105,7 @@ def _strings(errors: Iterable[LinkingError], kind: str) -> list[tuple[str, str, 
 
 
 def _bins(name: str, one: Reliability) -> tuple[str, list[tuple[str, ...]]]:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (f"{b.low:.1f}-{b.high:.1f}", f"{b.n:,}", f"{b.score:.3f}", f"{b.right:.3f}")
         for b in one.bins
     ]

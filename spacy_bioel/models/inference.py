@@ -66,7 +66,9 @@ def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatA
     """Mean of the rows of each segment, weighted by the softmax of their scores, shape (n, 1)."""
     lengths = np.diff(np.append(starts, len(x)))
     weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0))
-    return np.add.reduceat(weights * x, starts) / np.add.reduceat(weights, starts)
+    total = np.add.reduceat(weights, starts)
+    found: FloatArray = np.divide(np.add.reduceat(weights * x, starts), total, dtype=np.float32)
+    return found
 
 
 # Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.

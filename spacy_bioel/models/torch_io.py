@@ -149,7 +149,7 @@ def torch_layer(
     """
     attrs = {"make": make, "shapes": shapes, "weights": None}
     attrs |= {"convert_inputs": convert_inputs, "convert_outputs": convert_outputs}
-    layer = Model("pytorch", _forward, attrs=attrs, dims={"nI": None, "nO": None})
+    layer: Model = Model("pytorch", _forward, attrs=attrs, dims={"nI": None, "nO": None})
     if not shapes:
         network_of(layer)
     return layer
