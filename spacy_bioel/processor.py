@@ -30,11 +30,19 @@ class _Blas:
         """Limit it. RETURNS (int): The threads that it had before."""
         with self._lock:
             if not self._users:
-                libraries = _controller("blas").lib_controllers
-                self._threads = max([one.num_threads for one in libraries], default=1)
+                self._threads = self._now()
                 self._set(1)
             self._users += 1
             return self._threads
+
+    def threads(self) -> int:
+        """The threads that it has, or had before it was limited."""
+        with self._lock:
+            return self._threads if self._users else self._now()
+
+    def _now(self) -> int:
+        libraries = _controller("blas").lib_controllers
+        return max([one.num_threads for one in libraries], default=1)
 
     def leave(self) -> None:
         with self._lock:
@@ -57,6 +65,15 @@ class _Blas:
 
 
 _BLAS = _Blas()
+
+
+def parts_of(n: int, *, most: int, least: int) -> list[slice]:
+    """Cut n rows into parts for `one_thread_each`: one for each thread, if they are few.
+
+    most, least (int): Rows of a part; the last one may have fewer.
+    """
+    size = min(most, max(least, -(-n // _BLAS.threads())))
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 @contextmanager

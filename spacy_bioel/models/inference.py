@@ -7,7 +7,6 @@ a saved pipeline is read without torch. Results equal those of torch to 1e-5.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -206,9 +205,9 @@ def tag_shapes(*, width: int, n_labels: int, n_features: int, **others: object) 
 class ResCNN:
     """ResCNN of Lai, Ji and Zhai (2021), see `nn.rescnn`, with its current weights.
 
-    Without position embeddings the input of the first convolution depends on the word piece alone:
-    a table replaces embedding, LayerNorm and projection. The taps of all filters at one offset form
-    one matrix: a block takes four products, and one addition in place for each offset but 0.
+    Without position embeddings the input of the first convolution depends on the word piece alone,
+    and is computed once for each different one. The taps of all filters at one offset form one
+    matrix: a block takes four products, and one addition in place for each offset but 0.
 
     weights (Weights): Of the torch network.
     tables (Weights): Frozen embeddings, see `nn.rescnn.FrozenEmbeddings`.
@@ -218,14 +217,9 @@ class ResCNN:
     def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
         self.weights = weights
         self.tables = tables
+        self.has_positions = bool(tables["positions"].any())
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
         self.blocks = [_Block(weights, f"blocks.{i}.", widths) for i in range(n_blocks)]
-
-    @cached_property
-    def table(self) -> FloatArray | None:
-        """Input of the first block for each word piece, (vocabulary, dim); None with positions."""
-        ids = np.arange(len(self.tables["words"]))
-        return None if self.tables["positions"].any() else self._embed(ids, np.zeros_like(ids))
 
     def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
         tables = self.tables
@@ -244,7 +238,11 @@ class ResCNN:
         starts = np.cumsum(lengths) - lengths
         positions = np.arange(len(ids)) - np.repeat(starts, lengths)
         left = np.repeat(lengths, lengths) - positions
-        x = self._embed(ids, positions) if self.table is None else self.table[ids]
+        if self.has_positions:
+            x = self._embed(ids, positions)
+        else:
+            different, number = np.unique(ids, return_inverse=True)
+            x = self._embed(different, np.zeros_like(different))[number]
         for block in self.blocks:
             x += block(x, positions, left)
         return self._pool(x, starts)

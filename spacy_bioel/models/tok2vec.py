@@ -81,7 +81,7 @@ def load_tok2vec(tok2vec: Model, parts: Mapping[str, bytes]) -> None:
         tok2vec.from_bytes(parts[_OWN])
 
 
-_TOKENS = 2048  # tokens computed together: intermediate results stay in the processor's cache
+_TOKENS = 1024  # tokens computed together: intermediate results stay in the processor's cache
 
 # Modules of the forward functions of the embedding's layers, in order.
 _EMBED = (

@@ -114,7 +114,6 @@ def test_rescnn(settings: dict[str, Any], lengths: list[int]) -> None:
     found = fast(pieces)
     assert found.shape == (len(lengths), 16)
     assert np.abs(found - expected).max() < 1e-5
-    assert (fast.table is None) == settings.get("positions", False)
     shapes = inference.rescnn_shapes(
         **{"dim": 16, "blocks": 3, "filters": 8, "widths": [1, 3, 5], "pooling": "max"} | settings,
         width=24,

@@ -1,28 +1,54 @@
 """Several knowledge bases as one, for reading.
 
 Strings, searches and vectors stay those of the parts. In memory are only numbers, some 50 bytes a
-name, and nothing is written.
+name, each column from its first use on, and nothing is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.checks import Origin, RawFile
-from spacy_bioel.kb.columns.files import IntArray, SortedKeys, offsets_of
+from spacy_bioel.kb.columns.files import IntArray, SortedKeys, StringColumn, offsets_of
 from spacy_bioel.kb.columns.joined_rows import JoinedSearch, JoinedStrings, string_column
 from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import remember
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import KbRelease
+
+
+class _Numbered(NamedTuple):
+    """Strings of all parts with joined rows, and the search for a row by its key."""
+
+    strings: JoinedStrings
+    by_key: SortedKeys
+
+
+class _Entries(NamedTuple):
+    """Names of concepts and concepts of names."""
+
+    names_of_concept: Ragged
+    sources_of_concept: Ragged
+    concepts_of_name: Ragged
+    is_preferred: NDArray[np.bool_]
+
+
+class _Replaced(NamedTuple):
+    """Retired ids, and the concept rows that replace them."""
+
+    ids: StringColumn
+    targets: NDArray[np.int32]
+    by_key: SortedKeys
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
@@ -37,9 +63,21 @@ class JoinedKnowledgeBase(KnowledgeBase):
         Others may link to all.
     """
 
-    ids: JoinedStrings
-    names: JoinedStrings
-    retired_targets: NDArray[np.int32]
+    # Made together, at first use.
+    ids = property(attrgetter("_joined_ids.strings"))
+    _by_id = property(attrgetter("_joined_ids.by_key"))
+    concept_rows = property(attrgetter("_joined_ids.strings.rows"))
+    names = property(attrgetter("_joined_names.strings"))
+    _by_name = property(attrgetter("_joined_names.by_key"))
+    name_rows = property(attrgetter("_joined_names.strings.rows"))
+    name_keys = property(attrgetter("_joined_names.strings.keys"))
+    _names_of_concept = property(attrgetter("_entries.names_of_concept"))
+    _sources_of_concept = property(attrgetter("_entries.sources_of_concept"))
+    _concepts_of_name = property(attrgetter("_entries.concepts_of_name"))
+    name_is_preferred = property(attrgetter("_entries.is_preferred"))
+    retired = property(attrgetter("_replaced.ids"))
+    retired_targets = property(attrgetter("_replaced.targets"))
+    _by_retired = property(attrgetter("_replaced.by_key"))
 
     def __init__(
         self, parts: Sequence[KnowledgeBase], *, labels: Mapping[str, int] | None = None
@@ -48,51 +86,45 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.parts = tuple(parts)
         self.labels = dict(labels or {})
         self._files = {}
-        self._join_rows()
-        self._join_names()
-        self._types_of_concept = self._joined_types()
-        self._parents_of_concept = self._joined_parents()
-        self._join_retired()
-        grams = [part.ngrams for part in self.parts]
-        self.ngrams = JoinedSearch(grams, self.name_rows, nothing=0.0)
-        self.meta = self._described()
-        self.fingerprint = str(self.meta["fingerprint"])
+        self.type_names = tuple(sorted(set[str]().union(*(p.type_names for p in parts))))
+        self.sources = sum((part.sources for part in parts), ())
+        before = offsets_of([len(part.sources) for part in parts])
+        self.built_sources = tuple(before[:-1].tolist())
+        lines = [part.fingerprint for part in parts]
+        lines += [f"{label}\t{number}" for label, number in sorted(self.labels.items())]
+        self.fingerprint = blake2b("\n".join(lines).encode("utf8"), digest_size=16).hexdigest()
         remember(self)
 
-    def _described(self) -> dict[str, Any]:
+    @cached_property
+    def meta(self) -> dict[str, Any]:  # type: ignore[override]
         """Contents that other knowledge bases have in meta.json."""
-        lines = [part.fingerprint for part in self.parts]
-        lines += [f"{label}\t{number}" for label, number in sorted(self.labels.items())]
         of_parts = {
             key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
             for key in ("source", "release", "licence")
         }
         counts = {"concepts": len(self), "names": self.n_names, "entries": len(self.concept_names)}
-        digest = blake2b("\n".join(lines).encode("utf8"), digest_size=16).hexdigest()
-        return {**of_parts, "fingerprint": digest, "counts": counts}
+        return {**of_parts, "fingerprint": self.fingerprint, "counts": counts}
 
     # -- Columns --------------------------------------------------------------------------------
 
-    def _join_rows(self) -> None:
-        """Number concepts and names anew, and find them by their keys."""
-        parts = self.parts
-        ids = JoinedStrings(
-            [part.ids for part in parts],
-            [_by_row(part._by_id) for part in parts],
-            same_form=list,
-        )
-        names = JoinedStrings(
-            [part.names for part in parts],
-            [_by_row(part._by_name) for part in parts],
-            same_form=normalize_names,
-        )
-        self.ids, self.names, self.name_keys = ids, names, names.keys
-        self.definitions = ids.beside([part.definitions for part in parts])
-        self.concept_rows, self.name_rows = ids.rows, names.rows
-        self._by_id = SortedKeys(ids.keys, ids.key_rows, below=len(ids))
-        self._by_name = SortedKeys(names.keys, names.key_rows, below=len(names))
+    @cached_property
+    def _joined_ids(self) -> _Numbered:
+        return _number(self.parts, "ids", "_by_id", same_form=list)
 
-    def _join_names(self) -> None:
+    @cached_property
+    def _joined_names(self) -> _Numbered:
+        return _number(self.parts, "names", "_by_name", same_form=normalize_names)
+
+    @cached_property
+    def definitions(self) -> JoinedStrings:  # type: ignore[override]
+        return self.ids.beside([part.definitions for part in self.parts])
+
+    @cached_property
+    def ngrams(self) -> JoinedSearch:  # type: ignore[override]
+        return JoinedSearch([part.ngrams for part in self.parts], self.name_rows, nothing=0.0)
+
+    @cached_property
+    def _entries(self) -> _Entries:
         """Give concepts the names of all parts, those of the first part first."""
         n, n_names = len(self.ids), len(self.names)
         concept = self._owners([part.concept_offsets for part in self.parts])
@@ -102,26 +134,23 @@ class JoinedKnowledgeBase(KnowledgeBase):
         starts = offsets_of([len(part.concept_names) for part in self.parts])
         for start, part in zip(starts, self.parts, strict=False):
             is_first[start + part.concept_offsets[:-1]] = True
-        self.sources = sum((part.sources for part in self.parts), ())
-        before = offsets_of([len(part.sources) for part in self.parts])
-        self.built_sources = tuple(before[:-1].tolist())
-        sources = [n + part.name_sources for n, part in zip(before, self.parts, strict=False)]
+        pairs = zip(self.built_sources, self.parts, strict=True)
+        sources = _joined([first + part.name_sources for first, part in pairs])
 
         kept = _different(concept, name, below=n_names)
-        self._names_of_concept = _ragged(concept[kept], name[kept], n, below=n_names)
-        self._sources_of_concept = _ragged(
-            concept[kept], _joined(sources)[kept], n, below=len(self.sources)
-        )
         # A name may be the preferred one of any part.
         keys = concept * n_names + name
         is_preferred = np.isin(keys[kept], keys[is_first])
         by_name = np.lexsort((concept[kept], name[kept]))
-        kept = kept[by_name]
-        self._concepts_of_name = _ragged(name[kept], concept[kept], n_names, below=n)
-        self.name_is_preferred = is_preferred[by_name]
+        return _Entries(
+            _ragged(concept[kept], name[kept], n, below=n_names),
+            _ragged(concept[kept], sources[kept], n, below=len(self.sources)),
+            _ragged(name[kept][by_name], concept[kept][by_name], n_names, below=n),
+            is_preferred[by_name],
+        )
 
-    def _joined_types(self) -> Ragged:
-        self.type_names = tuple(sorted(set[str]().union(*(p.type_names for p in self.parts))))
+    @cached_property
+    def _types_of_concept(self) -> Ragged:  # type: ignore[override]
         number = {name: i for i, name in enumerate(self.type_names)}
         types = [
             np.array([number[name] for name in part.type_names], dtype=np.int64)[part.type_ids]
@@ -130,13 +159,15 @@ class JoinedKnowledgeBase(KnowledgeBase):
         owner = self._owners([part.type_offsets for part in self.parts])
         return self._unique_values(owner, _joined(types), below=len(number))
 
-    def _joined_parents(self) -> Ragged:
+    @cached_property
+    def _parents_of_concept(self) -> Ragged:  # type: ignore[override]
         pairs = zip(self.concept_rows, self.parts, strict=True)
         parents = _joined([rows[part.parents] for rows, part in pairs])
         owner = self._owners([part.parent_offsets for part in self.parts])
         return self._unique_values(owner, parents, below=len(self))
 
-    def _join_retired(self) -> None:
+    @cached_property
+    def _replaced(self) -> _Replaced:
         """Keep retired ids that are current in no part, each with its first replacement."""
         targets: dict[str, int] = {}
         for rows, part in zip(self.concept_rows, self.parts, strict=True):
@@ -146,11 +177,13 @@ class JoinedKnowledgeBase(KnowledgeBase):
         keys = np.array([word_key(id) for id in ids], dtype=np.uint64)
         current = self._by_id.find(keys, ids, self.ids.take)
         kept = np.flatnonzero(current < 0)
-        self.retired = string_column(ids[i] for i in kept.tolist())
-        self.retired_targets = np.array([targets[id] for id in self.retired], dtype=np.int32)
+        retired = string_column(ids[i] for i in kept.tolist())
         order = np.argsort(keys[kept], kind="stable")
-        rows = order.astype(np.int32)
-        self._by_retired = SortedKeys(keys[kept][order], rows, below=len(kept))
+        return _Replaced(
+            retired,
+            np.array([targets[id] for id in retired], dtype=np.int32),
+            SortedKeys(keys[kept][order], order.astype(np.int32), below=len(kept)),
+        )
 
     def _owners(self, offsets: Sequence[IntArray]) -> IntArray:
         """Joined concept row of each value of a ragged column of all parts."""
@@ -246,6 +279,19 @@ def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
 
 def _rejoin(parts: Sequence[KnowledgeBase], labels: Mapping[str, int]) -> JoinedKnowledgeBase:
     return JoinedKnowledgeBase(parts, labels=labels)
+
+
+def _number(
+    parts: Sequence[KnowledgeBase],
+    column: str,
+    keys: str,
+    *,
+    same_form: Callable[[list[str]], list[str]],
+) -> _Numbered:
+    """Number the strings of a column of all parts anew."""
+    of_rows = [_by_row(getattr(part, keys)) for part in parts]
+    strings = JoinedStrings([getattr(p, column) for p in parts], of_rows, same_form=same_form)
+    return _Numbered(strings, SortedKeys(strings.keys, strings.key_rows, below=len(strings)))
 
 
 def _by_row(keys: SortedKeys) -> KeyArray:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors
-from spacy_bioel.processor import one_thread_each
+from spacy_bioel.processor import one_thread_each, parts_of
 
 Mask = NDArray[np.bool_]
 
 _RESCORED = 4096  # candidates per block of the exact scores
 _QUERIES = 256  # queries per block
+_FEWEST = 16  # queries that are worth a thread
 _PRODUCTS = 1 << 19  # products per block, which fit into the cache of the processor
 _GROUP = 16  # rows per group, of which only the best is compared with the current bound
 _SPARE = 32  # additional candidates for the exact scores, since the first scores have 8 bits
@@ -57,7 +58,7 @@ class ExactIndex:
             wrong, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
             raise BioelError(Errors.B036.format(found=wrong, expected=expected))
         find = partial(self._candidates, width=k + _SPARE, allowed=allowed)
-        parts = [queries[at : at + _QUERIES] for at in range(0, len(queries), _QUERIES)]
+        parts = [queries[part] for part in parts_of(len(queries), most=_QUERIES, least=_FEWEST)]
         with one_thread_each() as spread:
             rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *spread(find, parts)])
         return rescored(self.vectors, queries, rows, k=k)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from threading import Lock
 
@@ -59,18 +59,15 @@ class CandidateGenerator:
         self._lock = Lock()
         self._kept: dict[String, tuple[Candidate, ...]] = {}
         self._masks: dict[str, NDArray[np.bool_]] = {}  # of labels: concepts of their types
-        self.spelling: SpellingSearch = (
-            before.spelling
-            if before is not None
-            and before.kb is state.kb
-            and before.state.make_spelling is state.make_spelling
-            else state.make_spelling(state.kb)
-        )
+        is_same_kb = before is not None and before.kb is state.kb
+        # Made at first use: a joined knowledge base may never need its own.
+        self._spelling: Callable[[], SpellingSearch] = cache(partial(state.make_spelling, state.kb))
+        if before and is_same_kb and before.state.make_spelling is state.make_spelling:
+            self._spelling = before._spelling
         tries = before.tries if before is not None else None
         if tries is None or not tries.serves(state.kb, pool):
             tries = NameTries(state.kb, pool=pool)
         self.tries: NameTries = tries
-        is_same_kb = before is not None and before.kb is state.kb
         self._finder: NameFinder | None = before._finder if before and is_same_kb else None
         self._dense: DenseSearch | None = None
         if state.encoder is not None:
@@ -144,7 +141,7 @@ class CandidateGenerator:
             prior=self._prior,
             dense=dense,
             recalled=recalled,
-            spelling=self.spelling,
+            spelling=self._spelling(),
             k=k,
             evidence=state.settings.evidence,
         )
@@ -190,12 +187,14 @@ class CandidateGenerator:
 
     def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         ranked: dict[String, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
-        queries = list(dict.fromkeys(query for query, _ in wanted if query))
+        types_of = self.state.settings.types_of
+        linked = [(query, label) for query, label in wanted if query and types_of(label) != ()]
+        queries = list(dict.fromkeys(query for query, _ in linked))
         if not queries:
             return ranked
         candidates = self.gather(queries)
         scores = (self.state.fusion or default_fusion()).scores(candidates.features)
-        for label in {label for _, label in wanted}:
+        for label in {label for _, label in linked}:
             allowed = self.allowed(candidates.concept, label)
             own = np.where(allowed, scores, -np.inf)
             shares = share_of_equivalents(self.kb, candidates.concept, own, candidates.query)
