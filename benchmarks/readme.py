@@ -38,6 +38,7 @@ from benchmarks.readme_types import (
     minilm_table,
     starter_speed_table,
     types_table,
+    where_table,
 )
 from benchmarks.record import RESULTS, load
 
@@ -54,6 +55,7 @@ PAGES = (
     "docs/results.md",
     "docs/starter.md",
     "docs/types.md",
+    "docs/where_the_time_goes.md",
     "spacy_bioel/assets/starter/README.md",
 )
 _MAIN_JOB = {
@@ -265,6 +267,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "LEFT OUT": ("starter", left_out_table),
     "MINILM": ("starter", minilm_table),
     "STARTER SPEED": ("starter_speed", starter_speed_table),
+    "WHERE": ("where", where_table),
     "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),
     "VOCABULARIES": ("multitask", vocabularies_table),

@@ -82,6 +82,19 @@ def starter_speed_table(rows: list[Row]) -> str:
     return f"{table(['pipeline of the package', 'time', 'MB'], lines)}\n\n{note}"
 
 
+def where_table(rows: list[Row]) -> str:
+    """Milliseconds of an abstract, step by step, drawn as bars."""
+    (all_steps,) = [row["value"] for row in rows if row["system"] == "all"]
+    lines = []
+    for row in rows:
+        part = row["value"] / all_steps
+        bar = "█" * round(30 * part) if row["system"] != "all" else ""
+        lines.append([row["system"], f"{row['value']:.1f}", f"{100 * part:.0f} %", bar])
+    first = rows[0]
+    note = f"`python -m benchmarks.run where`, n {first['n']} abstracts; {first['machine']}."
+    return f"{table(['step', 'ms', 'part', ''], lines)}\n\n{note}"
+
+
 def genes_table(rows: list[Row]) -> str:
     """Accuracy of linking given genes by their names."""
     lines = []

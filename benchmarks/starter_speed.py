@@ -3,7 +3,8 @@
 python -m benchmarks.starter_speed links the abstracts of BC5CDR's development documents, which the
 project has fetched, in processes of their own: the first link with an empty cache and with one that
 is there, without and with the imports of spaCy and the package; and all abstracts, in one process
-and in two. Run it where PyTorch is not installed: spaCy imports it where it is.
+and in two. Run it where PyTorch is not installed: spaCy imports it where it is. --before measures
+the first link of another commit beside them, in an environment of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +40,9 @@ _CORPUS = "bc5cdr"
 
 def main(
     step: Annotated[str, typer.Argument(hidden=True)] = "",
+    before: Annotated[
+        Path | None, typer.Option(help="Python where an earlier commit is installed.")
+    ] = None,
     note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
 ) -> None:
     if step:
@@ -46,8 +51,9 @@ def main(
     texts = [text.text for text in development_texts(_CORPUS)]
     rows = []
     with tempfile.TemporaryDirectory() as cache:
-        empty = _first_link(cache, texts[0])
-        warm = min(_first_link(cache, texts[0]) for _ in range(3))
+        python = Path(sys.executable)
+        empty = _first_link(python, cache, texts[0])
+        warm = min(_first_link(python, cache, texts[0]) for _ in range(3))
         measured = {
             "first link, empty cache": {"seconds": empty[1], "megabytes": empty[2]},
             "first link": {"seconds": warm[1], "megabytes": warm[2]},
@@ -55,6 +61,12 @@ def main(
             "abstracts, one process": _run("1", cache, texts),
             "abstracts, two processes": _run("2", cache, texts),
         }
+        if before is not None:
+            earlier = min(_first_link(before, cache, texts[0]) for _ in range(4))
+            measured["first link, imports included, before"] = {
+                "seconds": earlier[0],
+                "megabytes": earlier[2],
+            }
     for system, values in measured.items():
         for metric, value in values.items():
             about = {"corpus": _CORPUS, "split": "dev", "n": len(texts), "note": note}
@@ -76,9 +88,10 @@ def _run(step: str, cache: str, texts: list[str]) -> dict[str, float]:
     return found
 
 
-def _first_link(cache: str, text: str) -> list[float]:
+def _first_link(python: Path, cache: str, text: str) -> list[float]:
+    """Seconds with and without imports, and megabytes, of a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", _FIRST_LINK],
+        [str(python), "-c", _FIRST_LINK],
         env=os.environ | {"SPACY_BIOEL_CACHE": cache},
         input=text,
         capture_output=True,

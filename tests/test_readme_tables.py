@@ -183,11 +183,11 @@ def test_front_of_the_readme() -> None:
     assert [line.split(" | ")[2] for line in lines[2:]] == ["9,532", "9,532", "1,073"]
     sizes = [
         {"system": "package", "value": 1200},
-        {"system": "torch", "value": 700},
+        {"system": "train", "value": 700},
         {"system": "ann", "value": 66},
     ]
     assert table_lines(install_table(sizes))[0] == (
-        "| spacy-bioel with all that it needs | PyTorch (CPU build) alone | extra `ann` adds |"
+        "| spacy-bioel with all that it needs | extra `train` adds | extra `ann` adds |"
     )
     assert "| 1,200 MB | 700 MB | 66 MB |" in install_table(sizes)
 
