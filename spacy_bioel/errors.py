@@ -112,6 +112,11 @@ class Errors(metaclass=_Coded):
         "Copy the whole folder again, or build it again: bioel kb build {path} SOURCE. To check a "
         "copy: bioel kb info {path} --verify"
     )
+    B490 = (
+        "{path} is no file of rules for bioel_context ({error}). Expected a JSON object: cues (what "
+        "is said -> forward, backward or both -> phrases), and pseudo, ends and sections; copy "
+        "spacy_bioel/assets/context.json and change the copy."
+    )
     B040 = "This needs a package of the extra `train`, which cannot be imported ({error}). Run: pip install 'spacy-bioel[train]'"
     B041 = (
         "The weights do not fit the model: {reason}. Load them with the config they were saved "

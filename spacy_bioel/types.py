@@ -130,12 +130,35 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """What the text says of a mention, see `text.context`.
+
+    negated, uncertain, historical, hypothetical (bool): Whether it says so.
+    experiencer (str): Whose it is: "patient", "family" or "other".
+    cues (tuple): Words that say so: start, end, and what they say.
+    """
+
+    negated: bool = False
+    uncertain: bool = False
+    historical: bool = False
+    hypothetical: bool = False
+    experiencer: str = "patient"
+    cues: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def is_affirmed(self) -> bool:
+        """Whether the patient has it, or had it: neither negated nor conditional nor another's."""
+        return not (self.negated or self.hypothetical) and self.experiencer == "patient"
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """Decision of the linker about a mention.
 
     start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
     candidates (tuple[Candidate, ...]): Best first; kept for NIL too.
+    context (Context | None): What the pipe `bioel_context` found; None: it did not run.
     """
 
     start: int
@@ -143,3 +166,4 @@ class Link:
     label: str
     ids: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    context: Context | None = None

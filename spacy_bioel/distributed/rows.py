@@ -18,7 +18,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.hgvs import hgvs_of
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import Candidate, Context, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
@@ -127,13 +127,16 @@ def check_linker(nlp: Language) -> None:
     if linker is None and find_detector(nlp) is None:
         raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
-        linker.generator.rank([("a", "")])
+        generator = linker.generator
+        for one in generator.parts or [generator]:
+            one.rank([("a", "")])
 
 
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
     """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`.
 
-    A variant has a key "hgvs" too, if its text has such a form.
+    A variant has a key "hgvs" too, if its text has such a form; a link has "context", if the
+    pipeline has the pipe `bioel_context`.
 
     xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
     """
@@ -144,7 +147,9 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
 def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
     mention = text[link.start : link.end]
-    hgvs = hgvs_of(mention, link.label)
+    more: Row = {"hgvs": hgvs} if (hgvs := hgvs_of(mention, link.label)) else {}
+    if link.context is not None:
+        more["context"] = context_row(link.context)
     return {
         "start": link.start,
         "end": link.end,
@@ -153,7 +158,13 @@ def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
-    } | ({"hgvs": hgvs} if hgvs else {})
+    } | more
+
+
+def context_row(said: Context) -> Row:
+    """What the text says of a mention, as JSON values."""
+    cues = [{"start": start, "end": end, "says": says} for start, end, says in said.cues]
+    return asdict(said) | {"cues": cues}
 
 
 def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
@@ -17,11 +18,12 @@ from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import Candidate, Context, Link
 
 _LINKS = "links"
 _KB = "kb"  # fingerprint of the knowledge base that candidates are from
 _NIL_THRESHOLD = "nil_threshold"
+_CONTEXTS = "contexts"
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
@@ -82,12 +84,14 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
         return []
     group = doc.spans[spans_key]
     candidates = _records(group)
+    said = _contexts(group)
     links = []
     for span in group:
         place = _place_of(span)
         if _LINKS in group.attrs and place not in candidates:
             raise BioelError(Errors.B052.format(key=spans_key, text=span.text, place=place[:2]))
-        links.append(Link(*place, split_ids(span.kb_id_), candidates.get(place, ())))
+        ids, found = split_ids(span.kb_id_), candidates.get(place, ())
+        links.append(Link(*place, ids, found, said.get(place[:2])))
     return links
 
 
@@ -96,6 +100,32 @@ def _records(group: SpanGroup) -> dict[tuple[int, int, str], tuple[Candidate, ..
         (start, end, label): _candidates(group, candidates)
         for start, end, label, candidates in group.attrs.get(_LINKS, ())
     }
+
+
+def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
+    """Write what the text says of each span of a group, see `text.context`."""
+    group = doc.spans[spans_key]
+    flags = attrgetter("negated", "uncertain", "historical", "hypothetical", "experiencer", "cues")
+    group.attrs[_CONTEXTS] = [
+        [span.start_char, span.end_char, *flags(said)]
+        for span, said in zip(group, contexts, strict=True)
+    ]
+
+
+def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
+    return {
+        (start, end): Context(*said, tuple((a, b, what) for a, b, what in cues))
+        for start, end, *said, cues in group.attrs.get(_CONTEXTS, ())
+    }
+
+
+def context_of(span: Span) -> Context | None:
+    """What the text says of a span; None: it is no mention, or `bioel_context` did not run."""
+    place = (span.start_char, span.end_char)
+    for group in _groups_of(span):
+        if (said := _contexts(group).get(place)) is not None:
+            return said
+    return None
 
 
 def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import expm1
 from typing import Any
 
@@ -15,7 +16,7 @@ from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import opened
-from spacy_bioel.pipeline.annotate import group_of, link_of
+from spacy_bioel.pipeline.annotate import context_of, group_of, link_of
 from spacy_bioel.pipeline.gold import split_ids
 from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.text.reasons import reason_of
@@ -190,7 +191,8 @@ def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
 
 def register_extensions() -> None:
     """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
-    `explain_span`), and `span._.hgvs` (see `to_hgvs`).
+    `explain_span`), and `span._.hgvs` (see `to_hgvs`); `span._.negated`, `uncertain`, `historical`,
+    `hypothetical`, `experiencer` and `context_cues`, None without the pipe `bioel_context`.
 
     One that another package has registered stays, with a warning [W270].
     """
@@ -219,10 +221,25 @@ def _get_hgvs(span: Span) -> str | None:
     return to_hgvs(span.text)
 
 
-_GETTERS = {
+def _get_of_context(name: str, span: Span) -> Any:
+    said = context_of(span)
+    return None if said is None else getattr(said, name)
+
+
+def _get_cues(span: Span) -> tuple[str, ...] | None:
+    said = context_of(span)
+    return None if said is None else tuple(span.doc.text[a:b] for a, b, _ in said.cues)
+
+
+_GETTERS: dict[str, Callable[[Span], Any]] = {
     "cui": _get_cui,
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
     "hgvs": _get_hgvs,
+    **{
+        name: partial(_get_of_context, name)
+        for name in ("negated", "uncertain", "historical", "hypothetical", "experiencer")
+    },
+    "context_cues": _get_cues,
 }

@@ -1,4 +1,4 @@
-"""The factories of the two pipes: their settings, defaults and what they mean.
+"""The factories of the pipes: their settings, defaults and what they mean.
 
 spaCy imports this module for every pipeline that anyone makes: the pipes are imported when they are
 made.
@@ -16,6 +16,7 @@ from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.settings import FINDING
 
 if TYPE_CHECKING:
+    from spacy_bioel.pipeline.context import MentionContext
     from spacy_bioel.pipeline.linker.component import Linker
     from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
@@ -150,6 +151,30 @@ def make_mention_detector(
         gold_key=gold_key,
         scorer=scorer,
     )
+
+
+@Language.factory(
+    "bioel_context",
+    assigns=[
+        "span._.negated",
+        "span._.uncertain",
+        "span._.historical",
+        "span._.hypothetical",
+        "span._.experiencer",
+        "span._.context_cues",
+    ],
+    requires=["doc.spans"],
+    default_config={"rules": "", "spans_key": SPANS_KEY},
+)
+def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "MentionContext":
+    """Factory of `bioel_context`, which says what the text says of each mention.
+
+    rules (str): JSON file of cues and sections; "": those of the package. Saved with the pipeline.
+    spans_key (str): Span group of the mentions.
+    """
+    from spacy_bioel.pipeline.context import MentionContext
+
+    return MentionContext(nlp.tokenizer, name, rules=rules, spans_key=spans_key)
 
 
 @Language.factory(

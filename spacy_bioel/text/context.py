@@ -1,0 +1,216 @@
+"""What a text says of a mention: negated, uncertain, past, conditional, or of another person.
+
+ConText: Harkema et al. (2009), ConText: An algorithm for determining negation, experiencer, and
+temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002; for negation
+Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. A cue ("denies", "was ruled out")
+speaks for the mentions after or before it, up to the end of its sentence or a word that ends its
+scope ("but"). Sections ("Family history:") speak for all mentions in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import Context
+
+# What cues say: flags of a Context, and persons who are not the patient.
+FLAGS = ("negated", "uncertain", "historical", "hypothetical")
+PERSONS = ("family", "other")
+DIRECTIONS = ("forward", "backward", "both")
+_ALL = "all"  # ends the scope of every cue
+
+_ABBREVIATIONS = frozenset(
+    "dr mr mrs ms prof st vs no approx dept fig e.g i.e etc al a.m p.m q.d b.i.d t.i.d p.o".split()
+)
+# Where a sentence may end: after a full stop and white space, or at the end of a line.
+_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)(?=\s)|(?P<line>[ \t]*\r?\n[ \t]*)")
+_WORD_BEFORE = re.compile(r"[\w.]*\Z")
+_HEADER = re.compile(r"^[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M)
+_ITEM = re.compile(r"[-*•·]|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
+_SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Cues, phrases without meaning, words that end a scope, and names of sections.
+
+    cues (Mapping[str, Sequence[tuple[str, str]]]): From a phrase, in small letters, to what it says
+        and in which direction.
+    pseudo (frozenset[str]): Phrases that have a cue in them and are none: "no increase".
+    ends (Mapping[str, set[str]]): From a phrase to what cues say whose scopes it ends, or "all".
+    sections (Mapping[str, str]): From the name of a section to what it says; "" for nothing.
+    """
+
+    cues: Mapping[str, Sequence[tuple[str, str]]]
+    pseudo: frozenset[str] = frozenset()
+    ends: Mapping[str, set[str]] = field(default_factory=dict)
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def phrases(self) -> list[str]:
+        """All phrases that are looked for."""
+        return list(dict.fromkeys([*self.cues, *self.pseudo, *self.ends]))
+
+
+def read_rules(path: Path) -> dict[str, Any]:
+    """Read rules from a JSON file; `spacy_bioel/assets/context.json` is one.
+
+    RAISES BioelError: [B490] when it is not of this form.
+    """
+    try:
+        table: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BioelError(Errors.B490.format(path=path, error=error)) from error
+    parse_rules(table, origin=str(path))
+    return table
+
+
+def parse_rules(table: Mapping[str, Any], *, origin: str) -> Rules:
+    """Parse the contents of a file of rules. RAISES BioelError: [B490]"""
+    try:
+        return _rules(table)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise BioelError(Errors.B490.format(path=origin, error=error)) from error
+
+
+def _rules(table: Mapping[str, Any]) -> Rules:
+    cues: dict[str, list[tuple[str, str]]] = {}
+    for says, by_direction in table["cues"].items():
+        for direction, phrases in by_direction.items():
+            _check(says, (*FLAGS, *PERSONS))
+            _check(direction, DIRECTIONS)
+            for phrase in _phrases(phrases):
+                cues.setdefault(phrase, []).append((says, direction))
+    ends: dict[str, set[str]] = {}
+    for of, phrases in table.get("ends", {}).items():
+        for phrase in _phrases(phrases):
+            ends.setdefault(phrase, set()).add(_check(of, (*FLAGS, *PERSONS, _ALL)))
+    sections = {
+        name: _check(says, (*FLAGS, *PERSONS, ""))
+        for says, names in table.get("sections", {}).items()
+        for name in _phrases(names)
+    }
+    return Rules(cues, frozenset(_phrases(table.get("pseudo", ()))), ends, sections)
+
+
+def _check(name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        raise ValueError(f"{name!r} is none of {', '.join(filter(None, known))}")
+    return name
+
+
+def _phrases(found: Any) -> list[str]:
+    if isinstance(found, str) or not all(isinstance(one, str) and one.split() for one in found):
+        raise ValueError(f"expected a list of phrases, found {found!r:.60}")
+    return [" ".join(one.lower().split()) for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A phrase of the rules in a text, by offsets in characters."""
+
+    start: int
+    end: int
+    name: str
+
+
+def contexts(
+    text: str, rules: Rules, phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]
+) -> list[Context]:
+    """What the text says of each mention.
+
+    phrases (Sequence[Phrase]): Those of the rules that are in the text, in order; none overlap.
+    mentions (Sequence): Start and end of each; they may overlap.
+    """
+    borders = sentence_borders(text)
+    headers = list(_headers(text, rules))
+    starts = [start for start, _, _ in headers]
+    by_sentence: dict[int, list[Phrase]] = {}
+    for phrase in phrases:
+        by_sentence.setdefault(bisect_right(borders, phrase.start), []).append(phrase)
+    found = []
+    for start, end in mentions:
+        said = _said_of(start, end, by_sentence.get(bisect_right(borders, start), ()), rules)
+        number = bisect_right(starts, start) - 1
+        if number >= 0:
+            header_start, header_end, says = headers[number]
+            if says and start >= header_end and says not in {what for *_, what in said}:
+                said.append((header_start, header_end, says))
+        found.append(_context(said))
+    return found
+
+
+def _context(said: Sequence[tuple[int, int, str]]) -> Context:
+    what = {says for *_, says in said}
+    person = next((person for person in PERSONS if person in what), "patient")
+    flags = {flag: flag in what for flag in FLAGS}
+    return Context(**flags, experiencer=person, cues=tuple(sorted(set(said))))
+
+
+def _said_of(
+    start: int, end: int, phrases: Sequence[Phrase], rules: Rules
+) -> list[tuple[int, int, str]]:
+    """Cues of a sentence that speak for a mention in it."""
+    said = []
+    for cue in phrases:
+        for says, direction in rules.cues.get(cue.name, ()):
+            is_after = cue.end <= start and direction != "backward"
+            is_before = end <= cue.start and direction != "forward"
+            if not (is_after or is_before):
+                continue
+            between = (cue.end, start) if is_after else (end, cue.start)
+            if not any(
+                between[0] <= phrase.start
+                and phrase.end <= between[1]
+                and not rules.ends.get(phrase.name, set()).isdisjoint((_ALL, says))
+                for phrase in phrases
+            ):
+                said.append((cue.start, cue.end, says))
+    return said
+
+
+def _headers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
+    """Headers of sections, and what each says; a section ends at the next header."""
+    for match in _HEADER.finditer(text):
+        name = " ".join(match["name"].lower().split())
+        if name in rules.sections or match["name"].isupper():
+            yield match.start("name"), match.end(), rules.sections.get(name, "")
+
+
+def sentence_borders(text: str) -> list[int]:
+    """Where sentences begin, except the first.
+
+    A line that is hard-wrapped goes on in the next one. A sentence ends with its line before an
+    empty line, an item of a list or a header, and after a line that is not full, unless the next
+    one begins with a small letter.
+    """
+    lines = [len(line) for line in text.split("\n")]
+    full = _SHORT * max(lines)
+    borders: list[int] = []
+    line_start = 0
+    for match in _ENDS.finditer(text):
+        at = match.end()
+        if match["stop"]:
+            before = _WORD_BEFORE.search(text, max(0, match.start() - 8), match.start())
+            word = before.group().lower() if before else ""
+            after = text[at:].lstrip()[:1] if at < len(text) else ""
+            is_stop = match["stop"][0] != "." or (
+                word not in _ABBREVIATIONS and len(word) > 1 and not after.islower()
+            )
+            if is_stop:
+                borders.append(at)
+            continue
+        rest = text[at : at + 52]
+        is_full = match.start() - line_start >= full
+        goes_on = rest[:1].islower() or (is_full and rest[:1] not in ("", "\r", "\n"))
+        if not goes_on or _ITEM.match(rest):
+            borders.append(at)
+        line_start = at
+    return borders
