@@ -24,6 +24,7 @@ def load(
     disable: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
+    context: bool = False,
 ) -> Language:
     """Load a pipeline; by default that of the package, without a download: diseases, chemicals,
     genes, organisms, cell lines and variants are found and linked to MeSH, NCBI Gene (human), NCBI
@@ -38,13 +39,19 @@ def load(
         "bioel_linker", that are loaded and not run, or not loaded, as in `spacy.load`.
     config (Mapping | None): Of the starter: settings to change, nested or by dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
+    context (bool): Also say whether a mention is negated, uncertain, past, conditional, or of
+        another person: `span._.negated` and others of the pipe `bioel_context`.
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     """
-    from spacy_bioel.pipeline.loading import STARTER, load_model, load_starter
+    from spacy_bioel.pipeline.loading import STARTER, add_context, load_model, load_starter
 
     if str(model) != STARTER:
-        return load_model(str(model))
-    return load_starter(disable=disable, exclude=exclude, config=config)
+        nlp = load_model(str(model))
+    else:
+        nlp = load_starter(disable=disable, exclude=exclude, config=config)
+    if context:
+        add_context(nlp)
+    return nlp
 
 
 # Functions that are imported when they are asked for, and their modules.

@@ -112,6 +112,10 @@ class Errors(metaclass=_Coded):
         "Copy the whole folder again, or build it again: bioel kb build {path} SOURCE. To check a "
         "copy: bioel kb info {path} --verify"
     )
+    B491 = (
+        "--context and --affirmed read mentions that the pipeline finds, and not those of "
+        "--mentions given. Leave one of them out."
+    )
     B490 = (
         "{path} is no file of rules for bioel_context ({error}). Expected a JSON object: cues (what "
         "is said -> forward, backward or both -> phrases), and pseudo, ends and sections; copy "

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from spacy_bioel.opened import preferred_name, releases_of
 from spacy_bioel.text.addresses import address_of
+from spacy_bioel.text.context import describe
 from spacy_bioel.text.hgvs import hgvs_of
 from spacy_bioel.text.reasons import reason_of
 from spacy_bioel.types import Candidate, Link
@@ -35,6 +36,8 @@ body.bioel { margin: 0 auto; max-width: 60rem; padding: 1rem }
 .bioel section { border-top: 1px solid var(--line); margin-top: 2rem }
 .bioel p { line-height: 2; white-space: pre-wrap }
 .bioel mark { background: var(--mark); color: var(--ink); padding: 0.2rem 0 }
+.bioel mark.negated { text-decoration: line-through }
+.bioel mark.other { opacity: 0.7 }
 .bioel mark + sup { color: var(--faint); font-size: 0.7rem; margin-right: 0.2rem }
 .bioel a { color: var(--link) }
 .bioel a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
@@ -104,7 +107,10 @@ def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
     """Text split at the borders of mentions, with label and ids after each mention."""
     ending: dict[int, list[Link]] = {}
     change = dict.fromkeys((0, len(text)), 0)  # change of the nesting depth at each border
+    said: dict[int, str] = {}  # where a mention begins, the class of what is said of it
     for link in links:
+        if link.context and not link.context.is_affirmed:
+            said[link.start] = "negated" if link.context.negated else "other"
         ending.setdefault(link.end, []).append(link)
         change[link.start] = change.get(link.start, 0) + 1
         change[link.end] = change.get(link.end, 0) - 1
@@ -112,7 +118,8 @@ def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
     for start, end in pairwise(sorted(change)):
         depth += change[start]
         piece = escape(text[start:end])
-        yield f"<mark>{piece}</mark>" if depth else piece
+        of = f' class="{said[start]}"' if start in said else ""
+        yield f"<mark{of}>{piece}</mark>" if depth else piece
         yield "".join(f"<sup>{_caption(link)}</sup>" for link in ending.get(end, ()))
 
 
@@ -155,6 +162,8 @@ def _row(text: str, link: Link) -> list[str]:
     hgvs = hgvs_of(mention, link.label)
     candidates = "".join(f"<li>{_describe(candidate)}</li>" for candidate in link.candidates)
     why = f"<details><summary>Why</summary>{escape(reason_of(link))}</details>"
+    said = describe(link.context, text) if link.context else ""
+    why = (f" <small>{escape(said)}</small>" if said else "") + why
     linked = f"{_ids(link)}{f' {escape(hgvs)}' if hgvs else ''}{why}"
     listed = f"<ol>{candidates}</ol>" if candidates else ""
     return [escape(mention), escape(link.label), linked, listed]

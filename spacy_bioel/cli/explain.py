@@ -97,6 +97,8 @@ def _show_mention(mention: Explanation) -> None:
         show_line("The pipeline does not find it. If it were a mention:")
     show_line(mention.reason)
     show_line(f"Looked up: {', '.join(map(repr, mention.strings))}")
+    if mention.said:
+        show_line(f"In the text: {mention.said}")
     table = Table("id", "preferred name", "matched name", "score", "by its words", "evidence")
     for candidate in mention.candidates:
         table.add_row(candidate.id, *candidate_cells(candidate))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,6 +84,22 @@ def link(
             help="Also write the cross-references of candidates to other vocabularies (JSON).",
         ),
     ] = False,
+    context: Annotated[
+        bool,
+        typer.Option(
+            "--context",
+            help="Also say of each mention whether it is negated, uncertain, past, conditional, or "
+            "of another person.",
+        ),
+    ] = False,
+    affirmed: Annotated[
+        bool,
+        typer.Option(
+            "--affirmed",
+            help="Keep what the patient has or had: no mention that is negated, conditional or of "
+            "another person.",
+        ),
+    ] = False,
     no_formulas: Annotated[
         bool,
         typer.Option(
@@ -119,7 +136,9 @@ def link(
 
     * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
       start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
-      evidence, and with xrefs on request; variants may have hgvs.
+      evidence, and with xrefs on request; variants may have hgvs. With --context, links have
+      context: negated, uncertain, historical, hypothetical, experiencer, and cues, the words that
+      say so.
     * .json: these objects as one array.
     * .parquet: a row per document, without hgvs and xrefs.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL.
@@ -136,6 +155,8 @@ def link(
     outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
     model, input = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
+    if is_given and (context or affirmed):
+        raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
@@ -146,6 +167,8 @@ def link(
                 "--kb": bool(kb),
                 "--xrefs": xrefs,
                 "--no-formulas": no_formulas,
+                "--context": context,
+                "--affirmed": affirmed,
                 "--n-process": n_process > 1,
                 "--mentions given": is_given,
                 "several --output": len(outputs) > 1,
@@ -161,7 +184,10 @@ def link(
             more=[str(folder) for folder in kb or ()],
             batch_size=batch_size,
             n_process=n_process,
+            context=context or affirmed,
         )
+        if affirmed:
+            linked = _affirmed(linked)
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(linked):
             totals = _write(linked, outputs, xrefs=xrefs, formulas=not no_formulas)
@@ -191,14 +217,17 @@ def _link(
     more: list[str],
     batch_size: int,
     n_process: int,
+    context: bool,
 ) -> Generator[LinkedText, None, None]:
     """Open the texts, load the pipeline, and stream the results.
 
     given (bool): Link the mentions of the texts.
     more (list[str]): Knowledge bases beside one that is the model.
+    context (bool): Say what the text says of each mention.
     """
     from spacy_bioel.distributed.given import link_given
     from spacy_bioel.distributed.rows import check_linker, link_texts
+    from spacy_bioel.pipeline.loading import add_context
 
     read: Any = read_mentions if given else read_documents
     run: Any = link_given if given else link_texts
@@ -207,7 +236,16 @@ def _link(
     if given:
         require_linker(nlp, model)
     check_linker(nlp)
+    if context:
+        add_context(nlp)
     return run(nlp, texts, batch_size=batch_size, n_process=n_process)
+
+
+def _affirmed(linked: Iterable[LinkedText]) -> Generator[LinkedText, None, None]:
+    """Documents with the links that are affirmed."""
+    for one in linked:
+        links = tuple(link for link in one.links if link.context and link.context.is_affirmed)
+        yield replace(one, links=links)
 
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:

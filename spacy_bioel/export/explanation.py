@@ -37,6 +37,7 @@ def _mention(mention: Explanation) -> str:
     absent = "" if mention.is_mention else "The pipeline does not find it. If it were a mention: "
     strings = ", ".join(map(repr, mention.strings))
     lines = [f"{absent}{mention.reason}", f"Looked up: {strings}"]
+    lines += [f"In the text: {mention.said}"] if mention.said else []
     lines += [f"Nearest names: {'; '.join(mention.near)}"] if mention.near else []
     lines += [
         f"Not allowed for {mention.label}: {c.id} {c.preferred}, which would have {c.score:.2f}; "

@@ -74,6 +74,8 @@ class LinkRow(NamedTuple):
     name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
         composite has the lowest score of its parts.
     hgvs (str | None): Of a variant.
+    context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
+        nothing, or the pipe did not run.
     """
 
     document: str | int
@@ -87,6 +89,7 @@ class LinkRow(NamedTuple):
     score: float | None
     evidence: str | None
     hgvs: str | None
+    context: str | None
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[LinkRow]:
@@ -106,6 +109,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             min((c.score for c in chosen), default=None),
             _joined([c.evidence for c in chosen]),
             hgvs_of(mention, link.label),
+            _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
         )
 
 

@@ -113,10 +113,11 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
 
 
 def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
-    return {
-        (start, end): Context(*said, tuple((a, b, what) for a, b, what in cues))
-        for start, end, *said, cues in group.attrs.get(_CONTEXTS, ())
-    }
+    found = {}
+    for start, end, *flags, experiencer, cues in group.attrs.get(_CONTEXTS, ()):
+        said = tuple((first, last, says) for first, last, says in cues)
+        found[start, end] = Context(*flags, experiencer=experiencer, cues=said)
+    return found
 
 
 def context_of(span: Span) -> Context | None:

@@ -118,4 +118,3 @@ def _words(doc: Doc) -> tuple[NDArray[np.uint64], Sequence[int]]:
 
 def _json_of(table: object) -> Callable[[], bytes]:
     return lambda: json.dumps(table, indent=1, ensure_ascii=False).encode("utf8")
-

@@ -19,6 +19,7 @@ from spacy_bioel.pipeline.explanation import (
     Explanation,
     explain_link,
     releases,
+    said_of,
 )
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
@@ -193,7 +194,13 @@ def _explain(
             continue
         generator: CandidateGenerator = ranking.generator.of(span.label_)
         settings = generator.state.settings
-        about = explain_link(link, text=span.text, kb=kb, nil_threshold=settings.nil_threshold)
+        about = explain_link(
+            link,
+            text=span.text,
+            kb=kb,
+            nil_threshold=settings.nil_threshold,
+            said=said_of(span),
+        )
         table = generator.gather([query.whole] if query.whole else [])
         details = _details(generator, table, query.whole, span.label_)
         candidates = tuple(replace(c, **details.get(c.id, {})) for c in about.candidates)

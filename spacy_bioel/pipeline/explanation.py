@@ -18,6 +18,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.opened import opened
 from spacy_bioel.pipeline.annotate import context_of, group_of, link_of
 from spacy_bioel.pipeline.gold import split_ids
+from spacy_bioel.text.context import describe
 from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.text.reasons import reason_of
 from spacy_bioel.types import Candidate, KbRelease, Link
@@ -61,6 +62,8 @@ class Explanation:
         link to, by the setting `label_types` or the knowledge base of the label.
     near (tuple[str, ...]): Where there is no candidate: names that are spelled most like it.
     is_mention (bool): Whether the pipeline found it; otherwise this is what would be, if it had.
+    said (str): What the text says of it, with the words that say so; "": nothing, or the pipe
+        `bioel_context` did not run.
     """
 
     start: int
@@ -77,9 +80,11 @@ class Explanation:
     excluded: tuple[ExplainedCandidate, ...] = ()
     near: tuple[str, ...] = ()
     is_mention: bool = True
+    said: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.text!r} {self.label} -> {' | '.join(self.ids) or 'NIL'}", self.reason]
+        lines += [f"In the text: {self.said}"] if self.said else []
         for c in self.candidates:
             matched = f", matched {c.name!r}" if c.name != c.preferred else ""
             lines.append(f"  {c.score:.4f} {c.id} {c.preferred}{matched} ({c.evidence})")
@@ -143,7 +148,14 @@ def explain_span(span: Span) -> Explanation | None:
         kb=kb,
         nil_threshold=float(group.attrs.get("nil_threshold", 0.0)),
         probability=scores.get((span.start, span.end, span.label)),
+        said=said_of(span),
     )
+
+
+def said_of(span: Span) -> str:
+    """What the text says of a span, with the words that say so."""
+    said = context_of(span)
+    return "" if said is None else describe(said, span.doc.text)
 
 
 def explain_link(
@@ -153,6 +165,7 @@ def explain_link(
     kb: KnowledgeBase | None,
     nil_threshold: float,
     probability: float | None = None,
+    said: str = "",
 ) -> Explanation:
     """Explanation by a link alone.
 
@@ -170,6 +183,7 @@ def explain_link(
         probability=probability,
         candidates=tuple(explain_candidate(c, kb) for c in link.candidates),
         kbs=releases(kb, link.label) if kb is not None else (),
+        said=said,
     )
 
 

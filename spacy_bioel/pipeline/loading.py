@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
 LINKER = "bioel_linker"
+CONTEXT = "bioel_context"
 DETECTOR = "bioel_mentions"
 STARTER = "starter"
 
@@ -75,6 +76,12 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 def find_linker(nlp: Language) -> Linker | None:
     """The pipe that the factory "bioel_linker" made, under any name; None: there is none."""
     return _find(nlp, LINKER)
+
+
+def add_context(nlp: Language) -> None:
+    """Add the pipe `bioel_context` behind the linker, unless the pipeline has one."""
+    if _find(nlp, CONTEXT) is None:
+        nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:

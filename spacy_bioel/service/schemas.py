@@ -108,6 +108,25 @@ class Candidate(BaseModel):
     xrefs: list[str] | None = Field(default=None, description="Cross-references, on request")
 
 
+class Cue(BaseModel):
+    """Words that say something of a mention."""
+
+    start: int
+    end: int
+    says: str = Field(description='What they say, such as "negated"')
+
+
+class Context(BaseModel):
+    """What the text says of a mention."""
+
+    negated: bool
+    uncertain: bool
+    historical: bool
+    hypothetical: bool
+    experiencer: str = Field(description='"patient", "family" or "other"')
+    cues: list[Cue]
+
+
 class Link(BaseModel):
     """A mention, and what it is linked to."""
 
@@ -121,6 +140,9 @@ class Link(BaseModel):
         default=None, description="Best first; absent if not wanted"
     )
     hgvs: str | None = Field(default=None, description="Form of a variant in HGVS")
+    context: Context | None = Field(
+        default=None, description="Of a pipeline with the pipe bioel_context"
+    )
 
 
 class LinkedText(BaseModel):

@@ -184,6 +184,14 @@ def _headers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
             yield match.start("name"), match.end(), rules.sections.get(name, "")
 
 
+def describe(said: Context, text: str) -> str:
+    """What a text says of a mention, and the words that say so: 'negated ("denies")'."""
+    cues: dict[str, list[str]] = {}
+    for start, end, says in said.cues:
+        cues.setdefault(says, []).append(" ".join(text[start:end].split()))
+    return ", ".join(f'{says} ("{", ".join(words)}")' for says, words in cues.items())
+
+
 def sentence_borders(text: str) -> list[int]:
     """Where sentences begin, except the first.
 
