@@ -33,6 +33,7 @@ from benchmarks.readme_speed import (
     scispacy_table,
 )
 from benchmarks.readme_types import (
+    assertion_table,
     genes_table,
     left_out_table,
     minilm_table,
@@ -47,6 +48,7 @@ PAGES = (
     "README.md",
     "docs/generative.md",
     "docs/guides/choose_linker.md",
+    "docs/guides/negation.md",
     "docs/install.md",
     "docs/linkers.md",
     "docs/multitask.md",
@@ -267,6 +269,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "LEFT OUT": ("starter", left_out_table),
     "MINILM": ("starter", minilm_table),
     "STARTER SPEED": ("starter_speed", starter_speed_table),
+    "ASSERTION": ("assertion", assertion_table),
     "WHERE": ("where", where_table),
     "PRETRAINING": ("pretraining", pretraining_table),
     "NO LABELS": ("no_labels", no_labels_table),

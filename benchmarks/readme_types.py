@@ -82,6 +82,20 @@ def starter_speed_table(rows: list[Row]) -> str:
     return f"{table(['pipeline of the package', 'time', 'MB'], lines)}\n\n{note}"
 
 
+def assertion_table(rows: list[Row]) -> str:
+    """F1 of what notes say of mentions, and mentions a second."""
+    value = {(r["question"], r["system"], r["metric"]): r["value"] for r in rows}
+    lines = []
+    for system in dict.fromkeys(row["system"] for row in rows):
+        cells = [
+            f"{value[key]:.1f}" if (key := (question, system, "f1")) in value else ""
+            for question in ("negated", "historical", "hypothetical")
+        ]
+        lines.append([system, *cells, f"{value['speed', system, 'per_second']:,}"])
+    columns = ["system", "negated", "historical", "hypothetical", "sentences a second"]
+    return table(columns, lines)
+
+
 def where_table(rows: list[Row]) -> str:
     """Milliseconds of an abstract, step by step, drawn as bars."""
     (all_steps,) = [row["value"] for row in rows if row["system"] == "all"]

@@ -35,7 +35,7 @@ REASONS = {
     "needs QuickUMLS and a UMLS licence": 1,
 }
 # Packages without which a block is left out -> how many blocks.
-NEEDS = {PACKAGE: 1, "negspacy": 1, "medspacy": 1}
+NEEDS = {PACKAGE: 1, "negspacy": 1}
 
 
 @pytest.mark.parametrize("page", PAGES)

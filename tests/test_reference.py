@@ -47,7 +47,7 @@ def test_messages_can_stand_in_a_table() -> None:
 def test_the_settings_are_current() -> None:
     text = PAGE.read_text("utf8")
     assert filled(text) == text
-    assert text.count("<!-- generated: settings ") == 2
+    assert text.count("<!-- generated: settings ") == 3
 
 
 def test_the_site_has_what_the_repository_has_not() -> None:

@@ -12,7 +12,7 @@ import spacy
 SETUP = Path(__file__).parents[1] / "setup.cfg"
 NAMES = {
     "console_scripts": ["bioel"],
-    "spacy_factories": ["bioel_mentions", "bioel_linker"],
+    "spacy_factories": ["bioel_mentions", "bioel_linker", "bioel_context"],
     "spacy_tokenizers": ["spacy-bioel.BioTokenizer.v1"],
     "spacy_architectures": [
         "spacy-bioel.SpanEnumerator.v1",

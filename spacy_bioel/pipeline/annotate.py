@@ -114,9 +114,9 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
 
 def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
     found = {}
-    for start, end, *flags, experiencer, cues in group.attrs.get(_CONTEXTS, ()):
-        said = tuple((first, last, says) for first, last, says in cues)
-        found[start, end] = Context(*flags, experiencer=experiencer, cues=said)
+    for start, end, *said, cues in group.attrs.get(_CONTEXTS, ()):
+        values: Any = (*said, tuple((first, last, says) for first, last, says in cues))
+        found[start, end] = Context(*values)
     return found
 
 

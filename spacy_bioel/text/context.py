@@ -30,9 +30,11 @@ _ABBREVIATIONS = frozenset(
     "dr mr mrs ms prof st vs no approx dept fig e.g i.e etc al a.m p.m q.d b.i.d t.i.d p.o".split()
 )
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
-_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)(?=\s)|(?P<line>[ \t]*\r?\n[ \t]*)")
+_ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|[ \t]*\r?\n[ \t]*")
 _WORD_BEFORE = re.compile(r"[\w.]*\Z")
-_HEADER = re.compile(r"^[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M)
+_HEADER = re.compile(
+    r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
+)
 _ITEM = re.compile(r"[-*•·]|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 _SHORT = 0.7  # part of the longest line from which on a line is full, and goes on in the next one
 
@@ -130,19 +132,16 @@ def contexts(
     mentions (Sequence): Start and end of each; they may overlap.
     """
     borders = sentence_borders(text)
-    headers = list(_headers(text, rules))
-    starts = [start for start, _, _ in headers]
+    sections = list(_sections(text, rules, borders))
     by_sentence: dict[int, list[Phrase]] = {}
     for phrase in phrases:
         by_sentence.setdefault(bisect_right(borders, phrase.start), []).append(phrase)
     found = []
     for start, end in mentions:
         said = _said_of(start, end, by_sentence.get(bisect_right(borders, start), ()), rules)
-        number = bisect_right(starts, start) - 1
-        if number >= 0:
-            header_start, header_end, says = headers[number]
-            if says and start >= header_end and says not in {what for *_, what in said}:
-                said.append((header_start, header_end, says))
+        for first, last, stop, says in sections:
+            if last <= start < stop and says not in {what for *_, what in said}:
+                said.append((first, last, says))
         found.append(_context(said))
     return found
 
@@ -176,12 +175,27 @@ def _said_of(
     return said
 
 
-def _headers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
-    """Headers of sections, and what each says; a section ends at the next header."""
-    for match in _HEADER.finditer(text):
-        name = " ".join(match["name"].lower().split())
-        if name in rules.sections or match["name"].isupper():
-            yield match.start("name"), match.end(), rules.sections.get(name, "")
+def _sections(
+    text: str, rules: Rules, borders: Sequence[int]
+) -> Iterator[tuple[int, int, int, str]]:
+    """Sections that say something of what is in them: start and end of the header, and the end.
+
+    A section ends at the next header. "PMH: asthma" is one of a line, and goes on with a list.
+    """
+    headers = [
+        match
+        for match in _HEADER.finditer(text)
+        if match["name"].isupper() or " ".join(match["name"].lower().split()) in rules.sections
+    ]
+    ends = [header.start() for header in headers[1:]] + [len(text)]
+    for header, end in zip(headers, ends, strict=False):  # there may be no header
+        says = rules.sections.get(" ".join(header["name"].lower().split()), "")
+        if not says:
+            continue
+        if text[header.end() :].partition("\n")[0].strip():
+            lines = (at for at in borders if header.end() < at < end and text[at - 1] == "\n")
+            end = next((at for at in lines if not _ITEM.match(text, at)), end)
+        yield header.start("name"), header.end(), end, says
 
 
 def describe(said: Context, text: str) -> str:
@@ -208,12 +222,13 @@ def sentence_borders(text: str) -> list[int]:
         if match["stop"]:
             before = _WORD_BEFORE.search(text, max(0, match.start() - 8), match.start())
             word = before.group().lower() if before else ""
-            after = text[at:].lstrip()[:1] if at < len(text) else ""
             is_stop = match["stop"][0] != "." or (
-                word not in _ABBREVIATIONS and len(word) > 1 and not after.islower()
+                word not in _ABBREVIATIONS and len(word) > 1 and not text[at : at + 1].islower()
             )
             if is_stop:
                 borders.append(at)
+            if "\n" in match.group():
+                line_start = at
             continue
         rest = text[at : at + 52]
         is_full = match.start() - line_start >= full

@@ -69,6 +69,7 @@ def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
         "score": 0.9,
         "evidence": "exact",
         "hgvs": None,
+        "context": None,
     }
     assert (found[1]["id"], found[2]["id"]) == (None, "MINE:1|X:2")
     assert pd.isna(found[1]["score"]) and found[2]["hgvs"] == "p.Val600Glu"

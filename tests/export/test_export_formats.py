@@ -151,24 +151,24 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
 def test_csv(documents: list[LinkedText]) -> None:
     header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
     assert header == (
-        "document start end text label id preferred_name name score evidence hgvs".split()
+        "document start end text label id preferred_name name score evidence hgvs context".split()
     )
     assert rows == [
         ["a", "0", "8", "Naloxone", "Chemical", "MESH:D009270"]
-        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", ""],
+        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", "", ""],
         ["a", "19", "45", "breast and ovarian\r\ncancer", "Disease", "C0006142|OMIM:1"]
         + ["Breast cancer|Ovarian cancer"] * 2
-        + ["0.6", "exact|exact", ""],
+        + ["0.6", "exact|exact", "", ""],
         ["a", "30", "45", "ovarian\r\ncancer", "Disease", "OMIM:1"]
-        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", ""],
-        ["a", "47", "52", "V600E", "Variant", "", "", "", "", "", "p.Val600Glu"],
-        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", "", "", "", "", ""],
+        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", "", ""],
+        ["a", "47", "52", "V600E", "Variant", "", "", "", "", "", "p.Val600Glu", ""],
+        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", "", "", "", "", "", ""],
     ]  # fmt: skip
 
 
 def test_tsv() -> None:
     text = LinkedText("1", 'a "b"\tc', (Link(0, 7, "X"),))
-    assert written(".tsv", [text]).splitlines()[1] == '1\t0\t7\t"a ""b""\tc"\tX\t\t\t\t\t\t'
+    assert written(".tsv", [text]).splitlines()[1] == '1\t0\t7\t"a ""b""\tc"\tX\t\t\t\t\t\t\t'
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])

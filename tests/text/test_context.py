@@ -1,0 +1,158 @@
+"""What a text says of a mention: cues, scopes, sentences and sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+from spacy.language import Language
+from spacy.tokens import SpanGroup
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.text.context import sentence_borders
+from spacy_bioel.types import Context
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
+    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp.add_pipe("bioel_context")
+    return nlp
+
+
+def said_of(nlp: Language, text: str) -> list[str]:
+    """What is said of each mention, which are those in brackets: "no [fever]" is negated."""
+    places, plain = [], ""
+    for piece in text.split("]"):
+        before, _, mention = piece.partition("[")
+        plain += before
+        if mention:
+            places.append((len(plain), len(plain) + len(mention)))
+            plain += mention
+    doc = nlp.make_doc(plain)
+    spans = [doc.char_span(*place) for place in places]
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", spans=spans)
+    doc = nlp.get_pipe("bioel_context")(doc)  # type: ignore[operator]
+    found = []
+    for link in get_links(doc):
+        said = link.context
+        assert said is not None
+        flags = [f for f in ("negated", "uncertain", "historical", "hypothetical")
+                 if getattr(said, f)]  # fmt: skip
+        found.append(" ".join([*flags, *([said.experiencer] * (said.experiencer != "patient"))]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No [fever], [chills] or [cough].", ["negated"] * 3),
+        ("No [fever] but [cough].", ["negated", ""]),
+        ("[Pneumonia] was ruled out; [asthma] is treated.", ["negated", ""]),
+        ("[Fever]. No [cough].", ["", "negated"]),
+        ("No increase in [edema].", [""]),
+        ("Gram negative [sepsis].", [""]),
+        ("[Pneumonia] cannot be excluded.", ["uncertain"]),
+        ("Possible [pneumonia], no [effusion].", ["uncertain", "negated uncertain"]),
+        ("History of [asthma].", ["historical"]),
+        ("No history of [asthma].", ["negated historical"]),
+        ("Two-day history of [cough].", [""]),
+        ("Return if [seizures] occur.", ["hypothetical"]),
+        ("Her father had [gout].", ["family"]),
+        ("[Gout] runs in the family.", ["family"]),
+        ("Her father had gout, but the patient has [asthma].", [""]),
+        ("Denies [chest pain] or\n[dyspnea] at rest.", ["negated", "negated"]),
+        ("denies\r\n[chest pain]", ["negated"]),
+        ("DENIES [CHEST PAIN].", ["negated"]),
+        ("Seen by Dr. Lee without [fever].", ["negated"]),
+        ("", []),
+        ("[Asthma]", [""]),
+    ],
+)
+def test_cues(nlp: Language, text: str, expected: list[str]) -> None:
+    assert said_of(nlp, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Family history: [gout]\nExam: [edema]", ["family", ""]),
+        ("PMH: [asthma].\nShe has [cough].", ["historical", ""]),
+        ("PMH:\n- [asthma]\n- [gout]\n\nPLAN:\n[edema]", ["historical", "historical", ""]),
+        ("PMH: as follows\n1. [asthma]\n2. [gout]\nHPI: [cough]", ["historical"] * 2 + [""]),
+        ("Return precautions: [fever]", ["hypothetical"]),
+    ],
+)
+def test_sections(nlp: Language, text: str, expected: list[str]) -> None:
+    assert said_of(nlp, text) == expected
+
+
+def test_a_line_that_is_full_goes_on() -> None:
+    text = (
+        "He has had cough for three days and denies any history of\n"
+        "COPD or heart failure in the past or at any time before.\n"
+        "- item\n"
+        "Short line\n"
+        "New line. Next."
+    )
+    starts = [text[at:].split()[0] for at in sentence_borders(text)]
+    assert starts == ["-", "Short", "New", "Next."]
+
+
+def test_extensions_and_cues(nlp: Language) -> None:
+    doc = nlp.make_doc("His mother denied asthma.")
+    assert doc[3:4]._.negated is None
+    doc.spans["bioel"] = [doc[3:4]]
+    span = nlp.get_pipe("bioel_context")(doc).spans["bioel"][0]  # type: ignore[operator]
+    assert (span._.negated, span._.experiencer) == (True, "family")
+    assert span._.context_cues == ("mother", "denied")
+    again = spacy.tokens.Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    assert again.spans["bioel"][0]._.negated is True
+
+
+def test_rules_go_with_the_pipeline(nlp: Language, tmp_path: Path) -> None:
+    own = {"cues": {"negated": {"backward": ["nicht da"]}}, "sections": {"family": ["familie"]}}
+    srsly.write_json(tmp_path / "own.json", own)
+    other = spacy.blank("en")
+    other.add_pipe("bioel_context", config={"rules": str(tmp_path / "own.json")})
+    other.to_disk(tmp_path / "pipeline")
+    (tmp_path / "own.json").unlink()
+    config = spacy.util.load_config(tmp_path / "pipeline" / "config.cfg")
+    config["components"]["bioel_context"]["rules"] = ""
+    config.to_disk(tmp_path / "pipeline" / "config.cfg")
+    loaded = spacy.load(tmp_path / "pipeline")
+    text = "[Fieber] nicht da.\nFamilie: [Gicht]"
+    assert said_of(loaded, text) == ["negated", "family"] == said_of(other, text)
+    as_bytes = spacy.blank("en")
+    as_bytes.add_pipe("bioel_context")
+    assert said_of(as_bytes.from_bytes(other.to_bytes()), text) == ["negated", "family"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", "Expecting"),
+        ("[]", "list indices"),
+        ("{}", "'cues'"),
+        ('{"cues": {"absent": {"forward": []}}}', "'absent' is none of negated, uncertain"),
+        ('{"cues": {"negated": {"left": []}}}', "'left' is none of forward, backward, both"),
+        ('{"cues": {"negated": {"forward": "no"}}}', "expected a list of phrases, found 'no'"),
+        ('{"cues": {}, "ends": {"all": [" "]}}', "expected a list of phrases"),
+        ('{"cues": {}, "sections": {"past": ["pmh"]}}', "'past' is none of"),
+    ],
+)
+def test_broken_rules(tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "rules.json").write_text(content, "utf8")
+    with pytest.raises(BioelError, match=rf"(?s)\[B490\] .*rules\.json .*{why}"):
+        spacy.blank("en").add_pipe("bioel_context", config={"rules": str(tmp_path / "rules.json")})
+
+
+def test_what_is_affirmed() -> None:
+    assert Context(historical=True, uncertain=True).is_affirmed
+    assert not Context(negated=True).is_affirmed
+    assert not Context(hypothetical=True).is_affirmed
+    assert not Context(experiencer="family").is_affirmed
