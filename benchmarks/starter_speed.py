@@ -91,7 +91,7 @@ def _run(step: str, cache: str, texts: list[str]) -> dict[str, float]:
 def _first_link(python: Path, cache: str, text: str) -> list[float]:
     """Seconds with and without imports, and megabytes, of a process of its own."""
     done = subprocess.run(
-        [str(python), "-c", _FIRST_LINK],
+        [str(python), "-P", "-c", _FIRST_LINK],
         env=os.environ | {"SPACY_BIOEL_CACHE": cache},
         input=text,
         capture_output=True,
