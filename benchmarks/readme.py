@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -269,6 +270,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "LEFT OUT": ("starter", left_out_table),
     "MINILM": ("starter", minilm_table),
     "STARTER SPEED": ("starter_speed", starter_speed_table),
+    "FIRST LINK": ("starter_speed", partial(starter_speed_table, first_link=True)),
     "ASSERTION": ("assertion", assertion_table),
     "WHERE": ("where", where_table),
     "PRETRAINING": ("pretraining", pretraining_table),

@@ -69,10 +69,16 @@ def left_out_table(rows: list[Row]) -> str:
     return f"{table(columns, lines)}\n\nMention F1, strict. {commands_note(measured, 'starter')}"
 
 
-def starter_speed_table(rows: list[Row]) -> str:
-    """Seconds to the first link, abstracts a second, and memory."""
+def starter_speed_table(rows: list[Row], *, first_link: bool = False) -> str:
+    """Seconds to the first link, abstracts a second, and memory.
+
+    first_link (bool): The first link alone, also without imports and as it was before.
+    """
     lines = []
     for system in dict.fromkeys(row["system"] for row in rows):
+        is_shown = system.startswith("first link") if first_link else system not in _DETAILS
+        if not is_shown:
+            continue
         of = {row["metric"]: row["value"] for row in select(rows, system=system)}
         speed = f"{of['seconds']:.1f} s" if "seconds" in of else f"{of['per_second']:.0f} a second"
         lines.append([system, speed, f"{of['megabytes']:,}"])
@@ -80,6 +86,9 @@ def starter_speed_table(rows: list[Row]) -> str:
     note = f"`{first['command']}`, n {first['n']} abstracts; {first['machine']}"
     note += f"; {first['note']}." if first["note"] else "."
     return f"{table(['pipeline of the package', 'time', 'MB'], lines)}\n\n{note}"
+
+
+_DETAILS = ("first link", "first link, imports included, before")
 
 
 def assertion_table(rows: list[Row]) -> str:

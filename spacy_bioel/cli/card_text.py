@@ -259,7 +259,9 @@ def _limits(facts: Facts) -> list[str]:
             "It links to the concepts of its knowledge base only: all else is NIL, or linked to a "
             f"like name. Gold mentions above whose ids it does not know: {missing:,}."
         )
-    limits.append("It links negated, hypothetical and family mentions too; bioel_context marks them.")
+    limits.append(
+        "It links negated, hypothetical and family mentions too; bioel_context marks them."
+    )
     return [*limits, PURPOSE]
 
 
