@@ -25,7 +25,7 @@ from benchmarks.readme_linkers import (
     variants_table,
     vocabularies_table,
 )
-from benchmarks.readme_no_labels import finding_table, no_labels_table
+from benchmarks.readme_no_labels import affirmed_table, finding_table, no_labels_table
 from benchmarks.readme_papers import papers_table
 from benchmarks.readme_speed import (
     documents_table,
@@ -271,6 +271,7 @@ BLOCKS: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "MINILM": ("starter", minilm_table),
     "STARTER SPEED": ("starter_speed", starter_speed_table),
     "FIRST LINK": ("starter_speed", partial(starter_speed_table, first_link=True)),
+    "AFFIRMED": ("no_labels", affirmed_table),
     "ASSERTION": ("assertion", assertion_table),
     "WHERE": ("where", where_table),
     "PRETRAINING": ("pretraining", pretraining_table),

@@ -32,6 +32,17 @@ _FINDERS = {
 _ONTOLOGIES = {"hpo": "HPO", "mondo": "MONDO"}
 
 
+def affirmed_table(rows: list[Row]) -> str:
+    """Sets of ids of documents, of all links and of those that are affirmed."""
+    lines = []
+    for corpus, name in (("case_reports", "62 case reports"), ("hpo_dev", "62 abstracts")):
+        for system, links in (("ours", "all"), ("affirmed", "affirmed")):
+            (of,) = select(rows, corpus=corpus, system=system, protocol="document")
+            figures = (f"{of[key]:.1f}" for key in ("precision", "recall", "value"))
+            lines.append([name, links, f"{of['n']:,}", *figures])
+    return table(["texts", "links", "n ids", "precision", "recall", "F1"], lines)
+
+
 def finding_table(rows: list[Row]) -> str:
     """Documents a second, memory and time to the first answer, of one process."""
     lines = []

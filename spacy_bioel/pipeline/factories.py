@@ -263,7 +263,8 @@ def make_linker(
     finding (dict): For "kb": "variants" (other endings, orders and words than a name has),
         "typos" (words that are one slip away from a word of the knowledge base), "learned"
         (evidence is weighed as it was learned from unlabelled texts, else by rules), "threshold"
-        (probability of a span from which on it is a mention).
+        (probability of a span from which on it is a mention), "nested" (names within longer names
+        too).
     label_types (dict): Mention label -> semantic types of the knowledge base that it may link to.
         A label that is not listed may link to all.
     nil_threshold (float): Probability below which the best candidate is not linked (NIL).

@@ -177,6 +177,15 @@ def test_no_letter_that_tells_names_apart_is_dropped(
     assert [name for _, name in find(finder, text)] == expected
 
 
+def test_names_within_names_are_the_users_choice(tmp_path: Path) -> None:
+    names = [("Ulcerative colitis",), ("Colitis",), ("Active ulcer",)]
+    finder = NameFinder(kb_of(tmp_path / "nested", names))
+    text = "Active ulcerative colitis."
+    longest = [("ulcerative colitis", "Ulcerative colitis")]
+    assert find(finder, text) == longest
+    assert find(finder, text, nested=True) == [*longest, ("colitis", "Colitis")]
+
+
 @pytest.mark.parametrize("learned", [True, False])
 def test_words_of_the_field_are_not_everyday_words(tmp_path: Path, learned: bool) -> None:
     concepts = [("Neoplasm", "Cancer", "Tumor"), ("Agent", "Drug")]

@@ -19,6 +19,7 @@ FINDING: dict[str, bool | float] = {
     "typos": True,
     "learned": True,
     "threshold": 0.5,
+    "nested": False,
 }
 # Which entities get the ids of links: those that were linked, none, or all links become entities.
 SET_ENTS = (True, False, "links")

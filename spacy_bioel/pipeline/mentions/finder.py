@@ -140,10 +140,12 @@ class NameFinder:
         abbreviations: bool = True,
         shorthand: bool = True,
         threshold: float = 0.5,
+        nested: bool = False,
         weights: Fusion | None = None,
     ) -> list[list[FoundName]]:
         """Find the names in each document, left to right. Only parts of coordinations overlap.
 
+        nested (bool): Find names within longer ones too.
         weights (Fusion | None): Of the evidence if `learned`; None: the package's.
         """
         found: list[list[FoundName]] = [[] for _ in docs]
@@ -156,7 +158,7 @@ class NameFinder:
         probability = self._probability(
             hits, rows, features, variants=variants, learned=learned, weights=weights
         )
-        kept = choose(hits, probability, threshold=threshold)
+        kept = choose(hits, probability, threshold=threshold, nested=nested)
         words, start, end = spans.words, hits.start[kept], hits.end[kept]
         of_doc = words.doc[start]
         first, last = (words.token[i] - words.token_starts[of_doc] for i in (start, end - 1))
@@ -173,6 +175,7 @@ class NameFinder:
         threshold: float,
         variants: bool,
         learned: bool,
+        nested: bool = False,
         weights: Fusion | None = None,
         **looking_up: bool,
     ) -> list[Considered]:
@@ -183,7 +186,8 @@ class NameFinder:
             hits, rows, features, variants=variants, learned=learned, weights=weights
         )
         probability[[i for i, reason in enumerate(reasons) if reason]] = 0.0
-        kept = set(choose(hits, probability, threshold=threshold).tolist())
+        chosen = choose(hits, probability, threshold=threshold, nested=nested)
+        kept = set(chosen.tolist())
         starts, ends = spans.words.places(hits.start, hits.end)
         names = self.kb.names.take(rows)
         columns = (starts.tolist(), ends.tolist(), names, probability.tolist(), reasons)
@@ -235,24 +239,34 @@ def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
     return near * np.where(of["replaced"] > 0, np.sqrt(of["share"]), 1.0) * 0.9 ** of["typos"]
 
 
-def choose(hits: Hits, probability: NDArray[np.float64], *, threshold: float) -> NDArray[np.int64]:
+def choose(
+    hits: Hits, probability: NDArray[np.float64], *, threshold: float, nested: bool = False
+) -> NDArray[np.int64]:
     """Choose the rows of hits to keep: the likely ones, the longest first where they overlap.
 
     The parts of a coordination stay beside the whole name that they share words with.
+
+    nested (bool): Keep what lies within one that is kept; of equal spans the likeliest.
     """
     likely = np.flatnonzero(probability >= threshold)
     order = likely[np.lexsort((-probability[likely], (hits.start - hits.end)[likely]))]
     coordinated = (hits.gap < hits.end)[order]
     taken = np.zeros(int(hits.end.max(initial=0)) + 1, dtype=bool)
-    kept, spans = [], set()
+    kept: list[int] = []
+    spans: set[tuple[int, int]] = set()
+    around = np.full(len(taken), -1)  # of each word, the first kept hit that has it
     for i in [*order[~coordinated].tolist(), *order[coordinated].tolist()]:
         start, end = int(hits.start[i]), int(hits.end[i])
         if hits.gap[i] < hits.end[i]:
             if (start, end) in spans:
                 continue
         elif taken[start:end].any():
-            continue
+            outer = around[start]
+            is_within = outer >= 0 and (around[start:end] == outer).all()
+            if not (nested and is_within and (start, end) not in spans):
+                continue
         taken[start:end] = True
+        around[start:end] = np.where(around[start:end] < 0, i, around[start:end])
         spans.add((start, end))
         kept.append(i)
     return np.array(kept, dtype=np.int64)
