@@ -20,12 +20,14 @@ from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.checkpoint import misfit, read_checkpoint, special_pieces
-from spacy_bioel.models.checkpoint_parts import (
+from spacy_bioel.models.checkpoint import (
     checkpoint_parts,
     load_checkpoint_parts,
+    misfit,
     of_prefix,
+    read_checkpoint,
     set_backbone,
+    special_pieces,
     with_prefix,
 )
 from spacy_bioel.models.marked import Pair, PairPieces

@@ -17,10 +17,10 @@ from spacy_bioel.models.checkpoint import (
     CONFIG,
     config_to_json,
     misfit,
+    read_backbone,
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.checkpoint_parts import read_backbone
 from spacy_bioel.models.name_encoder import (
     EncoderKind,
     EncoderSource,

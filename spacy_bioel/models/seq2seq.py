@@ -18,16 +18,14 @@ from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.models.checkpoint import (
-    misfit,
-    new_seq2seq,
-    read_checkpoint,
-    special_pieces,
-)
-from spacy_bioel.models.checkpoint_parts import (
     checkpoint_parts,
     load_checkpoint_parts,
+    misfit,
+    new_seq2seq,
     of_prefix,
+    read_checkpoint,
     set_backbone,
+    special_pieces,
     with_prefix,
 )
 from spacy_bioel.models.marked import MARKERS, Marked, MarkedPieces, add_markers

@@ -19,8 +19,8 @@ from spacy_bioel.opened import opened
 from spacy_bioel.pipeline.annotate import context_of, group_of, link_of
 from spacy_bioel.pipeline.gold import split_ids
 from spacy_bioel.text.context import describe
-from spacy_bioel.text.hgvs import to_hgvs
 from spacy_bioel.text.reasons import reason_of
+from spacy_bioel.text.variants import to_hgvs
 from spacy_bioel.types import Candidate, KbRelease, Link
 
 

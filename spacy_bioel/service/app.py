@@ -14,10 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import schemas
-from spacy_bioel.service.limits import CheckHost, LimitRequests
+from spacy_bioel.service.limits import CheckHost, LimitRequests, Limits
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
 from spacy_bioel.service.problems import Refusal, add_handlers, problems
-from spacy_bioel.service.settings import Limits
 from spacy_bioel.service.verbs import Job, Service
 
 _MOST_FOUND = 100

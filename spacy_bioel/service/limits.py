@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spacy_bioel.errors import Errors
 from spacy_bioel.service.problems import Refusal
-from spacy_bioel.service.settings import Limits
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)
 
@@ -137,3 +137,22 @@ def _declared_length(scope: Scope) -> int:
         if name == b"content-length" and value.isdigit():
             return int(value)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a service.
+
+    body_bytes (int): Bytes of the body of a request.
+    waiting_bytes (int): Bytes of the bodies of all requests that are being answered. One that is
+        alone may have as many as it likes, up to `body_bytes`.
+    texts (int): Texts per request.
+    characters (int): Characters a text.
+    seconds (float): Seconds a request, from its first byte to its answer.
+    """
+
+    body_bytes: int = 8_000_000
+    waiting_bytes: int = 32_000_000
+    texts: int = 1_000
+    characters: int = 100_000
+    seconds: float = 60.0

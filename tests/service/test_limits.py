@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from spacy_bioel.service.limits import LimitRequests
-from spacy_bioel.service.settings import Limits
+from spacy_bioel.service.limits import LimitRequests, Limits
 
 
 class Client:

@@ -18,8 +18,8 @@ from spacy.language import Language
 from starlette.testclient import TestClient
 
 from spacy_bioel.service.app import create_app
+from spacy_bioel.service.limits import Limits
 from spacy_bioel.service.metrics import Metrics
-from spacy_bioel.service.settings import Limits
 from spacy_bioel.service.verbs import Service
 
 LONGEST = 20  # characters of a text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.text.hgvs import to_hgvs
+from spacy_bioel.text.variants import to_hgvs
 
 
 @pytest.mark.parametrize(
