@@ -97,7 +97,7 @@ def test_mentions_and_links_are_those_of_one_thread(
     nlp = spacy.load(folder)
     seen = watch(nlp)
     assert all(found == expected for found in in_threads(partial(find, nlp, strings)))
-    assert True not in seen
+    assert not any(seen)
     assert sum(map(len, expected)) > 50
 
 
@@ -110,19 +110,19 @@ def test_mentions_alone(trained_folder: Path, strings: list[str]) -> None:
 
 def test_loaded_networks_predict(folder: Path) -> None:
     nlp = spacy.load(folder)
-    assert True not in modes(nlp)
+    assert not any(modes(nlp))
     again = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert True not in modes(again)
+    assert not any(modes(again))
     for _, pipe in nlp.pipeline:
         worker = pickle.loads(pickle.dumps(pipe))  # as a process gets it under spawn
-        assert True not in {module.training for module in modules(worker)}
+        assert not any(module.training for module in modules(worker))
 
 
 def test_networks_learn_only_in_update(checkpoint: Path, texts: list[AnnotatedText]) -> None:
     nlp = sharing_nlp(checkpoint)
     data = examples(nlp, texts)
     optimizer = nlp.initialize(lambda: data)
-    assert True not in modes(nlp)
+    assert not any(modes(nlp))
     seen = watch(nlp)
     step(nlp, texts, optimizer)
     assert seen == {True}
