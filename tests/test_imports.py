@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/verbs.py": ["spacy"],
     "service/schemas.py": ["pydantic"],
     "service/problems.py": ["fastapi", "starlette"],
-    "service/limits.py": ["starlette"],
+    "service/guards.py": ["starlette"],
     "service/metrics.py": ["starlette", "prometheus_client"],
     "service/app.py": ["fastapi", "prometheus_client"],
     "service/run.py": ["uvicorn"],
@@ -93,6 +94,12 @@ PACKAGES: dict[str, list[str]] = {
 # are imported then: nothing slow at their top. Theirs is what spaCy itself has imported.
 FACTORIES = ["pipeline/factories.py", "pipeline/tokenizer.py"]
 SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "bioc", "pronto"}
+
+# Packages of extras, without which the command line starts.
+EXTRAS = [
+    *["torch", "transformers", "sklearn", "scipy", "pytorch_metric_learning", "faiss", "pyarrow"],
+    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp", "matplotlib"],
+]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
@@ -141,6 +148,17 @@ def test_the_package_itself_imports_nothing_but_when_it_is_asked_to() -> None:
     at_once = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert at_once == ["__future__", "typing"]
     assert not [node for node in tree.body if isinstance(node, ast.Import)]
+
+
+def test_the_command_line_needs_no_extra() -> None:
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({EXTRAS}))
+from spacy_bioel.cli import main
+main(["serve", "--help"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_table_names_only_rooms_that_exist() -> None:
