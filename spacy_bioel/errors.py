@@ -277,7 +277,7 @@ class Warnings(metaclass=_Coded):
     W302 = "No document of {source} has a mention, so that there was nothing to link. Leave --mentions given out to find them."
     W310 = "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install 'spacy-bioel[plot]'"
     W311 = "{path} has the scores of another pipeline (model_fingerprint {found}), this one has {expected}. The card is written; measure this pipeline, and write it again."
-    W320 = "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it ({finders}) write to {written}. Set `mentions` or `spans_key` of {linker!r} to where the mentions are."
+    W320 = "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it ({finders}) write to {written}, and not there. Set `mentions` or `spans_key` of {linker!r} to where the mentions are."
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not give: they give {known}. Correct the labels, otherwise they have no effect."
     W322 = "The setting `always` of bioel_mentions has the labels {unknown}, which its model has not learned: it finds {known}. Correct the labels, unless they are to come from the words alone."
     W323 = 'No pipe before {linker!r} finds mentions, and the document has none. Add an NER or a ruler before it, set mentions = "kb", or take the pipeline of the package: spacy_bioel.load().'
