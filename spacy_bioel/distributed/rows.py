@@ -23,7 +23,7 @@ from spacy_bioel.types import AnnotatedText, Candidate, Context, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
-Item = TypeVar("Item")
+Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
 # Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
@@ -275,16 +275,17 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
 
 def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
-    row = {
+    mention = text[link.start : link.end]
+    row: Row = {
         "start": link.start,
         "end": link.end,
-        "text": text[link.start : link.end],
+        "text": mention,
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
     }
-    if hgvs := hgvs_of(row["text"], link.label):
+    if hgvs := hgvs_of(mention, link.label):
         row["hgvs"] = hgvs
     if link.context is not None:
         row["context"] = _context_row(link.context)

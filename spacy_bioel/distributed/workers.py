@@ -52,9 +52,9 @@ def worker_processes(
         except BrokenProcessPool as error:
             pool.shutdown()
             # The pool terminates the others.
-            codes = {one.exitcode for one in processes.values()} - {-signal.SIGTERM}
-            status = codes.pop() if codes else -signal.SIGTERM
-            how = f"exit status {status}" if status > 0 else f"signal {-status}"
+            statuses = [one.exitcode or 0 for one in processes.values()]
+            status = next((one for one in statuses if one != -signal.SIGTERM), -signal.SIGTERM)
+            how = f"exit status {status}" if status >= 0 else f"signal {-status}"
             raise BioelError(Errors.B250.format(how=how)) from error
 
     try:
