@@ -13,9 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.service import schemas
+from spacy_bioel.service import Limits, schemas
 from spacy_bioel.service.guards import CheckHost, LimitRequests
-from spacy_bioel.service.limits import Limits
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
 from spacy_bioel.service.problems import Refusal, add_handlers, problems
 from spacy_bioel.service.verbs import Job, Service

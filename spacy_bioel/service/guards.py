@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spacy_bioel.errors import Errors
-from spacy_bioel.service.limits import Limits
+from spacy_bioel.service import Limits
 from spacy_bioel.service.problems import Refusal
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)

@@ -21,7 +21,7 @@ from spacy_bioel.errors import BioelError, Errors
 if TYPE_CHECKING:
     import asyncio
 
-    from spacy_bioel.service.limits import Limits
+    from spacy_bioel.service import Limits
     from spacy_bioel.service.verbs import Service
 
 

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.limits import Limits
 from spacy_bioel.service.metrics import Metrics
 from spacy_bioel.service.verbs import Service
 from spacy_bioel.types import Concept
