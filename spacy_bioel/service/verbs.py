@@ -25,13 +25,14 @@ from spacy_bioel.distributed.rows import (
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.search import Hit, search_names
+from spacy_bioel.kb.search import search_names
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.kbs import setting_of
 from spacy_bioel.pipeline.linker.starter import place_of
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.service.batching import Batcher
-from spacy_bioel.types import Concept
+
+Values = dict[str, Any]  # of JSON
 
 # The first text pays for what is opened and computed at first use.
 _WARMING_UP = "Naloxone reversed the hypotension of mice that had been given clonidine."
@@ -104,13 +105,29 @@ class Service(Batcher[Job, Row]):
         rows = iter(linked)
         return [too_long.get(n) or next(rows) for n in range(len(jobs))]
 
-    def concept(self, id: str) -> Concept:
+    def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] an unknown id, [B387] not loaded yet."""
-        return self.kb[id]
+        concept = self.kb[id]
+        lists = ("names", "types", "parents", "xrefs")
+        return {
+            "id": concept.id,
+            "name": concept.names[0],
+            "definition": concept.definition,
+            **{key: list(getattr(concept, key)) for key in lists},
+        }
 
-    def search(self, words: str, k: int) -> list[Hit]:
-        """Search for concepts by words. RAISES BioelError: [B387] not loaded yet."""
-        return search_names(self.kb, words, k)
+    def search(self, words: str, k: int) -> list[Values]:
+        """Search for concepts by words, the best first. RAISES BioelError: [B387] not loaded."""
+        return [
+            {
+                "id": hit.concept.id,
+                "name": hit.concept.names[0],
+                "matched": hit.name,
+                "score": hit.score,
+                "types": list(hit.concept.types),
+            }
+            for hit in search_names(self.kb, words, k)
+        ]
 
     @property
     def kb(self) -> KnowledgeBase:
@@ -119,7 +136,7 @@ class Service(Batcher[Job, Row]):
             raise BioelError(Errors.B387)
         return self._linker.kb
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Values:
         """Name and version of everything that answers depend on, as JSON values.
 
         RAISES BioelError: [B387] not loaded yet.
