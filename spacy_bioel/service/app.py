@@ -15,7 +15,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import Limits, schemas
 from spacy_bioel.service.guards import CheckHost, LimitRequests
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
-from spacy_bioel.service.problems import Refusal, add_handlers, problems
+from spacy_bioel.service.problems import HANDLERS, Refusal, problems
 from spacy_bioel.service.verbs import Job, Service, Values
 
 _MOST_FOUND = 100
@@ -34,7 +34,7 @@ def create_app(
 
     service (Service): Started by the caller, before or after.
     metrics (Metrics): Those that the service reports to.
-    hosts (Collection[str]): Names by which it may be asked; see `hosts.CheckHost`.
+    hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",
@@ -43,9 +43,9 @@ def create_app(
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers=HANDLERS,
     )
     metrics.watch(service)
-    add_handlers(app)
     app.add_middleware(LimitRequests, limits=limits)
     app.add_middleware(CheckHost, hosts=hosts)
     app.add_middleware(MeasureRequests, metrics=metrics)
