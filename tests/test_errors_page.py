@@ -23,7 +23,7 @@ def test_the_definitions_are_current() -> None:
     assert errors_page() == PAGE
     assert "| `spurious` | a prediction that is paired with no gold mention |" in PAGE
     assert f"up to {SHOWN} errors of each kind" in PAGE
-    assert BINS == 10 and "in ten bins of\nthe score" in PAGE
+    assert BINS == 10 and "in ten bins" in PAGE
     assert "| `rank` | rank of the first gold id among the candidates" in PAGE
 
 
