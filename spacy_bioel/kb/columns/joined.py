@@ -22,9 +22,8 @@ from spacy_bioel.kb.columns.files import IntArray, SortedKeys, StringColumn, off
 from spacy_bioel.kb.columns.joined_rows import JoinedSearch, JoinedStrings, string_column
 from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.opened import remember
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import KbRelease
+from spacy_bioel.types import KbRelease, remember
 
 
 class _Numbered(NamedTuple):

@@ -36,7 +36,7 @@ from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
 from spacy_bioel.kb.columns.tries import files_of_trie, known_tries, map_tries, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
-from spacy_bioel.opened import remember
+from spacy_bioel.types import remember
 
 
 class ColumnReader:

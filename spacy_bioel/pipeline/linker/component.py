@@ -33,7 +33,6 @@ from spacy_bioel.models.reading import (
     reading_parts,
     reads,
 )
-from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.contextual.methods import (
     find_in_context,
@@ -67,7 +66,7 @@ from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_setting
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.types import Link
+from spacy_bioel.types import Link, remember_opener
 
 
 class Linker(StoredPipe):
