@@ -900,7 +900,3 @@ class Warnings(metaclass=_Coded):
         "{path} has the scores of another pipeline (model_fingerprint {found}), this one has "
         "{expected}. The card is written; measure this pipeline, and write it again."
     )
-    W310 = (
-        "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install "
-        "'spacy-bioel[plot]'"
-    )

@@ -28,7 +28,7 @@ from spacy_bioel.cli.gold_labels import (
     load_with_mapped_gold,
 )
 from spacy_bioel.cli.models import find_linker, require_linker
-from spacy_bioel.errors import Warnings
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
@@ -47,6 +47,13 @@ _NOTES = (
     "nil_not_predicted", "widened", "tied",
 )  # fmt: skip
 _COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
+
+
+def _errors_file(path: Path | None) -> Path | None:
+    """Refuse a file of errors that is a folder, or of an unknown format."""
+    if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
+        raise BioelError(Errors.B360.format(path=path))
+    return refuse_folder(path)
 
 
 def evaluate(
@@ -87,7 +94,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="OUT.tsv",
-            callback=refuse_folder,
+            callback=_errors_file,
             help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
         ),
     ] = None,
@@ -101,12 +108,9 @@ def evaluate(
         ),
     ] = None,
 ) -> None:
-    from spacy_bioel.cli.error_rows import check_errors_file
     from spacy_bioel.pipeline.measuring import check_gold, measure_names, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    if errors is not None:
-        check_errors_file(errors)
     nlp, texts = load_with_mapped_gold(
         model, gold, format=format, prefix=prefix, label=label, annotates=annotates
     )
@@ -142,7 +146,7 @@ def evaluate(
             about_row = {"protocol": row.protocol, "metric": row.metric}
             show_note(Warnings.W455.format(**about_row, **values))
     if errors is not None or html is not None:
-        from spacy_bioel.cli.error_report import report_errors
+        from spacy_bioel.cli.error_files import report_errors
 
         n = report_errors(
             nlp, texts, links, scores=found, about=about, rows=errors, page=html,
