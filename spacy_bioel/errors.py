@@ -251,23 +251,20 @@ class Errors(metaclass=_Coded):
         "Offsets count characters, not bytes. Check that text and encoding are the original ones."
     )
     B107 = (
-        "{path}, line {line}: a row of {n} column(s) ({row!r}), expected six, separated by tabs: "
+        "{where}: a row of {n} column(s) ({row!r}), expected six, separated by tabs: "
         "document id, start, end, mention, type, concept ids; without the last, there is no id."
     )
     B108 = (
-        "{path}, line {line}: expected the text row id|{kind}|..., found {row!r}. A document is a "
+        "{where}: expected the text row id|{kind}|..., found {row!r}. A document is a "
         "title row (|t|), an abstract row (|a|), then its mentions."
     )
     B109 = (
-        "{path}, line {line}: expected document id {expected!r}, found {found!r}. Separate "
+        "{where}: expected document id {expected!r}, found {found!r}. Separate "
         "documents by a blank line."
     )
-    B110 = (
-        "{path}, line {line}: expected two numbers as start and end, found {found}. Correct the "
-        "row."
-    )
-    B111 = "{path}, line {line}: not well-formed XML ({error}). Download the file again."
-    B112 = "{path}, document {doc}: not valid BioC ({error}). Compare it with BioC.dtd."
+    B110 = "{where}: expected two numbers as start and end, found {found}. Correct the row."
+    B111 = "{where}: not well-formed XML ({error}). Download the file again."
+    B112 = "{where}: not valid BioC ({error}). Compare it with BioC.dtd."
     B113 = (
         "{where}: the passage at offset {offset} starts before the end of the previous one, "
         "{length}. Offsets count characters from the start of the document. Correct them."
@@ -277,9 +274,9 @@ class Errors(metaclass=_Coded):
         "it."
     )
     B115 = "{path} is not a BioC collection: {error}. Check the format."
-    B116 = "{path}, line {line}: expected {expected}, found {row!r}. Correct or remove the line."
+    B116 = "{where}: expected {expected}, found {row!r}. Correct or remove the line."
     B118 = (
-        "{path}, line {line}: expected at least {n} columns, separated by tabs, and a phrase, "
+        "{where}: expected at least {n} columns, separated by tabs, and a phrase, "
         "found {row!r}. Correct the row, or give other columns."
     )
     B119 = (
@@ -302,16 +299,15 @@ class Errors(metaclass=_Coded):
         "of a UMLS release. Check the path."
     )
     B124 = (
-        "{path}, line {line}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the "
-        "file, for example: LC_ALL=C sort {path} > OUT"
+        "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the "
+        "file, for example: LC_ALL=C sort FILE > OUT"
     )
     B125 = (
-        "{path}, line {line}: {n} column(s), expected {expected}, separated by '|'. The file may "
+        "{where}: {n} column(s), expected {expected}, separated by '|'. The file may "
         "be truncated: copy it again."
     )
     B126 = (
-        "{path}, line {line}: broken quoting in a table ({error}). Correct the quotes in or before "
-        "this line."
+        "{where}: broken quoting in a table ({error}). Correct the quotes in or before this line."
     )
     B127 = (
         "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the keys."
@@ -337,7 +333,7 @@ class Errors(metaclass=_Coded):
         "one of the two."
     )
     B140 = (
-        "{path}, line {line}: the column of concept ids is empty ({row!r}). Write the id, or -1 "
+        "{where}: the column of concept ids is empty ({row!r}). Write the id, or -1 "
         "for a mention without one. If the file is truncated there, copy it again."
     )
     B141 = (
