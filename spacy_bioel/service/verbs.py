@@ -160,7 +160,8 @@ class Service(Batcher[Job, Row]):
         kb = self.kb
         if all(part.path is not None for part in parts_of(kb)):
             before = self._linker.cfg["kb"]
-            self._linker.set_kb(setting_of(kb, lambda _, part: place_of(part), before=before))
+            places = [place_of(part) for part in parts_of(kb)]
+            self._linker.set_kb(setting_of(kb, places, before=before))
         return self.kb.fingerprint
 
     def _load_and_try(self) -> Callable[[list[Job]], list[Row]]:
