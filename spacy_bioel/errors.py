@@ -275,7 +275,6 @@ class Warnings(metaclass=_Coded):
     W300 = "{n:,} of {of:,} gold mentions overlap longer ones. Tags cannot represent both: the longest are learnt. To find them all, use bioel_mentions with spacy-bioel.SpanEnumerator.v1."
     W301 = "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make empty .ann files for texts without mentions."
     W302 = "No document of {source} has a mention, so that there was nothing to link. Leave --mentions given out to find them."
-    W310 = "{path} has tables, but no plots: they need matplotlib. For plots, run: pip install 'spacy-bioel[plot]'"
     W311 = "{path} has the scores of another pipeline (model_fingerprint {found}), this one has {expected}. The card is written; measure this pipeline, and write it again."
     W320 = "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it ({finders}) write to {written}, and not there. Set `mentions` or `spans_key` of {linker!r} to where the mentions are."
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not give: they give {known}. Correct the labels, otherwise they have no effect."
