@@ -102,7 +102,9 @@ class Errors(metaclass=_Coded):
     B123 = "{folder} has no {name}.RRF (nor {name}.RRF.gz, {name}.RRF.zst), expected the META folder of a UMLS release. Check the path."
     B124 = "{where}: {cui} comes after {previous}, expected rows sorted by CUI. Sort the file, for example: LC_ALL=C sort FILE > OUT"
     B125 = "{where}: {n} column(s), expected {expected}, separated by '|'. The file may be truncated: copy it again."
-    B126 = "{where}: broken quoting in a table ({error}). Correct the quotes in or before this line."
+    B126 = (
+        "{where}: broken quoting in a table ({error}). Correct the quotes in or before this line."
+    )
     B127 = (
         "{path}: columns are given for {found}, expected 'id' and any of {known}. Correct the keys."
     )
