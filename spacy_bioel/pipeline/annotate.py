@@ -161,30 +161,15 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
             group.attrs[_OF_ENTS] = key == spans_key
 
 
-def link_of(span: Span) -> Link | None:
-    """The link that is stored of a span; None: it is no mention."""
-    found = _record_of(span)
-    if found is None:
-        return None
-    group, candidates = found
-    return Link(*_place_of(span), split_ids(span.kb_id_), _candidates(group, candidates))
-
-
-def group_of(span: Span) -> SpanGroup | None:
-    """The span group that has the link of a span; None: it is no mention."""
-    found = _record_of(span)
-    return found[0] if found is not None else None
-
-
-def _record_of(span: Span) -> tuple[SpanGroup, Sequence[Any]] | None:
-    """The group that has the link of a span, and its candidates as they are stored."""
+def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
+    """The link that is stored of a span, and the group that has it; None: it is no mention."""
     place = _place_of(span)
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])
         for start, end, label, candidates in islice(records, first, None):
             if (start, end, label) == place:
-                return group, candidates
+                return Link(*place, split_ids(span.kb_id_), _candidates(group, candidates)), group
             if start > place[0]:
                 break
     return None

@@ -4,6 +4,7 @@
 # It is imported for every pipeline, so functions import models.detector, which loads tokenizers.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -28,7 +29,7 @@ from spacy_bioel.models.torch_io import (
     weights_from_bytes,
     weights_to_bytes,
 )
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
+from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
@@ -63,17 +64,9 @@ class MentionDetector(StoredPipe):
         self,
         vocab: Vocab,
         model: Model[MentionBatch, Logits],
-        name: str = "bioel_mentions",
+        name: str,
         *,
-        threshold: float = 0.5,
-        consistency: float = 0.0,
-        allow_overlap: bool = True,
-        abbreviations: bool = False,
-        always: Mapping[str, Sequence[str]] | None = None,
-        never: Sequence[str] = (),
-        set_ents: bool = False,
-        spans_key: str = SPANS_KEY,
-        gold_key: str = GOLD_KEY,
+        settings: Mapping[str, Any],
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -81,18 +74,7 @@ class MentionDetector(StoredPipe):
         self.name = name
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
-        self.cfg: dict[str, Any] = {
-            "labels": [],
-            "threshold": threshold,
-            "consistency": consistency,
-            "allow_overlap": allow_overlap,
-            "abbreviations": abbreviations,
-            "always": always or {},
-            "never": list(never) if isinstance(never, tuple) else never,
-            "set_ents": set_ents,
-            "spans_key": spans_key,
-            "gold_key": gold_key,
-        }
+        self.cfg: dict[str, Any] = {"labels": [], **settings}
         self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self.check_settings()
 
@@ -193,7 +175,7 @@ class MentionDetector(StoredPipe):
         pairs = zip(docs, self.score_spans(docs), strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
-    def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
+    def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
         """Tell which spans of a document might have been mentions, and what became of each.
 
         lowest (float): Least probability of a span.
@@ -320,10 +302,11 @@ class MentionDetector(StoredPipe):
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
-        return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+        make = partial(type(self), self.vocab, self.model, self.name, scorer=self.scorer)
+        return _unpickle, (make, self.cfg, self.to_bytes())
 
 
 def _unpickle(
-    vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
+    make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
 ) -> MentionDetector:
-    return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
+    return make(settings=cfg).from_bytes(data)
