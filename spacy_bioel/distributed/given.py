@@ -21,7 +21,7 @@ from spacy_bioel.pipeline.gold import with_gold_mentions
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import find_linker, spans_key
 from spacy_bioel.pipeline.measuring import changed
-from spacy_bioel.pipeline.tokens import listens, with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
 

@@ -25,7 +25,7 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_mentions,
 )
 from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
 _BATCH = 32  # documents that are read at once

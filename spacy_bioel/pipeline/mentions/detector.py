@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -43,8 +44,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
 )
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
-from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
-from spacy_bioel.pipeline.tokens import listens, require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
 # "width" is stored with them.
 _SETTINGS = {
@@ -285,16 +285,14 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-        lexicon = self.lexicon.arrays()
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
-            "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
+            "lexicon.safetensors": lambda: save(self.lexicon.arrays()),
         }
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-
         width = self.cfg.pop("width")
-        self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
+        self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
             add_scorer(self.model, n_labels=len(self.labels), width=width)
