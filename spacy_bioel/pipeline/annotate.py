@@ -24,6 +24,7 @@ _LINKS = "links"
 _KB = "kb"  # fingerprint of the knowledge base that candidates are from
 _NIL_THRESHOLD = "nil_threshold"
 _CONTEXTS = "contexts"
+_PLACE = attrgetter("start", "end", "label")
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
@@ -50,8 +51,8 @@ def set_links(
     if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
         attrs |= old.attrs
     attrs[_LINKS] = [
-        [*link[:3], [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
-        for link in sorted(links, key=lambda link: link[:2])
+        [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
+        for link in sorted(links, key=attrgetter("start", "end"))
     ]
     attrs |= {_KB: kb, _NIL_THRESHOLD: nil_threshold}
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
@@ -77,9 +78,8 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     if spans_key not in doc.spans:
         return []
     group = doc.spans[spans_key]
-    candidates = {
-        tuple(place): _candidates(group, of) for *place, of in group.attrs.get(_LINKS, ())
-    }
+    records = group.attrs.get(_LINKS, ())
+    candidates = {tuple(place): _candidates(group, found) for *place, found in records}
     said = {place: _context(record) for place, record in _contexts(group).items()}
     links = []
     for span in group:
@@ -106,8 +106,8 @@ def _contexts(group: SpanGroup) -> dict[tuple[int, int], list[Any]]:
 
 
 def _context(record: list[Any]) -> Context:
-    *said, cues = record
-    return Context(*said, tuple(map(tuple, cues)))
+    values: Any = (*record[:-1], tuple(map(tuple, record[-1])))
+    return Context(*values)
 
 
 def context_of(span: Span) -> Context | None:
