@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from spacy.language import Language
@@ -25,7 +24,7 @@ from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
-from spacy_bioel.pipeline.linker.queries import Mentions, looking_up, mention_queries
+from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
@@ -138,9 +137,8 @@ def _consider(
     doc: Doc, linker: Linker | None, detector: MentionDetector | None, *, lowest: float
 ) -> list[Considered]:
     if linker is not None and linker.cfg["mentions"] == "kb":
-        settings = linker.state.settings
-        options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
-        return linker.generator.finder.consider(doc, weights=linker.finding, **options)
+        generator = linker.generator
+        return generator.finder.consider(doc, finding_of(generator.state))
     return [] if detector is None else detector.consider(doc, lowest=lowest)
 
 

@@ -20,8 +20,8 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.queries import (
     Mentions,
+    finding_of,
     given_candidates,
-    looking_up,
     rank_mentions,
 )
 from spacy_bioel.pipeline.loading import find_linker
@@ -204,12 +204,12 @@ def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> Development:
     linker = linker_of(nlp)
     finder, kb = linker.generator.finder, linker.kb
     docs = [nlp.make_doc(text.text) for text in texts]
-    spans = finder.look_up(docs, **looking_up(linker.state.settings))
-    hits, rows, features = finder.weigh(spans)
+    words, hits = finder.look_up(docs, finding_of(linker.state))
+    hits, rows, features = finder.weigh(words, hits).allowed()
     alone = hits.gap == hits.end  # parts of coordinations are weighed by rules
     hits, rows, features = hits.take(alone), rows[alone], features[alone]
-    of_doc = spans.words.doc[hits.start].tolist()
-    starts, ends = spans.words.places(hits.start, hits.end)
+    of_doc = words.doc[hits.start].tolist()
+    starts, ends = words.places(hits.start, hits.end)
     gold = {
         (number, mention.start, mention.end): set(kb.find_all(list(mention.ids)).tolist())
         for number, text in enumerate(texts)
