@@ -80,7 +80,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     mentions: list[Explanation] = []
     if linker is not None:
         ranking = linker.ranking([doc])
-        found = {(span.start, span.end) for span in ranking.mentions.spans[0]}
+        found = {(span.start, span.end) for span in ranking.mentions.spans}
         asked_for = {(place.start, place.end) for place in places}
         mentions = _explain(ranking, found & asked_for if places else found, considered)
         if missing := [place for place in places if (place.start, place.end) not in found]:
@@ -158,8 +158,9 @@ def _with(
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
     return replace(
         mentions,
-        spans=[[*mentions.spans[0], *spans]],
-        queries=[[*mentions.queries[0], *mention_queries(spans, generator.state.settings)]],
+        spans=[*mentions.spans, *spans],
+        queries=[*mentions.queries, *mention_queries(spans, generator.state.settings)],
+        owners=[0] * (len(mentions) + len(spans)),
         likely=likely,
     )
 
@@ -171,11 +172,7 @@ def _explain(
 
     shown (Collection): First token, and the one after the last, of those to explain.
     """
-    (links,), (spans,), (queries,) = (
-        ranking.links(),
-        ranking.mentions.spans,
-        ranking.mentions.queries,
-    )
+    (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
     organisms: dict[str, str] = {}  # that the document names, by the word that it uses first
     for span, link in zip(spans, links, strict=True):
@@ -220,7 +217,7 @@ def _explain(
             about = replace(about, near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits))
         if ranking.mentions.likely is not None:
             more = "; the score counts how likely the words are a name here."
-        elif settings.types_of(about.label) == ():
+        elif generator.types_of(about.label) == ():
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
             about, more = replace(about, reason=reason), ""
@@ -267,7 +264,8 @@ def _excluded(
     """The best concepts that a label excludes, with the score that they would have."""
     scores = (generator.state.fusion or default_fusion()).scores(table.features)
     shares = share(scores, table.query)
-    out = ~generator.allowed(table.concept, label) & (shares >= _LEAST_EXCLUDED)
+    allowed = generator.allowed(table.concept, [label], np.zeros_like(table.concept))
+    out = ~allowed & (shares >= _LEAST_EXCLUDED)
     best = np.flatnonzero(out)[np.argsort(-shares[out], kind="stable")][:_N_EXCLUDED]
     kb = generator.kb
     return tuple(
