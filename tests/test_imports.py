@@ -85,8 +85,8 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "cli/plots.py": ["matplotlib"],
-    "cli/error_page.py": ["jinja2"],
+    "cli/card.py": ["jinja2"],
+    "cli/error_files.py": ["jinja2"],
     "__init__": ["spacy"],
 }
 
