@@ -64,7 +64,7 @@ PACKAGES: dict[str, list[str]] = {
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker/component.py": ["torch", "tokenizers"],
-    "pipeline/stored_pipe.py": ["safetensors"],
+    "pipeline/mentions/detector.py": ["safetensors"],
     "tuning": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],
     "distributed": ["spacy"],
