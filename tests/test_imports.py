@@ -72,7 +72,7 @@ PACKAGES: dict[str, list[str]] = {
     "distributed/parquet.py": ["pyarrow"],
     "distributed/spark.py": ["pyspark", "pyarrow", "pandas"],
     "export": ["spacy"],
-    "export/bioc.py": ["bioc"],
+    "export/corpora.py": ["bioc"],
     "export/docs.py": ["pandas", "IPython"],
     "service/verbs.py": ["spacy"],
     "service/schemas.py": ["pydantic"],
