@@ -53,7 +53,6 @@ PACKAGES: dict[str, list[str]] = {
     "kb": ["numpy"],
     "kb/transaction.py": ["filelock"],
     "kb/vectors/ann.py": ["faiss"],
-    "kb/vectors/quantized.py": ["torch"],
     "nn": ["torch"],
     "nn/beams.py": ["numpy", "transformers"],
     "nn/transformer.py": ["numpy"],

@@ -23,8 +23,14 @@ from spacy_bioel.cli.sources import (
 )
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
-from spacy_bioel.kb.build.edit import NameEdit
-from spacy_bioel.kb.build.grow import add_concepts, compact_kb, edit_names, retire_ids, upgrade_kb
+from spacy_bioel.kb.build.grow import (
+    NameEdit,
+    add_concepts,
+    compact_kb,
+    edit_names,
+    retire_ids,
+    upgrade_kb,
+)
 
 if TYPE_CHECKING:
     from spacy_bioel.kb.build.grow import Growth
