@@ -64,7 +64,7 @@ PACKAGES: dict[str, list[str]] = {
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker/component.py": ["torch", "tokenizers"],
-    "pipeline/stored_pipe.py": ["safetensors"],
+    "pipeline/mentions/detector.py": ["safetensors"],
     "tuning": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],
     "distributed": ["spacy"],
@@ -84,8 +84,8 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "cli/plots.py": ["matplotlib"],
-    "cli/error_page.py": ["jinja2"],
+    "cli/card.py": ["jinja2"],
+    "cli/error_files.py": ["jinja2"],
     "__init__": ["spacy"],
 }
 

@@ -47,6 +47,7 @@ class Words:
     chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).
     token_starts (IntArray): First token of each document. Shape (n_docs,).
     long (dict[int, list[str]]): Words that a short form stands for, by each word of it.
+    meant (tuple[str, ...]): What each form means: another word where it is misspelled.
     """
 
     docs: Sequence[Doc]
@@ -64,6 +65,10 @@ class Words:
     lengths: IntArray
     token_starts: IntArray
     long: dict[int, list[str]] = field(default_factory=dict)
+    meant: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.meant = self.forms
 
     def __len__(self) -> int:
         return len(self.form)
