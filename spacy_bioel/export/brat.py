@@ -11,9 +11,8 @@ from pathlib import Path
 from spacy_bioel.distributed.rows import LinkedText
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.links import Write, check_ids, linked_candidates, numbered
-from spacy_bioel.opened import preferred_name
 from spacy_bioel.storage.atomic import replacing_folder
-from spacy_bioel.types import Link
+from spacy_bioel.types import Link, preferred_name
 
 _NO_LABEL = "Mention"
 _NOT_IN_LABELS = re.compile(r"[^\w-]")

@@ -26,9 +26,8 @@ from spacy_bioel.kb.columns.arrays import (
 from spacy_bioel.kb.columns.keys import word_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch
-from spacy_bioel.opened import remember
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import KbRelease
+from spacy_bioel.types import KbRelease, remember
 
 SameForm = Callable[[list[str]], list[str]]
 # Columns that are made together, at first use, and by which method.

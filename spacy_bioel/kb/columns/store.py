@@ -28,7 +28,7 @@ from spacy_bioel.kb.columns.lookups import Lookups
 from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
-from spacy_bioel.opened import remember
+from spacy_bioel.types import remember
 
 
 class KnowledgeBase(Lookups):
