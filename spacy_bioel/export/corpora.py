@@ -21,9 +21,8 @@ from bioc import (
 from spacy_bioel.distributed.rows import LinkedText
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.links import TextFormat, Write, link_rows, linked_candidates, numbered
-from spacy_bioel.opened import preferred_name
 from spacy_bioel.storage.atomic import replacing_folder
-from spacy_bioel.types import Link
+from spacy_bioel.types import Link, preferred_name
 
 # Characters at which readers of corpora divide a field of ids.
 _SEPARATORS = re.compile(r"[|+;,\s]")
