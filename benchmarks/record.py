@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spacy_bioel.scoring.measure import Measurement
+from spacy_bioel.scoring.evaluation import Measurement
 from spacy_bioel.storage.atomic import replacing_file
 
 RESULTS = Path(__file__).parent / "results"
