@@ -97,14 +97,6 @@ class MentionDetector(StoredPipe):
     def label_data(self) -> list[str]:
         return list(self.labels)
 
-    @property
-    def threshold(self) -> float:
-        return self.cfg["threshold"]
-
-    @threshold.setter
-    def threshold(self, value: float) -> None:
-        self.cfg["threshold"] = value
-
     def add_label(self, label: str) -> int:
         """Add a label before training. RAISES BioelError: [B050] once the model exists."""
         if label in self.labels:
@@ -197,7 +189,7 @@ class MentionDetector(StoredPipe):
         read, kept = self._read(docs)
         if not any(map(len, read)):
             return mentions
-        lowest = min(self.threshold, lowest)
+        lowest = min(self.cfg["threshold"], lowest)
         spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in read])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
