@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.columns.ragged import KeyArray
+from spacy_bioel.kb.columns.keys import KeyArray
 from spacy_bioel.kb.words.bags import MAX_WORDS, NameBags
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
