@@ -45,7 +45,7 @@ from spacy_bioel.pipeline.training_log import STEPS
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.tuners import tune_nil
+from spacy_bioel.tuning.run import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")

@@ -32,6 +32,7 @@ from spacy_bioel.models.torch_io import (
 )
 from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
+from spacy_bioel.pipeline.linker.settings import check_kinds, check_number
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
@@ -43,7 +44,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
     consider_spans,
 )
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
-from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
 # "width" is stored with them.
