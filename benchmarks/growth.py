@@ -149,7 +149,7 @@ def measure(kb: Path, kinds: dict[str, list[str]]) -> dict[str, float]:
     before = memory()["VmRSS"]
     start = time.perf_counter()
     generator = _linker(kb).generator
-    names, encoder = generator.dense.names, generator.dense.encoder
+    names, encoder = generator.names, generator.encoder
     opened = time.perf_counter() - start
     start = time.process_time()
     generator.rank([(string, "") for string in dict.fromkeys(queries)])

@@ -29,7 +29,7 @@ from packaging.requirements import Requirement
 from benchmarks.record import Row, question
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("train", "transformers", "ann", "parquet", "serve", "plot")
+EXTRAS = ("train", "transformers", "ann", "parquet", "serve")
 WARM = "Aspirin causes gastric ulcer in rats; TP53 p.R273H is common in HeLa cells."
 TEXT = (
     "Naloxone reverses the antihypertensive effect of clonidine. Twelve patients with "

@@ -5,8 +5,8 @@ hpo_dev, lines with id, text and mentions (start, end, id), against the branch H
 Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinical,
 benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
 against the same branch; of case_reports, lines with id, text and ids, those of the patient,
-documents alone. Labels are ignored, and retired ids are mapped, on both sides. Protocols, all of them micro-averaged F1, over documents
-without mentions too:
+documents alone. Labels are ignored, and retired ids are mapped, on both sides. Protocols,
+all of them micro-averaged F1, over documents without mentions too:
 
 mention: borders and id are those of a gold mention (bc5cdr: borders only).
 overlap (clinical): the id is that of a gold mention that shares a character with the span.

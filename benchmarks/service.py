@@ -1,10 +1,10 @@
 """Speed, waiting time and memory of `bioel serve` with the pipeline of the package.
 
 python -m benchmarks.run service starts the service as a process and asks it for links of the
-abstracts of BC5CDR's development documents: by many clients at once before it is ready (cold start); by
-clients that ask again as soon as they have an answer (saturation); and at times that do not depend
-on the answers (50 a second on average, exponential gaps), so that a wait for a slow answer counts.
-The clients share the processor with the service.
+abstracts of BC5CDR's development documents: by many clients at once before it is ready (cold
+start); by clients that ask again as soon as they have an answer (saturation); and at times that do
+not depend on the answers (50 a second on average, exponential gaps), so that a wait for a slow
+answer counts. The clients share the processor with the service.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "cli/plots.py": ["matplotlib"],
-    "cli/error_page.py": ["jinja2"],
+    "cli/card.py": ["jinja2"],
+    "cli/error_files.py": ["jinja2"],
     "__init__": ["spacy"],
 }
 
@@ -98,7 +98,7 @@ SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", 
 # Packages of extras, without which the command line starts.
 EXTRAS = [
     *["torch", "transformers", "sklearn", "scipy", "pytorch_metric_learning", "faiss", "pyarrow"],
-    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp", "matplotlib"],
+    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp"],
 ]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -225,8 +225,7 @@ def _link(
     more (list[str]): Knowledge bases beside one that is the model.
     context (bool): Say what the text says of each mention.
     """
-    from spacy_bioel.distributed.given import link_given
-    from spacy_bioel.distributed.rows import check_linker, link_texts
+    from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
     from spacy_bioel.pipeline.loading import add_context
 
     read: Any = read_mentions if given else read_documents

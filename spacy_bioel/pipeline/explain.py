@@ -27,7 +27,6 @@ from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
 from spacy_bioel.pipeline.linker.queries import Mentions, looking_up, mention_queries
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
@@ -83,7 +82,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     mentions: list[Explanation] = []
     if linker is not None:
         ranking = linker.ranking([doc])
-        are_mentions = {(span.start, span.end) for span in ranking.mentions.spans[0]}
+        are_mentions = {(span.start, span.end) for span in ranking.mentions.spans}
         shown = are_mentions if places is None else {(p.start, p.end) for p in places}
         found = list(_explain(ranking, shown))
         if missing := [p for p in places or () if (p.start, p.end) not in are_mentions]:
@@ -173,8 +172,9 @@ def _with(
     likely = mentions.likely if mentions.likely is None else [*mentions.likely, *[1.0] * len(spans)]
     return replace(
         mentions,
-        spans=[[*mentions.spans[0], *spans]],
-        queries=[[*mentions.queries[0], *mention_queries(spans, generator.state.settings)]],
+        spans=[*mentions.spans, *spans],
+        queries=[*mentions.queries, *mention_queries(spans, generator.state.settings)],
+        owners=[0] * (len(mentions) + len(spans)),
         likely=likely,
     )
 
@@ -188,17 +188,16 @@ def _explain(
     """
     mentions, kb = ranking.mentions, ranking.generator.kb
     (links,) = ranking.links()
-    organisms = _organisms(mentions.spans[0], links)
-    for span, query, link in zip(mentions.spans[0], mentions.queries[0], links, strict=True):
+    organisms = _organisms(mentions.spans, links)
+    for span, query, link in zip(mentions.spans, mentions.queries, links, strict=True):
         if (span.start, span.end) not in shown:
             continue
         generator: CandidateGenerator = ranking.generator.of(span.label_)
-        settings = generator.state.settings
         about = explain_link(
             link,
             text=span.text,
             kb=kb,
-            nil_threshold=settings.nil_threshold,
+            nil_threshold=generator.state.settings.nil_threshold,
             said=said_of(span),
         )
         table = generator.gather([query.whole] if query.whole else [])
@@ -212,7 +211,7 @@ def _explain(
                 reason=_reason(
                     about,
                     candidates,
-                    settings,
+                    generator,
                     weighed=mentions.likely is not None,
                     document=_of_organism(about, organisms, generator.kb)
                     or "The context, or other mentions of the document, changed that.",
@@ -227,7 +226,7 @@ def _explain(
 def _reason(
     about: Explanation,
     candidates: Sequence[ExplainedCandidate],
-    settings: LinkerSettings,
+    generator: CandidateGenerator,
     *,
     weighed: bool,
     document: str,
@@ -237,7 +236,7 @@ def _reason(
     weighed (bool): Scores are multiplied by the probability that the mention is a name.
     document (str): What the document says of the best candidate.
     """
-    if not weighed and settings.types_of(about.label) == ():
+    if not weighed and generator.types_of(about.label) == ():
         label = about.label
         return f"NIL: mentions of {label} are linked to nothing, by the settings label_types or kb."
     best = candidates[0] if candidates else None
@@ -311,7 +310,8 @@ def _excluded(
     """The best concepts that a label excludes, with the score that they would have."""
     scores = (generator.state.fusion or default_fusion()).scores(table.features)
     shares = share(scores, table.query)
-    out = ~generator.allowed(table.concept, label) & (shares >= _LEAST_EXCLUDED)
+    allowed = generator.allowed(table.concept, [label], np.zeros_like(table.concept))
+    out = ~allowed & (shares >= _LEAST_EXCLUDED)
     best = np.flatnonzero(out)[np.argsort(-shares[out], kind="stable")][:_N_EXCLUDED]
     kb = generator.kb
     return tuple(

@@ -17,7 +17,7 @@ from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.tokens import with_token_vectors
 from spacy_bioel.types import AnnotatedText
@@ -129,9 +129,10 @@ def _gather(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Develop
     candidates = generator.gather(queries)
     first = np.searchsorted(candidates.query, np.arange(len(queries) + 1))
     rows_of = {q: np.arange(first[i], first[i + 1]) for i, q in enumerate(queries)}
-    labels = {label for *_, label, _ in mentions}
-    allowed = {label: generator.allowed(candidates.concept, label) for label in labels}
-    rows = [rows_of[q][allowed[label][rows_of[q]]] for _, q, label, _ in mentions]
+    rows = []
+    for _, query, label, _ in mentions:
+        concepts = candidates.concept[rows_of[query]]
+        rows.append(rows_of[query][generator.allowed(concepts, [label], np.zeros_like(concepts))])
     right = [
         np.isin(candidates.concept[r], generator.kb.find_all(gold))
         for r, (*_, gold) in zip(rows, mentions, strict=True)
@@ -166,22 +167,20 @@ def _read_batch(
 
     spans (Sequence): For each document, its gold mentions with their gold ids.
     """
-    documents = [number for number, of_doc in enumerate(spans) for _ in of_doc]
-    mentions = Mentions(docs, spans, [linker.queries(of_doc) for of_doc in spans])
-    if not documents:
+    mentions = Mentions.of(docs, spans, linker.check_settings())
+    if not len(mentions):
         return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])
     generator = linker.generator
-    ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-    given = given_candidates(mentions, ranked)
+    given = rank_mentions(generator, mentions, n=len(mentions), coherence=linker.cfg["coherence"])
     reading = read_mentions(linker.model, generator, mentions, given)
-    ids = [split_ids(span.kb_id_) for of_doc in spans for span in of_doc]
+    ids = [split_ids(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]
     right = [
         np.isin(reading.concept[r], generator.kb.find_all(gold))
         for r, gold in zip(rows, ids, strict=True)
     ]
-    return Development(reading.features, rows, right, mentions.strings, documents)
+    return Development(reading.features, rows, right, mentions.strings, mentions.owners)
 
 
 def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:

@@ -50,7 +50,7 @@ def test_training_changes_the_encoder(
     untrained.initialize(lambda: examples(untrained, texts))
     synonyms = ["aspirin", "acetylsalicylic acid"]
     before, after = (
-        float(np.prod(pipe.generator.dense.encoder.encode(synonyms), axis=0).sum())
+        float(np.prod(pipe.generator.encoder.encode(synonyms), axis=0).sum())
         for pipe in (untrained.get_pipe("bioel_linker"), linker)
     )
     assert after > before + 0.05
@@ -96,7 +96,7 @@ def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: P
     assert vectors.shape == (75, 32)
     linker.set_kb(tmp_path / "kb")
     assert np.abs(
-        linker.generator.dense.encoder.encode(["aspirin"])[0] @ vectors.T
+        linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
     ).max() == pytest.approx(1.0, abs=0.01)
 
 
