@@ -31,9 +31,9 @@ from spacy_bioel.cli.sources import (
 )
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
-from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.grow import (
     Growth,
+    NameEdit,
     add_concepts,
     compact_kb,
     edit_names,

@@ -14,7 +14,7 @@ from spacy_bioel.cli.console import JsonOption, show_note, show_table, write_jso
 from spacy_bioel.cli.models import open_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
-from spacy_bioel.kb.vectors.writing import describe_vectors
+from spacy_bioel.kb.vectors.stored import describe_vectors
 
 KbArgument = Annotated[
     str,
@@ -56,7 +56,7 @@ def info(
 def describe(base: KnowledgeBase) -> dict[str, Any]:
     """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
 
-    RAISES BioelError: Those of `kb.vectors.writing.describe_vectors`, for damaged vectors.
+    RAISES BioelError: Those of `kb.vectors.stored.describe_vectors`, for damaged vectors.
     """
     about = {key: value for key, value in base.meta.items() if key != "columns"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()

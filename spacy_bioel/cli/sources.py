@@ -14,7 +14,7 @@ import typer
 from spacy_bioel.cli.console import count_of, show_note, show_table, writing
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
-from spacy_bioel.io.obo import read_obo_header
+from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.records import BadRecord, Skipped, one_record, skipped_so_far, skipping_bad
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.merge import check_ids

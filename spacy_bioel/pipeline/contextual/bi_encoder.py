@@ -18,7 +18,7 @@ from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
-from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 

@@ -38,7 +38,7 @@ from spacy_bioel.types import Link
 
 
 class Linker(LinkerResources):
-    """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result.
+    """Links mentions; docs/reference/settings.yml has the settings, `pipeline.annotate` the result.
 
     Weights (`fusion`, `reading`, `finding`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many

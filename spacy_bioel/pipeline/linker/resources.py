@@ -28,7 +28,6 @@ from spacy_bioel.models.reading import (
     reading_parts,
     reads,
 )
-from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.linker import starter
@@ -53,6 +52,7 @@ from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_setting
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
+from spacy_bioel.types import remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
