@@ -20,7 +20,7 @@ from spacy_bioel.models.name_encoder import (
     infer_by_torch,
     inference_of,
 )
-from spacy_bioel.nn.transformer import NameTransformer
+from spacy_bioel.nn.encoders import NameTransformer
 from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]

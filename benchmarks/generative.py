@@ -35,7 +35,7 @@ from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import add, measurement
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.words.trie import build_trie
-from spacy_bioel.models.seq2seq import seq2seq_network
+from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
@@ -163,7 +163,7 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     if not variant.starts:
-        network = seq2seq_network(linker.model.get_ref("generator"))
+        network = get_network(linker.model.get_ref("generator"))
         torch.manual_seed(0)
         new = type(network.backbone)(network.backbone.config)
         network.backbone.load_state_dict(new.state_dict())

@@ -21,7 +21,7 @@ Attention = Callable[[int, bool], NDArray[np.bool_]]
 def attention_layers(network: nn.Module) -> list[nn.Module]:
     """Layers of the network's backbone that take a mask, in order; none if it has no such layers.
 
-    network (Module): A network of names, e.g. `nn.transformer.NameTransformer`.
+    network (Module): A network of names, e.g. `nn.encoders.NameTransformer`.
     """
     backbone: Any = getattr(network, "backbone", None)
     if backbone is None:

@@ -21,14 +21,17 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
-from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
-from spacy_bioel.models.reading import (
-    add_reading,
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    add_encoder,
     encoder_parts,
     load_encoder,
+    read_encoder,
+)
+from spacy_bioel.models.reading import (
+    add_reading,
     load_reading,
     name_side,
-    read_encoder,
     reading_evidence,
     reading_parts,
     reads,

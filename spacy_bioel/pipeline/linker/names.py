@@ -23,8 +23,13 @@ from spacy_bioel.kb.vectors.writing import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.models.name_encoder import Infer, NameEncoder, encode_names, inference_of
-from spacy_bioel.models.reading import encoder_parts
+from spacy_bioel.models.name_encoder import (
+    Infer,
+    NameEncoder,
+    encode_names,
+    encoder_parts,
+    inference_of,
+)
 from spacy_bioel.pipeline.linker.searches import IntArray, MakeIndex, NameSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
