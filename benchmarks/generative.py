@@ -167,7 +167,7 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
         torch.manual_seed(0)
         new = type(network.backbone)(network.backbone.config)
         network.backbone.load_state_dict(new.state_dict())
-    training: Any = linker._resources.training
+    training: Any = linker._training
     if not variant.names:
         training.settings = replace(training.settings, synonyms=0)
     if variant.target != "nearest":
@@ -238,7 +238,8 @@ def write_preferred_names(linker: Any) -> None:
     linker.set_kb(kb)  # ends the training
     pieces = linker.model.get_ref("generator").attrs["pieces"]
     rows = np.unique(kb.preferred_rows(np.arange(len(kb))))
-    linker.generator.tries.replace(pieces, build_trie(kb, pieces.writable, rows=rows))
+    trie = build_trie(kb, pieces.writable, rows=rows)
+    linker.generator.trie = lambda _: trie
 
 
 def measure(

@@ -52,13 +52,13 @@ def main(kb: Path, strings: Path) -> None:
     before = memory()["VmRSS"]
     start = time.perf_counter()
     generator = open_linker(kb).generator
-    names = generator.dense.names
+    names = generator.names
     opened = time.perf_counter() - start
     start = time.process_time()
     generator.rank([(string, "") for string in dict.fromkeys(queries)])
     seconds = (time.process_time() - start) / len(set(queries))
     used = memory()
-    vectors = generator.dense.encoder.encode(queries)
+    vectors = generator.encoder.encode(queries)
     found = names.search(vectors, 1)[0][:, 0]
     figures = {"open": opened, "before": before, "mention": seconds}
     figures |= {name: used[field] for name, field in _MEMORY.items()}
@@ -88,7 +88,7 @@ def encoded(generator: Any) -> Blocks:
         rows = range(start, min(start + _BLOCK, generator.kb.n_names))
         yield (
             start,
-            generator.dense.encoder.encode(
+            generator.encoder.encode(
                 [normalize_name(name) for name in generator.kb.names.take(rows)]
             ),
         )
@@ -99,7 +99,7 @@ def stored(generator: Any) -> Blocks:
     for start in range(0, generator.kb.n_names, _BLOCK):
         yield (
             start,
-            generator.dense.names.take(np.arange(start, min(start + _BLOCK, generator.kb.n_names))),
+            generator.names.take(np.arange(start, min(start + _BLOCK, generator.kb.n_names))),
         )
 
 

@@ -19,7 +19,7 @@ import typer
 
 from benchmarks.record import add, measurement
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.kb.columns.ragged import name_keys
+from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
 from spacy_bioel.pipeline.linker.starter import starter_kb

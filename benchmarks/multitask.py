@@ -40,12 +40,12 @@ from spacy_bioel.models.multitask import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask
 from spacy_bioel.pipeline.measuring import link_given, link_open
-from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.pipeline.training_log import STEPS
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.thresholds import tune_nil
+from spacy_bioel.tuning.tuners import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")

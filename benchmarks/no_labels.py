@@ -35,7 +35,7 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import add_context, find_linker, load_model
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.finding import tune_finding
+from spacy_bioel.tuning.tuners import tune_finding
 from spacy_bioel.types import AnnotatedText, Mention
 
 KEY = ("corpus", "system", "protocol", "metric")

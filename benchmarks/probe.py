@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from benchmarks.lab.probing import PERTURBATIONS, Probed, gold_queries
 from benchmarks.lab.probing import probe as run
@@ -126,11 +125,9 @@ def probe(
     system = Path(model).name
     about = {"corpus": corpus or gold.name.partition(".")[0], "split": split}
     rows = measured_rows(found, system, about | _describe_run(linker, seed)) + quoted_rows(about)
-    if json_file is not None:
-        write_json(json_file, rows)
     if plot is not None:
         plot_probing(rows, plot)
-    if str(json_file) != "-":
+    if write_json(json_file, rows):
         _show(found, rows, system)
         unknown = sum(not known for known in concepts)
         show_note(f"{len(queries):,} gold mentions, {unknown:,} of them without a concept of the "
@@ -190,20 +187,17 @@ def _describe_run(linker: Linker, seed: int) -> Row:
 def _show(found: Sequence[Probed], rows: Sequence[Row], system: str) -> None:
     """Print a table in the form of table 1 of the paper, measured rows first."""
     corpus = rows[0]["corpus"]
-    table = Table(
-        "system",
-        Column("probe", overflow="fold"),
-        Column(_METRIC, justify="right"),
-        Column("relative change", justify="right"),
-        title=f"{corpus}, {rows[0]['split']}",
-    )
     measured = {row["protocol"]: row for row in rows if not row.get("quoted")}
-    for one in found:
-        table.add_row(system, _SHOWN[one.perturbation], *_cells(measured.get(one.perturbation)))
-    for row in rows:
-        if row.get("quoted"):
-            table.add_row(row["system"], _SHOWN[row["protocol"]], *_cells(row, digits=1))
-    show_table(table)
+    shown = [
+        (system, _SHOWN[one.perturbation], *_cells(measured.get(one.perturbation))) for one in found
+    ]
+    shown += [
+        (row["system"], _SHOWN[row["protocol"]], *_cells(row, digits=1))
+        for row in rows
+        if row.get("quoted")
+    ]
+    columns = ("system", "probe", _METRIC, "relative change")
+    show_table(columns, shown, title=f"{corpus}, {rows[0]['split']}")
 
 
 def _cells(row: Row | None, *, digits: int = 2) -> tuple[str, str]:

@@ -14,7 +14,6 @@ _NO_QUESTIONS = (
     "growth_step",
     "lifecycle_step",
     "markdown",
-    "mistakes",
     "readme",
     "readme_encoders",
     "readme_front",

@@ -251,7 +251,7 @@ def test_real_corpora_are_found(
 ) -> None:
     scripts.fetch(corpus, data=str(data_folder))
     source = scripts.find_split(corpus, "dev")
-    texts = list(scripts.read_corpus(source, prefix=scripts.load_spec(corpus)["prefix"]))
+    texts = list(read_texts(source, prefix=scripts.load_spec(corpus)["prefix"]))
     assert len(texts) == n_documents
     assert sum(len(text.mentions) for text in texts) == n_mentions
 

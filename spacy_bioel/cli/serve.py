@@ -8,7 +8,7 @@ import typer
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.service.limits import Limits
+from spacy_bioel.service import Limits
 
 _MEGABYTE = 1_000_000
 _LIMITS = Limits()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,14 +15,16 @@ from spacy.util import minibatch, raise_error
 
 from spacy_bioel.distributed.workers import worker_processes
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline import measuring
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.variants import hgvs_of
-from spacy_bioel.types import Candidate, Context, Link
+from spacy_bioel.types import AnnotatedText, Candidate, Context, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
-Item = TypeVar("Item")
+Item = TypeVar("Item", Document, AnnotatedText)
+Ready = TypeVar("Ready")
 
 # Lone surrogates, which also stand for undecodable bytes: they cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -78,6 +80,11 @@ class Totals:
         self.failed += linked.error is not None
 
 
+# Prepares an item, and links what is prepared, by number; what fails may be left out.
+Prepare = Callable[[Language, Item], Ready]
+LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Link]]]]
+
+
 def link_texts(
     nlp: Language, documents: Iterable[Document], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
@@ -97,22 +104,144 @@ def link_texts(
     YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] when a worker process died.
     """
-    work = partial(_link_batch, nlp)
-    yield from in_batches(work, documents, batch_size=batch_size, n_process=n_process)
+    work = partial(_link_batch, nlp, _make_doc, _run_pipes)
+    return _in_batches(work, documents, batch_size, n_process)
 
 
-def in_batches(
+def link_given(
+    nlp: Language, texts: Iterable[AnnotatedText], *, batch_size: int = 64, n_process: int = 1
+) -> Generator[LinkedText, None, None]:
+    """Link the mentions of texts by the linker alone; their ids are not looked at.
+
+    The label of a mention chooses its knowledge base, where the linker has several, and its
+    semantic types. Links have the offsets of the mentions, also where these cut a token.
+
+    nlp (Language): A pipeline with a linker. Otherwise as `link_texts`.
+    YIELDS (LinkedText): One per text, with a link per mention, in their order.
+    """
+    work = partial(_link_batch, nlp, _check_given, _run_linker)
+    return _in_batches(work, texts, batch_size, n_process)
+
+
+def _in_batches(
     work: Callable[[list[Item]], list[LinkedText]],
     items: Iterable[Item],
-    *,
     batch_size: int,
     n_process: int,
 ) -> Generator[LinkedText, None, None]:
-    """Do batches in this process or in others; see `link_texts`."""
     serial = nullcontext(partial(map, work))
     with serial if n_process < 2 else worker_processes(work, n_process) as spread:
         for linked in spread(minibatch(items, batch_size)):
             yield from linked
+
+
+def _link_batch(
+    nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
+) -> list[LinkedText]:
+    # They do not nest: one that the caller has opened is left so.
+    is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
+    zone: AbstractContextManager = nullcontext() if is_open else nlp.memory_zone()
+    with zone:
+        return _link_in_zone(nlp, prepare, link_all, items)
+
+
+def _link_in_zone(
+    nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
+) -> list[LinkedText]:
+    """Link a batch; documents that do not come back are linked again, one by one."""
+    linked: dict[int, LinkedText] = {}
+    ready = {}
+    for n, item in enumerate(items):
+        try:
+            ready[n] = prepare(nlp, item)
+        except Exception as error:  # of this text: the job continues
+            linked[n] = _failed(item, error)
+    with suppress(Exception), _errors_to(nlp, _leave_out):  # it is reported below
+        for n, links in link_all(nlp, ready):
+            linked[n] = _linked(items[n], links)
+    for n in [n for n in ready if n not in linked]:
+        try:
+            with _errors_to(nlp, raise_error):
+                ((_, links),) = link_all(nlp, {n: prepare(nlp, items[n])})
+            linked[n] = _linked(items[n], links)
+        except Exception as error:  # of any pipe
+            linked[n] = _failed(items[n], error)
+    return [linked[n] for n in range(len(items))]
+
+
+def _make_doc(nlp: Language, document: Document) -> Doc:
+    """RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
+    text, id = document
+    if not isinstance(text, str):
+        raise BioelError(Errors.B190.format(found=type(text).__name__))
+    _check_characters(text, id)
+    return nlp.make_doc(text)
+
+
+def _run_pipes(nlp: Language, docs: dict[int, Doc]) -> Iterator[tuple[int, Sequence[Link]]]:
+    key = spans_key(find_linker(nlp))
+    pairs = [(doc, n) for n, doc in docs.items()]
+    for doc, n in nlp.pipe(pairs, as_tuples=True, batch_size=max(1, len(pairs))):
+        yield n, get_links(doc, key)
+
+
+def _check_given(_: Language, text: AnnotatedText) -> AnnotatedText:
+    _check_characters(text.text, text.id)
+    return text
+
+
+def _run_linker(
+    nlp: Language, texts: dict[int, AnnotatedText]
+) -> Iterator[tuple[int, Sequence[Link]]]:
+    linker = find_linker(nlp)
+    assert linker is not None
+    with _errors_to(nlp, raise_error):  # all or none
+        found = list(measuring.link_given(nlp, linker, list(texts.values())))
+    for (n, text), links in zip(texts.items(), found, strict=True):
+        # The linker has seen whole tokens.
+        pairs = zip(links, text.mentions, strict=True)
+        yield n, [replace(link, start=mention.start, end=mention.end) for link, mention in pairs]
+
+
+def _check_characters(text: str, id: str | None) -> None:
+    for what, value in (("text", text), ("id", id or "")):
+        if found := _SURROGATE.search(value):
+            place, character = found.start(), f"U+{ord(found.group()):04X}"
+            raise BioelError(Errors.B251.format(what=what, place=place, character=character))
+
+
+def _document(item: Document | AnnotatedText) -> Document:
+    return (item.text, item.id) if isinstance(item, AnnotatedText) else item
+
+
+def _linked(item: Document | AnnotatedText, links: Sequence[Link]) -> LinkedText:
+    text, id = _document(item)
+    return LinkedText(id, text, tuple(links))
+
+
+def _failed(item: Document | AnnotatedText, error: Exception) -> LinkedText:
+    coded = _CODED.match(str(error))
+    code, message = coded.groups() if coded else (type(error).__name__, str(error))
+    text, id = map(_storable, _document(item))
+    return LinkedText(id, text, error=Failure(code, _SURROGATE.sub("\ufffd", message)))
+
+
+def _storable(value: str | None) -> str | None:
+    return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+@contextmanager
+def _errors_to(nlp: Language, handler: Callable) -> Iterator[None]:
+    before = nlp.default_error_handler
+    nlp.set_error_handler(handler)
+    try:
+        yield
+    finally:
+        nlp.set_error_handler(before)
+
+
+def _leave_out(name: str, pipe: Any, docs: list[Doc], error: Exception) -> None:
+    """Error handler for spaCy that drops the documents of a failed batch."""
 
 
 def check_linker(nlp: Language) -> None:
@@ -147,10 +276,7 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
 def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
     mention = text[link.start : link.end]
-    more: Row = {"hgvs": hgvs} if (hgvs := hgvs_of(mention, link.label)) else {}
-    if link.context is not None:
-        more["context"] = context_row(link.context)
-    return {
+    row: Row = {
         "start": link.start,
         "end": link.end,
         "text": mention,
@@ -158,10 +284,15 @@ def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
-    } | more
+    }
+    if hgvs := hgvs_of(mention, link.label):
+        row["hgvs"] = hgvs
+    if link.context is not None:
+        row["context"] = _context_row(link.context)
+    return row
 
 
-def context_row(said: Context) -> Row:
+def _context_row(said: Context) -> Row:
     """What the text says of a mention, as JSON values."""
     cues = [{"start": start, "end": end, "says": says} for start, end, says in said.cues]
     return asdict(said) | {"cues": cues}
@@ -170,88 +301,3 @@ def context_row(said: Context) -> Row:
 def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:
     row = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
     return row | {"xrefs": list(candidate.xrefs)} if xrefs else row
-
-
-def _link_batch(nlp: Language, documents: list[Document]) -> list[LinkedText]:
-    """Link a batch; documents that `nlp.pipe` does not return are linked again, one by one."""
-    key = spans_key(find_linker(nlp))
-    with zone_of(nlp):
-        linked = _link_together(nlp, documents, key)
-        return [
-            linked[index] if index in linked else _link_alone(nlp, document, key)
-            for index, document in enumerate(documents)
-        ]
-
-
-def zone_of(nlp: Language) -> AbstractContextManager[Any]:
-    """A memory zone of a pipeline. They do not nest: one that the caller has opened is left so."""
-    is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
-    return nullcontext() if is_open else nlp.memory_zone()
-
-
-def _link_together(nlp: Language, documents: list[Document], key: str) -> dict[int, LinkedText]:
-    """Link a batch with `nlp.pipe`. RETURNS (dict): Documents without an error, by index."""
-    docs = []
-    linked = {}
-    for index, document in enumerate(documents):
-        with suppress(Exception):  # `_link_alone` reports it
-            docs.append((nlp.make_doc(checked_text(document)), index))
-    with suppress(Exception), _errors_to(nlp, _leave_out):
-        for doc, index in nlp.pipe(docs, as_tuples=True, batch_size=len(documents)):
-            linked[index] = _linked(doc, documents[index][1], key)
-    return linked
-
-
-def _link_alone(nlp: Language, document: Document, key: str) -> LinkedText:
-    text, id = document
-    try:
-        with _errors_to(nlp, raise_error):
-            return _linked(nlp(checked_text(document)), id, key)
-    except Exception as error:  # of any pipe: the job continues
-        return failed_text(document, error)
-
-
-def _linked(doc: Doc, id: str | None, key: str) -> LinkedText:
-    return LinkedText(id, doc.text, tuple(get_links(doc, key)))
-
-
-def checked_text(document: Document) -> str:
-    """Text of a document. RAISES BioelError: [B190] not a string, [B251] a lone surrogate."""
-    text, id = document
-    if not isinstance(text, str):
-        raise BioelError(Errors.B190.format(found=type(text).__name__))
-    for what, value in (("text", text), ("id", id or "")):
-        if found := _SURROGATE.search(value):
-            place, character = found.start(), f"U+{ord(found.group()):04X}"
-            raise BioelError(Errors.B251.format(what=what, place=place, character=character))
-    return text
-
-
-def failed_text(document: Document, error: Exception) -> LinkedText:
-    """The result of a document that failed."""
-    text, id = document
-    return LinkedText(_storable(id), _storable(text), error=_failure(error))
-
-
-def _storable(value: str | None) -> str | None:
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
-
-
-def _failure(error: Exception) -> Failure:
-    coded = _CODED.match(str(error))
-    code, message = coded.groups() if coded else (type(error).__name__, str(error))
-    return Failure(code, _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", message))
-
-
-@contextmanager
-def _errors_to(nlp: Language, handler: Callable) -> Iterator[None]:
-    before = nlp.default_error_handler
-    nlp.set_error_handler(handler)
-    try:
-        yield
-    finally:
-        nlp.set_error_handler(before)
-
-
-def _leave_out(name: str, pipe: Any, docs: list[Doc], error: Exception) -> None:
-    """Error handler for spaCy that drops the documents of a failed batch."""

@@ -98,10 +98,8 @@ def spans_key(linker: Linker | None) -> str:
 
 
 def _find(nlp: Language, factory: str) -> Any:
-    for name, pipe in nlp.pipeline:
-        if nlp.get_pipe_meta(name).factory == factory:
-            return pipe
-    return None
+    pipes = (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
+    return next(pipes, None)
 
 
 _FOLDER = ASSETS / "starter"
@@ -130,7 +128,8 @@ def load_starter(
         chosen = dict(detector.cfg)
         detector.from_disk(_FOLDER / DETECTOR)
         # Which has brought the settings that it was saved with.
-        detector.cfg |= {key: chosen[key] for key in _changed(changes, DETECTOR) if key in chosen}
+        changed = changes.get("components", {}).get(DETECTOR, {})
+        detector.cfg |= {key: chosen[key] for key in changed if key in chosen}
     if linker := pipes.get(LINKER):
         read_starter_encoder(linker.model)
         counts = json.loads((_FOLDER / "memory.json").read_text(encoding="utf8"))
@@ -143,8 +142,3 @@ def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
     the letters of labels small.
     """
     return {names[0]: _nested(names[1:], value) if names[1:] else value}
-
-
-def _changed(changes: Mapping[str, Any], pipe: str) -> Iterable[str]:
-    """Settings of a pipe that a caller has changed."""
-    return changes.get("components", {}).get(pipe, {})

@@ -9,7 +9,7 @@ from pathlib import Path
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import verify_vectors
+from spacy_bioel.kb.vectors.stored import verify_vectors
 from spacy_bioel.kb.words.trie import verify_tries
 from spacy_bioel.pipeline.loading import load_model
 from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles

@@ -6,10 +6,8 @@ An answer is always small, since an agent reads all of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -19,10 +17,7 @@ from pydantic import Field, ValidationError
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.loading import check_there, load_model
-from spacy_bioel.service.verbs import Job, Service
-from spacy_bioel.types import Concept
-
-Found = TypeVar("Found")
+from spacy_bioel.service.verbs import Job, Service, Values
 
 _MOST_CHARACTERS = 20_000
 _MOST_LINKS = 200
@@ -50,44 +45,45 @@ def run_agent_tools(model: str) -> None:
     service.close()
 
 
-def make_agent_tools(service: Service) -> MCPServer[Any]:
-    """Make the server of the tools. service (Service): Started by the caller."""
-    server = _Server(
-        "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
-    )
-    tools = _Tools(service)
-    harmless = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    for function in (tools.link_text, tools.get_concept, tools.search_concepts):
-        server.add_tool(function, annotations=harmless)
-    return server
-
-
 class _Server(MCPServer[Any]):
-    async def call_tool(self, name: str, arguments: dict[str, Any], *args: Any) -> Any:
-        """Call a tool. RAISES ToolError: [B487] wrong arguments, in words of our own."""
+    async def call_tool(self, name: str, arguments: Values, *args: Any) -> Any:
+        """Call a tool.
+
+        RAISES ToolError: With the message of a coded error, which the agent reads; [B487] wrong
+            arguments.
+        """
         try:
             return await super().call_tool(name, arguments, *args)
         except ToolError as error:
-            if not isinstance(error.__cause__, ValidationError):
+            if isinstance(cause := error.__cause__, BioelError):
+                raise ToolError(str(cause)) from error
+            if not isinstance(cause, ValidationError):
                 raise
-            first = error.__cause__.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            problem = first["msg"]
+            first = cause.errors()[0]
+            where, problem = ".".join(map(str, first["loc"])), first["msg"]
             raise ToolError(Errors.B487.format(name=where, tool=name, problem=problem)) from error
 
 
-class _Tools:
-    """The tools; agents read their docstrings."""
+def make_agent_tools(service: Service) -> MCPServer[Any]:
+    """Make the server of the tools, whose docstrings agents read.
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    service (Service): Started by the caller.
+    """
+    server = _Server(
+        "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+    tool = server.tool(
+        annotations=ToolAnnotations(
+            read_only_hint=True, idempotent_hint=True, open_world_hint=False
+        )
+    )
 
+    @tool
     async def link_text(
-        self,
         text: Annotated[
             str, Field(description=f"Running text in English, up to {_MOST_CHARACTERS} characters")
         ],
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Find the biomedical mentions in a text and link each to a concept.
 
         Returns the mentions in the order of the text: start and end (offsets in characters), text,
@@ -96,63 +92,46 @@ class _Tools:
         matched) and score (0 to 1: how sure the link is). `omitted` counts mentions beyond the
         first 200.
         """
-        (row,) = await self._ask(self._service.link([Job((text, None))]))
+        (row,) = await service.link([Job((text, None))])
         if row["error"]:
             raise ToolError("[{code}] {message}".format(**row["error"]))
         links = [_short_link(link) for link in row["links"][:_MOST_LINKS]]
         return {"links": links, "omitted": len(row["links"]) - len(links)}
 
+    @tool
     async def get_concept(
-        self, id: Annotated[str, Field(description='Id with its prefix, such as "MESH:D003920"')]
-    ) -> dict[str, Any]:
+        id: Annotated[str, Field(description='Id with its prefix, such as "MESH:D003920"')],
+    ) -> Values:
         """Look up a concept by its id, also by an id that was retired or merged into another.
 
         Returns id (the current one), name (the preferred one), names (synonyms), types, parents
         (ids of broader concepts), definition (may be empty) and xrefs (ids in other vocabularies).
         Lists end after 20 entries.
         """
-        return _short_concept(await self._ask(self._looked_up(self._service.concept, id)))
+        await service.ready()
+        return _short(await asyncio.to_thread(service.concept, id))
 
+    @tool
     async def search_concepts(
-        self,
         words: Annotated[
             str,
             Field(description="Words of a name in any order, also misspelled", max_length=500),
         ],
         limit: Annotated[int, Field(description="Most concepts", ge=1, le=_MOST_FOUND)] = 10,
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Search for concepts whose names are spelled like some words; not by meaning.
 
         Returns concepts, the best first: id, name (the preferred one), matched (the name that is
         most like the words), types and score (likeness in spelling, up to 1).
         """
-        hits = await self._ask(self._looked_up(self._service.search, words, limit))
-        concepts = [
-            {
-                "id": hit.concept.id,
-                "name": hit.concept.names[0],
-                "matched": hit.name,
-                "types": list(hit.concept.types[:_MOST_NAMES]),
-                "score": hit.score,
-            }
-            for hit in hits
-        ]
-        return {"concepts": concepts}
+        await service.ready()
+        found = await asyncio.to_thread(service.search, words, limit)
+        return {"concepts": [_short(concept) for concept in found]}
 
-    async def _looked_up(self, function: Callable[..., Found], *arguments: object) -> Found:
-        """Wait for the pipeline, as texts do, and call a function in a thread."""
-        await self._service.ready()
-        return await asyncio.to_thread(function, *arguments)
-
-    async def _ask(self, answer: Awaitable[Found]) -> Found:
-        """RAISES ToolError: With the message of a coded error, which the agent reads."""
-        try:
-            return await answer
-        except BioelError as error:
-            raise ToolError(str(error)) from error
+    return server
 
 
-def _short_link(link: dict[str, Any]) -> dict[str, Any]:
+def _short_link(link: Values) -> Values:
     best = next((c for c in link["candidates"] if c["id"] in link["ids"]), None)
     shown = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
     if best is not None:
@@ -160,12 +139,11 @@ def _short_link(link: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _short_concept(concept: Concept) -> dict[str, Any]:
-    shown = replace(concept, definition=concept.definition[:_LONGEST_DEFINITION])
-    lists = ("names", "types", "parents", "xrefs")
-    return {
-        "id": shown.id,
-        "name": shown.names[0],
-        **{key: list(getattr(shown, key)[:_MOST_NAMES]) for key in lists},
-        "definition": shown.definition,
+def _short(concept: Values) -> Values:
+    shown = {
+        key: value[:_MOST_NAMES] if isinstance(value, list) else value
+        for key, value in concept.items()
     }
+    if "definition" in shown:
+        shown["definition"] = shown["definition"][:_LONGEST_DEFINITION]
+    return shown

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -13,12 +12,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.service import schemas
+from spacy_bioel.service import Limits, schemas
 from spacy_bioel.service.guards import CheckHost, LimitRequests
-from spacy_bioel.service.limits import Limits
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
-from spacy_bioel.service.problems import Refusal, add_handlers, problems
-from spacy_bioel.service.verbs import Job, Service
+from spacy_bioel.service.problems import HANDLERS, Refusal, problems
+from spacy_bioel.service.verbs import Job, Service, Values
 
 _MOST_FOUND = 100
 _LONGEST_QUERY = 500
@@ -36,7 +34,7 @@ def create_app(
 
     service (Service): Started by the caller, before or after.
     metrics (Metrics): Those that the service reports to.
-    hosts (Collection[str]): Names by which it may be asked; see `hosts.CheckHost`.
+    hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     """
     app = FastAPI(
         title="spacy-bioel",
@@ -45,9 +43,9 @@ def create_app(
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers=HANDLERS,
     )
     metrics.watch(service)
-    add_handlers(app)
     app.add_middleware(LimitRequests, limits=limits)
     app.add_middleware(CheckHost, hosts=hosts)
     app.add_middleware(MeasureRequests, metrics=metrics)
@@ -79,10 +77,9 @@ def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
     @app.get(
         "/concepts/{id:path}", response_model=schemas.Concept, responses=problems(404, 422, 503)
     )
-    def concept(id: str) -> schemas.Concept:
+    def concept(id: str) -> Values:
         """Look up a concept by its id, or by an id that it replaced."""
-        found = asdict(service.concept(id))
-        return schemas.Concept(name=found["names"][0], **found)
+        return service.concept(id)
 
     @app.get("/search", response_model=schemas.SearchAnswer, responses=problems(422, 503))
     def search(
@@ -95,36 +92,23 @@ def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
             ),
         ],
         k: Annotated[int, Query(ge=1, le=_MOST_FOUND, description="Number of concepts")] = 10,
-    ) -> schemas.SearchAnswer:
+    ) -> Values:
         """Search for concepts by their names."""
-        hits = service.search(q, k)
-        return schemas.SearchAnswer(
-            concepts=[
-                schemas.FoundConcept(
-                    id=hit.concept.id,
-                    name=hit.concept.names[0],
-                    matched=hit.name,
-                    score=hit.score,
-                    types=list(hit.concept.types),
-                )
-                for hit in hits
-            ]
-        )
+        return {"concepts": service.search(q, k)}
 
     @app.get("/info", response_model=schemas.Info, responses=problems(503))
-    def info() -> dict[str, Any]:
+    def info() -> Values:
         """Tell which model, knowledge bases and versions answer, and the limits."""
-        names = schemas.LimitsInfo.model_fields
-        return service.about() | {"limits": {name: getattr(limits, name) for name in names}}
+        return service.about() | {"limits": limits}
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    @app.get("/livez", response_model=schemas.Status)
+    @app.get("/livez")
     async def livez() -> dict[str, str]:
         """Tell that the process answers."""
         return {"status": "alive"}
 
-    @app.get("/readyz", response_model=schemas.Status, responses=problems(503))
+    @app.get("/readyz", responses=problems(503))
     async def readyz() -> dict[str, str]:
         """Tell whether the pipeline is loaded and has linked a text."""
         if not service.is_ready:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from threading import Condition, Event, Thread
 from typing import Generic, TypeVar
 
@@ -13,18 +14,27 @@ Result = TypeVar("Result")
 Work = Callable[[list[Item]], list[Result]]
 
 
+@dataclass(eq=False, slots=True)
 class _Request(Generic[Item, Result]):
     """Items that one caller waits for, of which the first `taken` are in a batch or done."""
 
-    def __init__(self, items: list[Item]) -> None:
-        self.items = items
-        self.taken = 0
-        self.results: dict[int, Result] = {}
-        self.future: Future[list[Result]] = Future()
+    items: list[Item]
+    taken: int = 0
+    results: dict[int, Result] = field(default_factory=dict)
+    future: Future[list[Result]] = field(default_factory=Future)
 
     @property
     def waiting(self) -> int:
         return len(self.items) - self.taken
+
+    def end(self, error: Exception | None = None) -> None:
+        """Give the caller the results, or an error."""
+        if self.future.done() or not self.future.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result([self.results[i] for i in range(len(self.items))])
 
 
 class Batcher(Generic[Item, Result]):
@@ -48,7 +58,7 @@ class Batcher(Generic[Item, Result]):
         most: int,
         room: int,
     ) -> None:
-        self.failure: Exception | None = None
+        self.failure: Exception | None = None  # of `prepare`
         self._prepared = Event()
         self._prepare = prepare
         self._size = size
@@ -60,6 +70,7 @@ class Batcher(Generic[Item, Result]):
         self._thread = Thread(target=self._run, name="batches", daemon=True)
 
     def start(self) -> None:
+        """Begin to prepare; returns at once."""
         self._thread.start()
 
     def wait(self) -> None:
@@ -93,36 +104,30 @@ class Batcher(Generic[Item, Result]):
         """
         request: _Request[Item, Result] = _Request(items)
         with self._changed:
-            if self.failure is not None:
-                request.future.set_exception(self.failure)
+            if self.failure is not None or not items:
+                request.end(self.failure)
             elif self._closed:
                 request.future.cancel()
-            elif items:
+            else:
                 self._requests.append(request)
                 self._changed.notify()
-            else:
-                request.future.set_result([])
         return request.future
 
     def _run(self) -> None:
         try:
             work = self._prepare()
         except Exception as error:  # told to all who wait, and to whoever asks for `failure`
-            self._fail(error)
+            with self._changed:
+                self.failure = error
+                while self._requests:
+                    self._requests.popleft().end(error)
             return
-        self._prepared.set()
+        finally:
+            self._prepared.set()
         while batch := self._take():
             _work_on(batch, work)
         for request in self._requests:
             request.future.cancel()
-
-    def _fail(self, error: Exception) -> None:
-        with self._changed:
-            self.failure = error
-            for request in self._requests:
-                _end(request, error)
-            self._requests.clear()
-        self._prepared.set()
 
     def _take(self) -> list[tuple[_Request[Item, Result], int]]:
         """Wait for items, and take some.
@@ -130,24 +135,19 @@ class Batcher(Generic[Item, Result]):
         RETURNS (list): Requests and positions in them; empty when closed.
         """
         batch: list[tuple[_Request[Item, Result], int]] = []
+        size = 0
         with self._changed:
             while not batch and not self._closed:
                 self._changed.wait_for(lambda: self._requests or self._closed)
-                batch = self._next_batch()
-        return batch
-
-    def _next_batch(self) -> list[tuple[_Request[Item, Result], int]]:
-        batch: list[tuple[_Request[Item, Result], int]] = []
-        size = 0
-        while self._requests and len(batch) < self._most and size < self._room:
-            request = self._requests.popleft()
-            if request.future.done():  # cancelled, or an earlier batch of it failed
-                continue
-            batch.append((request, request.taken))
-            size += self._size(request.items[request.taken])
-            request.taken += 1
-            if request.waiting:
-                self._requests.append(request)
+                while self._requests and len(batch) < self._most and size < self._room:
+                    request = self._requests.popleft()
+                    if request.future.done():  # cancelled, or an earlier batch of it failed
+                        continue
+                    batch.append((request, request.taken))
+                    size += self._size(request.items[request.taken])
+                    request.taken += 1
+                    if request.waiting:
+                        self._requests.append(request)
         return batch
 
 
@@ -155,20 +155,10 @@ def _work_on(batch: list[tuple[_Request[Item, Result], int]], work: Work[Item, R
     try:
         results = work([request.items[position] for request, position in batch])
     except Exception as error:  # the callers' answer; the thread goes on
-        for request in {id(request): request for request, _ in batch}.values():
-            _end(request, error)
+        for request, _ in batch:
+            request.end(error)
         return
     for (request, position), result in zip(batch, results, strict=True):
         request.results[position] = result
         if len(request.results) == len(request.items):
-            _end(request, [request.results[i] for i in range(len(request.items))])
-
-
-def _end(request: _Request[Item, Result], outcome: list[Result] | Exception) -> None:
-    future = request.future
-    if future.done() or not future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+            request.end()

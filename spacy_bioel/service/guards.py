@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection
 from ipaddress import ip_address
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spacy_bioel.errors import Errors
-from spacy_bioel.service.limits import Limits
+from spacy_bioel.service import Limits
 from spacy_bioel.service.problems import Refusal
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]@]+?)\.?(:\d*)?", re.IGNORECASE)
@@ -30,7 +31,9 @@ class CheckHost:
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_ours(found := _host_of(scope)):
+        if scope["type"] == "http" and not self._is_ours(
+            found := Headers(scope=scope).get("host", "")
+        ):
             message = Errors.B486.format(found=found[:80] or "none")
             await Refusal(400, message, where="header").response()(scope, receive, send)
             return
@@ -40,10 +43,6 @@ class CheckHost:
         form = _HOST.fullmatch(host)
         name = form[1].strip("[]").lower() if form else ""
         return not self.hosts.isdisjoint({name, "*"}) or _is_address(name)
-
-
-def _host_of(scope: Scope) -> str:
-    return next((value.decode("latin1") for key, value in scope["headers"] if key == b"host"), "")
 
 
 def _is_address(name: str) -> bool:
@@ -70,70 +69,47 @@ class LimitRequests:
         if scope["type"] != "http" or scope["path"] in ALWAYS:
             await self.app(scope, receive, send)
             return
-        request = _Measured(receive, send)
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                self._check(_declared_length(scope))
-                await self.app(scope, self._limited(request), request.send)
-        except TimeoutError:
-            # Once an answer has begun, nothing else can be said.
-            if not request.is_answered:
-                await self._too_slow(request).response()(scope, receive, send)
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
-        finally:
-            self._in_progress -= request.n_bytes
+        n_read, is_reading, is_answered = 0, False, False
 
-    def _limited(self, request: _Measured) -> Receive:
-        async def receive() -> Message:
-            message = await request.receive()
+        async def read() -> Message:
+            nonlocal n_read, is_reading
+            is_reading = True
+            message = await receive()
+            is_reading = False
             n_bytes = len(message.get("body", b""))
-            self._check(n_bytes, of=request)
-            request.n_bytes += n_bytes
+            self._check(n_bytes, n_read)
+            n_read += n_bytes
             self._in_progress += n_bytes
             return message
 
-        return receive
+        async def answer(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
 
-    def _check(self, n_bytes: int, *, of: _Measured | None = None) -> None:
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                declared = Headers(scope=scope).get("content-length", "")
+                self._check(int(declared) if declared.isdecimal() else 0, 0)
+                await self.app(scope, read, answer)
+        except TimeoutError:
+            if not is_answered:  # otherwise nothing else can be said
+                await self._too_slow(is_reading).response()(scope, receive, send)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+        finally:
+            self._in_progress -= n_read
+
+    def _check(self, n_bytes: int, n_read: int) -> None:
         """RAISES Refusal: [B382] too many bytes, [B389] too many at once."""
-        before = of.n_bytes if of else 0
-        if before + n_bytes > self.limits.body_bytes:
+        if n_read + n_bytes > self.limits.body_bytes:
             raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
-        others = self._in_progress - before
-        if others and self._in_progress + n_bytes > self.limits.waiting_bytes:
+        is_alone = self._in_progress == n_read
+        if not is_alone and self._in_progress + n_bytes > self.limits.waiting_bytes:
             raise Refusal(503, Errors.B389)
 
-    def _too_slow(self, request: _Measured) -> Refusal:
+    def _too_slow(self, is_reading: bool) -> Refusal:
         seconds = self.limits.seconds
-        if request.is_reading:
+        if is_reading:
             return Refusal(408, Errors.B390.format(seconds=seconds), where="body")
         return Refusal(503, Errors.B391.format(seconds=seconds))
-
-
-class _Measured:
-    """A request, and how far it is."""
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self.n_bytes = 0
-        self.is_reading = False
-        self.is_answered = False
-        self._receive = receive
-        self._send = send
-
-    async def receive(self) -> Message:
-        self.is_reading = True
-        message = await self._receive()
-        self.is_reading = False
-        return message
-
-    async def send(self, message: Message) -> None:
-        self.is_answered = True
-        await self._send(message)
-
-
-def _declared_length(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value)
-    return 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -15,8 +15,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service.schemas import Problem
 
 _LOGGER = logging.getLogger("uvicorn.error")
-# Seconds after which to ask again, while the pipeline loads or others are served.
-RETRY_AFTER = {"Retry-After": "2"}
 _LONGEST = 500  # characters of a message; it may quote the request
 _STATUS = {"B337": 404, "B387": 503}  # of errors of the verbs; any other is our own: 500
 
@@ -29,20 +27,11 @@ class Refusal(HTTPException):
     """
 
     def __init__(self, status: int, message: str, *, where: str | None = None) -> None:
-        headers = RETRY_AFTER if status == 503 else None
-        super().__init__(status, detail=message, headers=headers)
+        super().__init__(status, detail=message)
         self.where = where
 
     def response(self) -> JSONResponse:
-        return _response(self.status_code, self.detail, self.where, self.headers)
-
-
-def add_handlers(app: FastAPI) -> None:
-    """Give all errors of an application the same form, those of the framework too."""
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(BioelError, _on_bioel_error)
-    app.add_exception_handler(Exception, _on_bug)
+        return _response(self.status_code, self.detail, self.where)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -59,8 +48,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "description": texts[status]} for status in statuses}
 
 
-def _on_http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+def _on_http_error(request: Request, error: HTTPException) -> JSONResponse:
     if isinstance(error, Refusal):
         return error.response()
     allowed = (error.headers or {}).get("Allow", "")
@@ -70,12 +58,11 @@ def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         405: Errors.B381.format(method=request.method, path=request.url.path, allowed=allowed),
     }
     message = messages.get(error.status_code, Errors.B384.format(problem=error.detail))
-    return _response(error.status_code, message, None, error.headers)
+    return _response(error.status_code, message, headers=error.headers)
 
 
-def _on_invalid(_: Request, error: Exception) -> JSONResponse:
+def _on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
     """Tell the first of the errors that pydantic has found."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         found = f"{first['ctx']['error']} at character {first['loc'][1]}"
@@ -85,39 +72,41 @@ def _on_invalid(_: Request, error: Exception) -> JSONResponse:
     return _response(422, Errors.B384.format(problem=problem), where)
 
 
-def _on_bioel_error(_: Request, error: Exception) -> JSONResponse:
-    code = _code_and_text(str(error))[0]
-    status = _STATUS.get(code)
-    if status is None:  # it advises whoever keeps the service, and names files
-        _LOGGER.error("%s", error)
-        return _response(500, Errors.B392.format(error=f"Error {code}"), None)
-    headers = RETRY_AFTER if status == 503 else None
-    return _response(status, str(error), None, headers)
+def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
+    code = str(error)[1:5]
+    if code in _STATUS:
+        return _response(_STATUS[code], str(error))
+    _LOGGER.error("%s", error)  # it advises whoever keeps the service, and names files
+    return _response(500, Errors.B392.format(error=f"Error {code}"))
 
 
 def _on_bug(_: Request, error: Exception) -> JSONResponse:
-    return _response(500, Errors.B392.format(error=type(error).__name__), None)
+    return _response(500, Errors.B392.format(error=type(error).__name__))
+
+
+# All errors of the application have one form, those of the framework too.
+HANDLERS: dict[Any, Any] = {
+    HTTPException: _on_http_error,
+    RequestValidationError: _on_invalid,
+    BioelError: _on_bioel_error,
+    Exception: _on_bug,
+}
 
 
 def _response(
-    status: int, message: str, where: str | None, headers: Mapping[str, str] | None = None
+    status: int,
+    message: str,
+    where: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    code, text = _code_and_text(message)
+    code, _, text = message[1:].partition("] ")
     body = {"code": code, "message": _shortened(text, _LONGEST), "where": where}
-    return JSONResponse(_encodable(body), status, dict(headers or {}))
-
-
-def _code_and_text(message: str) -> Sequence[str]:
-    code, _, text = message.removeprefix("[").partition("] ")
-    return code, text
+    # Lone surrogates, which a request may have and no answer can.
+    body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
+    if status == 503:  # the pipeline loads, or others are served
+        headers = {"Retry-After": "2"}
+    return JSONResponse(body, status, dict(headers or {}))
 
 
 def _shortened(text: str, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _encodable(body: dict[str, str | None]) -> dict[str, str | None]:
-    """Replace lone surrogates, which a request may have and no answer can."""
-    return {
-        key: value and value.encode("utf8", "replace").decode("utf8") for key, value in body.items()
-    }

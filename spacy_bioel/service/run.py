@@ -19,9 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from spacy_bioel.errors import BioelError, Errors
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from spacy_bioel.service.limits import Limits
+    from spacy_bioel.service import Limits
     from spacy_bioel.service.verbs import Service
 
 
@@ -63,7 +61,7 @@ def serve(
 
     listener (socket.socket): From `listen`.
     model (str): As in `pipeline.loading.load_model`.
-    hosts (Collection[str]): Names by which it may be asked; see `hosts.CheckHost`.
+    hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
     """
@@ -82,7 +80,7 @@ def serve(
     connections = Connections(most=most, seconds=limits.seconds, tell=tell)
     config = uvicorn.Config(
         create_app(service, metrics, limits, hosts=hosts),
-        http=cast("type[asyncio.Protocol]", connections.protocol),
+        http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
         backlog=max(1, most // 4),  # accepted at once, before the first of them is looked at
         lifespan="off",
@@ -159,10 +157,6 @@ class Connections:
         self._tell = tell
         self._is_told = False
 
-    def protocol(self, *args: object, **options: object) -> Connection:
-        """A new connection, with uvicorn's arguments."""
-        return Connection(self, *args, **options)
-
     def make_room(self, n: int) -> None:
         """Close a connection if there are too many: n."""
         if n <= self.most:
@@ -198,7 +192,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if is_answering:
-            self._stop_timer()  # of the body there is another; see `limits.LimitRequests`
+            self._stop_timer()  # of the body there is another; see `guards.LimitRequests`
             if not self.cycle.more_body:
                 self._all.waiting.pop(self, None)
         elif self._timer is None:

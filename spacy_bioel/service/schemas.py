@@ -16,6 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from spacy_bioel.service import Limits
+
 
 def _string(value: object) -> str:
     """Check the type only: pydantic refuses lone surrogates, of which the text itself fails."""
@@ -83,19 +85,17 @@ class LinkRequest(Request):
     )
 
 
-class Problem(BaseModel):
-    """An error. Its code is listed with the errors of spacy-bioel."""
-
-    code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
-    message: str = Field(description="The error: what was found, what was expected, what to do")
-    where: str | None = Field(description='Place in the request, such as "body.texts.3"')
-
-
 class Failure(BaseModel):
     """The error of a text that could not be linked."""
 
-    code: str
-    message: str
+    code: str = Field(description='Code of the message, such as "B384"', examples=["B384"])
+    message: str = Field(description="The error: what was found, what was expected, what to do")
+
+
+class Problem(Failure):
+    """An error. Its code is listed with the errors of spacy-bioel."""
+
+    where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
 
 class Candidate(BaseModel):
@@ -188,13 +188,6 @@ class SearchAnswer(BaseModel):
     concepts: list[FoundConcept]
 
 
-class ModelInfo(BaseModel):
-    """Name and version of the pipeline."""
-
-    name: str
-    version: str
-
-
 class KbInfo(BaseModel):
     """A knowledge base; texts are empty where it does not say."""
 
@@ -207,25 +200,10 @@ class KbInfo(BaseModel):
     names: int
 
 
-class LimitsInfo(BaseModel):
-    """Limits on requests."""
-
-    body_bytes: int
-    texts: int = Field(description="Texts per request")
-    characters: int = Field(description="Characters a text")
-    seconds: float = Field(description="Time a request, with the wait for others")
-
-
 class Info(BaseModel):
     """Everything that answers depend on, and the limits."""
 
-    model: ModelInfo
+    model: dict[str, str] = Field(description="Name and version of the pipeline")
     versions: dict[str, str]
     kbs: list[KbInfo]
-    limits: LimitsInfo
-
-
-class Status(BaseModel):
-    """Answer to a probe."""
-
-    status: str
+    limits: Limits

@@ -13,9 +13,8 @@ from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.measuring import ProgressBar, measure_pipeline, silent
 from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.tuning.choosing import Tuned, document_folds
-from spacy_bioel.tuning.finding import tune_finding
-from spacy_bioel.tuning.fusion import require_scipy, tune_reading, tune_weights
-from spacy_bioel.tuning.thresholds import tune_detector, tune_nil
+from spacy_bioel.tuning.fusion import require_scipy
+from spacy_bioel.tuning.tuners import tune_detector, tune_finding, tune_nil, tune_weights
 from spacy_bioel.types import AnnotatedText
 
 
@@ -36,26 +35,9 @@ class Report:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "documents": self.documents,
-            "mentions": self.mentions,
-            "folds": self.folds,
-            "tuned": [one.to_json() for one in self.tuned],
-            "notes": list(self.notes),
-        }
-
-
-def _measured(
-    nlp: Language, texts: Sequence[AnnotatedText], tuned: Sequence[Tuned]
-) -> tuple[Tuned, ...]:
-    """Replace the fitted figures by what `bioel evaluate` says of the pipeline as it is tuned."""
-    chosen = {one.protocol: get_protocol(one.protocol)[1] for one in tuned}
-    figures = {
-        (row.protocol, row.metric): row.value
-        for row in measure_pipeline(nlp, texts, chosen)
-        if not row.label
-    }
-    return tuple(replace(one, fitted=figures.get((one.protocol, one.metric), 0.0)) for one in tuned)
+        values = {name: getattr(self, name) for name in self.__slots__}
+        tuned = [one.to_json() for one in self.tuned]
+        return {**values, "tuned": tuned, "notes": list(self.notes)}
 
 
 def tune(
@@ -83,7 +65,7 @@ def tune(
             notes.append("the weights are unchanged: there is no evidence of strings")
         found.append(weights)
         if linker.reads:
-            found.append(tune_reading(nlp, texts, folds=folds, progress=progress))
+            found.append(tune_weights(nlp, texts, "reading", folds=folds, progress=progress))
         if linker.cfg["mentions"] == "kb":
             finding = tune_finding(nlp, texts, folds=folds, progress=progress)
             if folds and finding is None:
@@ -101,9 +83,20 @@ def tune(
         found.append(nil)
     if linker is not None and not has_ids:
         notes.append("the linker is unchanged: no gold mention has an id")
-    tuned = _measured(nlp, texts, [one for one in found if one is not None])
-    n_mentions = sum(len(text.mentions) for text in texts)
-    report = Report(len(texts), n_mentions, len(folds), tuned, tuple(notes))
+    tuned = [one for one in found if one is not None]
+    # What `bioel evaluate` says of the pipeline as it is now, in place of each step's own figure.
+    chosen = {one.protocol: get_protocol(one.protocol)[1] for one in tuned}
+    rows = measure_pipeline(nlp, texts, chosen)
+    figures = {(row.protocol, row.metric): row.value for row in rows if not row.label}
+    report = Report(
+        documents=len(texts),
+        mentions=sum(len(text.mentions) for text in texts),
+        folds=len(folds),
+        tuned=tuple(
+            replace(one, fitted=figures.get((one.protocol, one.metric), 0.0)) for one in tuned
+        ),
+        notes=tuple(notes),
+    )
     # Training measured other weights and thresholds, and its losses are no scores.
     nlp.meta["performance"] = {}
     nlp.meta["bioel"] = {**nlp.meta.get("bioel", {}), "tuning": report.to_json()}

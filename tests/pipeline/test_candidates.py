@@ -13,7 +13,7 @@ from spacy.training import Example
 from tiny import blank, linking_nlp
 
 from spacy_bioel.pipeline.gold import add_gold
-from spacy_bioel.pipeline.linker import candidates, state
+from spacy_bioel.pipeline.linker import candidates
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.fusion import default_fusion
@@ -67,18 +67,18 @@ def test_each_label_has_its_types(linker: Linker) -> None:
     linker.cfg["label_types"]["Disease"] = ["Disease"]
     attack, aspirin = linker.kb.find_all(["MESH:D009203", "MESH:D001241"])
     concepts = np.array([attack, aspirin, aspirin, attack])
-    labels = np.array(["Disease", "Disease", "Thing", "Thing"])
-    found = linker.generator.allowed_for(concepts, labels)
+    owners = np.array([0, 0, 1, 2])
+    found = linker.generator.allowed(concepts, ["Disease", "Thing", "Thing"], owners)
     assert found.tolist() == [True, False, True, True]
-    assert linker.generator.allowed_for(concepts[:0], labels[:0]).tolist() == []
+    assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
 def test_vectors_are_taken_over(linker: Linker) -> None:
     first = linker.generator
-    names = first.dense.names
+    names = first.names
     linker.cfg["max_candidates"] = 2
     assert linker.generator is not first
-    assert linker.generator.dense.names is names
+    assert linker.generator.names is names
     assert linker.generator is linker.generator
 
 
@@ -132,8 +132,10 @@ def test_cold_threads_encode_the_names_once(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    encoded = state.encoded_names
-    monkeypatch.setattr(state, "encoded_names", lambda *args: calls.append(1) or encoded(*args))
+    encoded = candidates.encoded_names
+    monkeypatch.setattr(
+        candidates, "encoded_names", lambda *args: calls.append(1) or encoded(*args)
+    )
     barrier = Barrier(8)
 
     def ask(_: int) -> str:
@@ -156,14 +158,12 @@ def test_evidence_that_is_not_named_is_off(linker: Linker) -> None:
 def test_training_strings_are_encoded_only_where_they_count(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-    search = state.DenseSearch.search
+    asked: list[bool] = []
+    gather = candidates.gather_candidates
     monkeypatch.setattr(
-        state.DenseSearch,
-        "search",
-        lambda self, *args: (
-            asked.append(len(found := search(self, *args)) and found[1] is None) or found
-        ),
+        candidates,
+        "gather_candidates",
+        lambda *args, **given: asked.append(given["recalled"] is None) or gather(*args, **given),
     )
     linker.generator.rank([COLD])
     linker.cfg["evidence"]["memory"] = False
@@ -172,8 +172,8 @@ def test_training_strings_are_encoded_only_where_they_count(
 
 
 def test_other_statistics_leave_the_vectors_of_names(linker: Linker) -> None:
-    names = linker.generator.dense.names
+    names = linker.generator.names
     linker.statistics = linker.statistics.with_mentions([("chill", "MESH:D003139")])
-    assert linker.generator.dense.names is names
+    assert linker.generator.names is names
     found = {c.id: c.evidence for c in linker.generator.rank([("chills", "")])["chills", ""]}
     assert "memory" in found["MESH:D003139"]

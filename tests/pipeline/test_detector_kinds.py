@@ -36,7 +36,9 @@ def make_detector(kind: str) -> MentionDetector:
     embed = MultiHashEmbed(width=32, attrs=attrs, rows=rows, include_static_vectors=False)
     encode = MaxoutWindowEncoder(width=32, window_size=1, maxout_pieces=2, depth=1)
     model = KINDS[kind](build_Tok2Vec_model(embed, encode))
-    return MentionDetector(blank().vocab, model)
+    nlp = blank()
+    cfg = nlp.add_pipe("bioel_mentions").cfg  # type: ignore[attr-defined]
+    return MentionDetector(nlp.vocab, model, "bioel_mentions", settings=cfg)
 
 
 def train(detector: MentionDetector, data: list[Example], **settings: Any) -> list[float]:

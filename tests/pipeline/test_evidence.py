@@ -66,7 +66,6 @@ def table(
         queries,
         kb,
         statistics=statistics,
-        prior=statistics.prior(kb),
         dense=dense,
         recalled=recalled,
         spelling=spelling or kb.ngrams,
@@ -187,7 +186,7 @@ def test_nothing_is_known(kb: KnowledgeBase) -> None:
 
 
 def test_prior(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
-    assert statistics.prior(kb).tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
+    assert statistics.concepts(kb).prior.tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
 
 
 class Fixed:

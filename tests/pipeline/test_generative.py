@@ -149,14 +149,14 @@ def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative: Lang
     linker: Any = generative.get_pipe("bioel_linker")
     pieces = linker.model.get_ref("generator").attrs["pieces"]
     first = linker.generator
-    trie = first.tries.of(pieces)
-    assert trie.leaves.tolist() and first.tries.of(pieces) is trie
+    trie = first.trie(pieces)
+    assert trie.leaves.tolist() and first.trie(pieces) is trie
     linker.cfg["max_candidates"] = 2
     assert linker.generator is not first
-    assert linker.generator.tries.of(pieces) is trie
+    assert linker.generator.trie(pieces) is trie
     linker.set_kb(linker.kb.path)
-    assert linker.generator.tries.of(pieces) is not trie
-    assert linker.generator.tries.of(pieces).leaves.tolist() == trie.leaves.tolist()
+    assert linker.generator.trie(pieces) is not trie
+    assert linker.generator.trie(pieces).leaves.tolist() == trie.leaves.tolist()
 
 
 def test_tuning_weighs_strings_and_what_is_written(
@@ -181,10 +181,10 @@ def test_the_encoder_of_names_is_left_as_it_is(kb_folder: Path, texts: list[Anno
     nlp = generative_nlp(kb_folder)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))
     linker: Any = nlp.get_pipe("bioel_linker")
-    before = linker.generator.dense.encoder.encode(["renal failure"]).tolist()
+    before = linker.generator.encoder.encode(["renal failure"]).tolist()
     losses = nlp.update(examples(nlp, texts), sgd=optimizer)
     assert losses["bioel_linker"] > 1.0
-    assert linker.generator.dense.encoder.encode(["renal failure"]).tolist() == before
+    assert linker.generator.encoder.encode(["renal failure"]).tolist() == before
 
 
 def test_an_update_without_gold(kb_folder: Path) -> None:

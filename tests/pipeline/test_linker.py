@@ -120,7 +120,7 @@ def test_another_search_by_spelling(kb_folder: Path) -> None:
     spelling = {"@misc": "spacy-bioel.Tfidf.v1"}
     nlp = linking_nlp(kb_folder, ["asprin"], spelling=spelling, **settings)
     assert ents(nlp("asprin")) == [("asprin", "MESH:D001241")]
-    assert isinstance(nlp.get_pipe("bioel_linker").generator._spelling(), TfidfSearch)
+    assert isinstance(nlp.get_pipe("bioel_linker").generator.spelling, TfidfSearch)
 
 
 def test_composites(kb_folder: Path) -> None:

@@ -178,8 +178,8 @@ def test_vectors_of_another_encoder(
         for pipeline in (nlp, trained):  # their vectors lie side by side
             pipe = pipeline.get_pipe("bioel_linker")
             pipe.set_kb(encoded_folder)
-            dense = pipe.generator.dense
-            assert len(dense.search(["aspirin"], 1)[0][0]) == 1
+            vectors = pipe.generator.encoder.encode(["aspirin"])
+            assert len(pipe.generator.names.search(vectors, 1)[0]) == 1
 
 
 def test_only_a_trained_linker_encodes(kb: KnowledgeBase, kb_folder: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(
     nlp = make_linker(kb_folder, texts, pool_names=4)
     linker = nlp.get_pipe("bioel_linker")
     for _ in range(2):
-        assert len(linker.generator.dense.names.vectors) == linker.kb.n_names == 75
+        assert len(linker.generator.names.vectors) == linker.kb.n_names == 75
         nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
 
 
@@ -125,9 +125,9 @@ def test_training_on_a_large_one_ends_with_its_encoding(
     linker = nlp.get_pipe("bioel_linker")
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
     with pytest.warns(UserWarning, match=r"\[W273\] .* 4 of the 75 names .*encode_kb"):
-        assert len(linker.generator.dense.names.vectors) == 4
+        assert len(linker.generator.names.vectors) == 4
     linker.encode_kb(linker.kb)
-    assert len(linker.generator.dense.names.vectors) == 75
+    assert len(linker.generator.names.vectors) == 75
 
 
 def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
@@ -138,7 +138,7 @@ def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(nlp.get_pipe("bioel_linker").generator.dense.names.vectors) == 75
+        assert len(nlp.get_pipe("bioel_linker").generator.names.vectors) == 75
 
 
 def test_predictions_between_updates_are_by_the_weights_of_now(
@@ -148,7 +148,7 @@ def test_predictions_between_updates_are_by_the_weights_of_now(
     linker = nlp.get_pipe("bioel_linker")
 
     def first_vector() -> float:
-        return float(linker.generator.dense.encoder.encode(["aspirin"])[0, 0])
+        return float(linker.generator.encoder.encode(["aspirin"])[0, 0])
 
     fingerprints, vectors = {linker.fingerprint}, {first_vector()}
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
@@ -170,7 +170,7 @@ def test_predictions_between_updates_are_by_the_weights_of_now(
 def test_averaged_weights_are_gone_after_an_error(kb_folder, texts: list[AnnotatedText]) -> None:
     nlp = make_linker(kb_folder, texts)
     linker = nlp.get_pipe("bioel_linker")
-    before = linker.generator.dense.encoder.encode(["aspirin"]).tolist()
+    before = linker.generator.encoder.encode(["aspirin"]).tolist()
     zeros = {
         (shim.id, name): value * 0
         for layer in linker.model.walk()
@@ -178,9 +178,9 @@ def test_averaged_weights_are_gone_after_an_error(kb_folder, texts: list[Annotat
         for name, value in shim._model.state_dict().items()
     }
     with pytest.raises(RuntimeError, match="halfway"), nlp.use_params(zeros):
-        assert linker.generator.dense.encoder.encode(["aspirin"])[0, 0] == 0.0
+        assert linker.generator.encoder.encode(["aspirin"])[0, 0] == 0.0
         raise RuntimeError("halfway")
-    assert linker.generator.dense.encoder.encode(["aspirin"]).tolist() == before
+    assert linker.generator.encoder.encode(["aspirin"]).tolist() == before
 
 
 def test_initialize_after_a_change_of_folder(

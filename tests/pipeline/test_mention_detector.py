@@ -16,7 +16,6 @@ from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
@@ -183,10 +182,10 @@ def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
-    nlp = blank()
-    model = nlp.add_pipe("bioel_mentions").model  # type: ignore[attr-defined]
+    detector = blank().add_pipe("bioel_mentions")
+    detector.cfg.update(settings)  # type: ignore[attr-defined]
     with pytest.raises(BioelError, match=message):
-        MentionDetector(nlp.vocab, model, **settings)
+        detector.check_settings()  # type: ignore[attr-defined]
 
 
 def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:

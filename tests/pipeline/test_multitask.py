@@ -184,7 +184,7 @@ def test_one_task_alone_is_learnt_at_a_time(
     linker, shim = nlp.get_pipe("bioel_linker"), nlp.get_pipe("tok2vec").model.shims[0]
     seen = {}
     for task in ("mentions", "types", "links"):
-        linker._resources.training._random = FixedTask(task)
+        linker._training._random = FixedTask(task)
         shim._model.zero_grad()
         nlp.update(examples(nlp, texts), sgd=False)
         gradients = [p.grad for p in shim._model.parameters() if p.grad is not None]

@@ -13,7 +13,7 @@ from tiny import blank, examples, fleeting, learn, links, train, with_linker
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import open_vectors
+from spacy_bioel.kb.vectors.stored import open_vectors
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText
 
@@ -50,7 +50,7 @@ def test_training_changes_the_encoder(
     untrained.initialize(lambda: examples(untrained, texts))
     synonyms = ["aspirin", "acetylsalicylic acid"]
     before, after = (
-        float(np.prod(pipe.generator.dense.encoder.encode(synonyms), axis=0).sum())
+        float(np.prod(pipe.generator.encoder.encode(synonyms), axis=0).sum())
         for pipe in (untrained.get_pipe("bioel_linker"), linker)
     )
     assert after > before + 0.05
@@ -96,7 +96,7 @@ def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: P
     assert vectors.shape == (75, 32)
     linker.set_kb(tmp_path / "kb")
     assert np.abs(
-        linker.generator.dense.encoder.encode(["aspirin"])[0] @ vectors.T
+        linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
     ).max() == pytest.approx(1.0, abs=0.01)
 
 

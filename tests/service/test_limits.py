@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from spacy_bioel.service import Limits
 from spacy_bioel.service.guards import LimitRequests
-from spacy_bioel.service.limits import Limits
 
 
 class Client:

@@ -17,8 +17,8 @@ from schemathesis import GenerationMode
 from spacy.language import Language
 from starlette.testclient import TestClient
 
+from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.limits import Limits
 from spacy_bioel.service.metrics import Metrics
 from spacy_bioel.service.verbs import Service
 

@@ -18,7 +18,7 @@ from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.tuning import development
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gather_reading, gold_docs
-from spacy_bioel.tuning.fusion import tune_weights
+from spacy_bioel.tuning.tuners import tune_weights
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 MakeLinker = Callable[..., Language]
@@ -61,7 +61,7 @@ def test_mentions_are_found_by_characters(
     seen: list[str] = []
 
     def read(model: Any, generator: Any, mentions: Mentions, given: Any) -> Reading:
-        seen.extend(span.text for of_doc in mentions.spans for span in of_doc)
+        seen.extend(span.text for span in mentions.spans)
         n = len(mentions)
         rows = np.arange(n, dtype=np.int64)
         concept = linker.kb.find_all(["X:B"] * n)

@@ -13,13 +13,12 @@ from thinc.api import Model
 from spacy_bioel.models.bi_encoder import TEMPERATURE, encode_mentions
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
-from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
 
@@ -43,7 +42,7 @@ def encode_in_context(
 def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:
     """Unit vectors of strings by the encoder of names, each string encoded once. (n, dim)."""
     different = {string: i for i, string in enumerate(dict.fromkeys(strings))}
-    vectors = generator.dense.encoder.encode(list(different))
+    vectors = generator.encoder.encode(list(different))
     return vectors[[different[string] for string in strings]]
 
 
@@ -70,11 +69,11 @@ def compare(
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
     """
-    kb, names, k = generator.kb, generator.dense.names, generator.state.settings.search_names
+    kb, names, k = generator.kb, generator.names, generator.state.settings.search_names
     nearest, _ = names.search(vectors, k)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
     owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::k]))
-    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
+    may = generator.allowed(concept, mentions.labels, owner)
 
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """A soft maximum over the names of the concept, as in the loss: where a name has several

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,9 @@ from spacy_bioel.models.cross_encoder import score_pairs
 from spacy_bioel.models.marked import Pair
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, make_generator
-from spacy_bioel.pipeline.linker.queries import Mentions, given_candidates, rank_mentions
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.types import Candidate
 
@@ -54,8 +54,7 @@ def read(
 
     given (Sequence): Candidates that the string of each mention was given.
     """
-    kb, pairs = generator.kb, model.get_ref("pairs")
-    spans = [span for of_doc in mentions.spans for span in of_doc]
+    kb, pairs, spans = generator.kb, model.get_ref("pairs"), mentions.spans
 
     def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         context = pairs.attrs["max_pieces"]  # a token is a piece at least
@@ -77,7 +76,7 @@ class Training(NameTraining):
     ) -> None:
         super().__init__(model, state, settings)
         self._random = np.random.default_rng(settings.seed)
-        self._candidates = make_generator(state, pool=self.pool_of(state))
+        self._candidates = CandidateGenerator(replace(state, pool=self.pool_of(state)))
 
     def update(self, examples: Sequence[Example]) -> float | None:
         return self.learn(examples)
@@ -85,8 +84,7 @@ class Training(NameTraining):
     def learn(self, examples: Sequence[Example]) -> float | None:
         gold, ids = gold_mentions(examples, self.state.settings)
         rows = self.kb.find_all(ids)
-        ranked = rank_mentions(self._candidates, gold, coherence=0.0)
-        given = given_candidates(gold, ranked)
+        ranked = self._candidates.rank([(string, "") for string in dict.fromkeys(gold.strings)])
         known = np.flatnonzero(rows >= 0)
         n = min(len(known), self.settings.mentions)
         chosen = np.sort(self._random.choice(known, n, replace=False))
@@ -94,13 +92,12 @@ class Training(NameTraining):
             return None
         owners, concepts = [], []
         for i, number in enumerate(chosen.tolist()):
-            found = self.kb.find_all([c.id for c in given[number]])
+            found = self.kb.find_all([c.id for c in ranked[gold.strings[number], ""]])
             wrong = found[found != rows[number]][: self.settings.candidates - 1]
             owners += [i] * (1 + len(wrong))
             concepts += [int(rows[number]), *wrong.tolist()]
         owner, concept = np.array(owners, dtype=np.int64), np.array(concepts, dtype=np.int64)
-        flat = [span for of_doc in gold.spans for span in of_doc]
-        spans = [flat[number] for number in chosen.tolist()]
+        spans = [gold.spans[number] for number in chosen.tolist()]
         model = self.model
         context = model.get_ref("pairs").attrs["max_pieces"]
         pairs = make_pairs(self.kb, spans, owner, concept, context=context)

@@ -13,10 +13,9 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import may_read, reading_evidence, reads
 from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask, seq2seq
 from spacy_bioel.pipeline.contextual.weighing import Reading
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.types import Candidate
 

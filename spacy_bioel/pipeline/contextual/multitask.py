@@ -31,12 +31,12 @@ from spacy_bioel.models.multitask import (
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.training import gold_mentions
 from spacy_bioel.pipeline.mentions.features import match_lexicon
-from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -109,8 +109,7 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
     within = places - offsets[owners, None]
     for owner, (start, end), label in zip(owners.tolist(), within.tolist(), labels, strict=True):
         spans[owner].append(Span(docs[owner], start, end, label=label))
-    queries = [mention_queries(of_doc, settings) for of_doc in spans]
-    return Mentions(docs, spans, queries, states=states)
+    return Mentions.of(docs, spans, settings, states)
 
 
 def _labels(
@@ -195,7 +194,7 @@ def _read_classes(
     best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
     owner, concept = np.repeat(np.arange(len(best)), k), rows[best.ravel()]
     owner, concept = owner[concept >= 0], concept[concept >= 0]
-    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
+    may = generator.allowed(concept, mentions.labels, owner)
     order = np.argsort(rows, kind="stable")
 
     def score(mention: IntArray, concept: IntArray) -> FloatArray:
@@ -231,15 +230,7 @@ class Training(bi_encoder.Training):
 
     def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
         """All gold mentions, and the id of each; "" for none and for several."""
-        docs = [example.predicted for example in examples]
-        found = [list(self._gold_spans(example)) for example in examples]
-        spans = [
-            [Span(doc, g.start, g.end, label=g.label) for g in of_doc]
-            for doc, of_doc in zip(docs, found, strict=True)
-        ]
-        ids = [g.ids[0] if len(g.ids) == 1 else "" for of_doc in found for g in of_doc]
-        queries = [mention_queries(of_doc, self.state.settings) for of_doc in spans]
-        return Mentions(docs, spans, queries), ids
+        return gold_mentions(examples, self.state.settings, with_all=True)
 
     def read(
         self, examples: Sequence[Example], gold: Mentions, words: Any

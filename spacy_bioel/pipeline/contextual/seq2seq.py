@@ -17,11 +17,10 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import build_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.pipeline.contextual.weighing import Reading, nearest_names, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.names import needs_no_folder
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Candidate
@@ -95,9 +94,8 @@ def generate(
 
     kb, writer = generator.kb, model.get_ref("generator")
     pieces: MarkedPieces = writer.attrs["pieces"]
-    trie = generator.tries.of(pieces)
-    spans = [span for of_doc in mentions.spans for span in of_doc]
-    marked = mark(spans, mentions.strings, context=pieces.max_pieces)
+    trie = generator.trie(pieces)
+    marked = mark(mentions.spans, mentions.strings, context=pieces.max_pieces)
     written, n_cut = write_about(writer, trie, marked)
     if n_cut:
         about = {"n": n_cut, "of": len(marked), "room": pieces.room}
@@ -110,7 +108,7 @@ def generate(
     once = np.unique(name * len(kb) + concept)
     name, concept = once // len(kb), once % len(kb)
     owner = written.mention[name]
-    may = generator.allowed_for(concept, np.array(mentions.labels)[owner])
+    may = generator.allowed(concept, mentions.labels, owner)
     keys, place = np.unique((owner * len(kb) + concept)[may], return_inverse=True)
     total = np.bincount(place, np.exp(written.score[name][may].astype(np.float64)), len(keys))
     score = np.maximum(np.log(np.maximum(total, np.exp(_FLOOR))), _FLOOR)
@@ -180,10 +178,9 @@ class Training(NameTraining):
         ).tolist()
         if not chosen:
             return None
-        flat = [span for of_doc in gold.spans for span in of_doc]
         own = [strings[i] for i in chosen]
         context = self.model.get_ref("generator").attrs["max_pieces"]
-        marked = mark([flat[i] for i in chosen], own, context=context)
+        marked = mark([gold.spans[i] for i in chosen], own, context=context)
         names = self.targets(own, rows[chosen])
         others, their_names = self.draw_names(marked)
         losses, backprop = self.model.begin_update((marked + others, names + their_names))

@@ -3,125 +3,261 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import islice
-from threading import Lock
+from threading import Lock, RLock
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import entries_of
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
+from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
-from spacy_bioel.pipeline.linker.fusion import default_fusion, rank, share_of_equivalents
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share_of_equivalents
 from spacy_bioel.pipeline.linker.names import (
+    EncodedNames,
+    FrozenEncoder,
+    JoinedNames,
     NamePool,
+    encoded_names,
+    needs_no_folder,
 )
-from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
+from spacy_bioel.pipeline.linker.queries import String
+from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch, NameSearch, SpellingSearch
+from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
-from spacy_bioel.pipeline.linker.state import DenseSearch, LinkerState, NameTries
+from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.pipeline.short_forms import shorthand_beside
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
 # Strings whose candidates are kept: some 25 MB.
 KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
-String = tuple[str, str]  # normalised, and the label of the mention
+T = TypeVar("T")
+
+
+class Kept:
+    """Values that are made at first use, once for all threads, and anew from other parts."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._values: dict[object, tuple[object, Any]] = {}
+
+    def get(self, name: object, parts: object, make: Callable[[], T]) -> T:
+        """The value of this name, made now if it was not made of equal parts."""
+        with self._lock:
+            if name not in self._values or self._values[name][0] != parts:
+                self._values[name] = parts, make()
+            value: T = self._values[name][1]
+            return value
+
+    def forget(self, name: object) -> None:
+        with self._lock:
+            self._values.pop(name, None)
+
+    def only(self, name: object) -> Kept:
+        """What is kept under one name, and nothing else."""
+        one = Kept()
+        with self._lock:
+            one._values |= {name: self._values[name]} if name in self._values else {}
+        return one
+
+
+@dataclass(frozen=True)
+class LinkerState:
+    """All that candidates depend on, by identity, and settings by value: none of it changes.
+
+    encoder (FrozenEncoder | None): Of names; None: no dense evidence.
+    statistics (MentionStatistics): Of the training corpus.
+    fusion (Fusion | None): Weights of the evidence; None: those of the package.
+    reading (Fusion | None): Weights of what a contextual model reads; None: the default ones.
+    finding (Fusion | None): Weights of what is found with the knowledge base; None: those of the
+        package.
+    make_index (Callable): From vectors to a search among them.
+    make_spelling (Callable): From the knowledge base to a spelling search.
+    pool (NamePool | None): The names that training searches among; None: all.
+    """
+
+    kb: KnowledgeBase
+    encoder: FrozenEncoder | None
+    statistics: MentionStatistics
+    fusion: Fusion | None
+    reading: Fusion | None
+    finding: Fusion | None
+    settings: LinkerSettings
+    make_index: MakeIndex
+    make_spelling: MakeSearch
+    pool: NamePool | None = None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the encoder is asked."""
+        return self.encoder is not None and "dense" in self.settings.evidence
 
 
 class CandidateGenerator:
     """Ranks the concepts of a knowledge base for strings; may be shared by threads.
 
-    It keeps the candidates of recent strings and never changes otherwise: a new state takes a new
-    generator.
+    It remembers the candidates of recent strings and never changes otherwise: a new state takes a
+    new generator. While training searches a pool of names, a joined knowledge base has no `parts`:
+    labels choose among what was found in the pool.
 
-    state (LinkerState): Everything that the candidates depend on.
-    before (CandidateGenerator | None): Of an earlier state; its vectors and tries are reused if
-        they are those of this state.
-    pool (NamePool | None): See `DenseSearch`; for training, which searches among few names.
+    kept (Kept | None): What generators of earlier states made, where it is that of this state too.
     """
 
-    def __init__(
-        self,
-        state: LinkerState,
-        *,
-        before: CandidateGenerator | None = None,
-        pool: NamePool | None = None,
-    ) -> None:
-        self.state = state
+    def __init__(self, state: LinkerState, kept: Kept | None = None) -> None:
         self.kb: KnowledgeBase = state.kb
-        # Of the parts of a joined knowledge base.
-        self.parts = self._make_parts(before) if pool is None else []
+        self.parts: list[CandidateGenerator] = []
+        self._kept = kept or Kept()
+        self._part_of: dict[str, int] = {}
+        if isinstance(self.kb, JoinedKnowledgeBase):
+            # Which knows its labels; in bytes it has no folders.
+            state = replace(state, settings=replace(state.settings, only_labels=()))
+            self._part_of = self.kb.labels
+            for number, part in enumerate(self.kb.parts if state.pool is None else ()):
+                of_part = self._kept.get(("part", number), part, Kept)
+                self.parts.append(CandidateGenerator(replace(state, kb=part), of_part))
+        elif state.pool is None and state.encoder is not None and state.is_dense:
+            searched = partial(is_dense, state.kb, state.encoder, mentions=state.settings.mentions)
+            if not self._kept.get("is_dense", (state.kb, state.encoder), searched):
+                state = replace(state, encoder=None)
+        self.state = state
         self._lock = Lock()
-        self._kept: dict[String, tuple[Candidate, ...]] = {}
-        self._masks: dict[str, NDArray[np.bool_]] = {}  # of labels: concepts of their types
-        is_same_kb = before is not None and before.kb is state.kb
-        # Made at first use: a joined knowledge base may never need its own.
-        self._spelling: Callable[[], SpellingSearch] = cache(partial(state.make_spelling, state.kb))
-        if before and is_same_kb and before.state.make_spelling is state.make_spelling:
-            self._spelling = before._spelling
-        tries = before.tries if before is not None else None
-        if tries is None or not tries.serves(state.kb, pool):
-            tries = NameTries(state.kb, pool=pool)
-        self.tries: NameTries = tries
-        self._finder: NameFinder | None = before._finder if before and is_same_kb else None
-        self._dense: DenseSearch | None = None
-        if state.encoder is not None:
-            dense = before._dense if before is not None else None
-            is_same = dense is not None and dense.serves(state, pool)
-            parts = [part._dense for part in self.parts]
-            self._dense = dense if is_same else DenseSearch(state, pool=pool, parts=parts)
+        self._ranked: dict[String, tuple[Candidate, ...]] = {}
+        self._masks: dict[str, NDArray[np.bool_] | None] = {}
 
-    def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:
-        return []
+    # What is made of the state, at first use.
 
     @property
-    def dense(self) -> DenseSearch:
-        """The search by the encoder. RAISES ValueError: Without an encoder."""
-        if self._dense is None:
-            raise ValueError("this state has no encoder")
-        return self._dense
-
-    @property
-    def finder(self) -> NameFinder:
-        """Finds names of the knowledge base in texts; made at first use."""
-        with self._lock:
-            if self._finder is None:
-                self._finder = NameFinder(self.kb)
-            return self._finder
-
-    def of(self, label: str) -> CandidateGenerator:
-        """The generator of the candidates of mentions with this label."""
-        return self
+    def encoder(self) -> FrozenEncoder:
+        encoder = self.state.encoder
+        assert encoder is not None  # who asks has one
+        return encoder
 
     @cached_property
-    def _prior(self) -> NDArray[np.float32]:
-        return self.state.statistics.prior(self.kb)
+    def names(self) -> EncodedNames | JoinedNames:
+        """The names that are searched among by vectors."""
+        parts = self.kb, self.encoder, self.state.make_index, self.state.pool
+        return self._kept.get("names", parts, self._encoded_names)
+
+    def _encoded_names(self) -> EncodedNames | JoinedNames:
+        make_index = self.state.make_index
+        if self.state.pool is not None:
+            return self.state.pool.encoded(self.encoder.encode, make_index)
+        if isinstance(self.kb, JoinedKnowledgeBase):
+            return JoinedNames(self.kb, [p.names if p.state.encoder else None for p in self.parts])
+        return encoded_names(self.kb, self.encoder, make_index)
+
+    @cached_property
+    def _training_strings(self) -> NameSearch:
+        """The search among `statistics.names` by vectors."""
+        statistics, make_index = self.state.statistics, self.state.make_index
+        return self._kept.get(
+            "training strings",
+            (statistics, self.encoder, make_index),
+            lambda: make_index(quantize(self.encoder.encode(statistics.names))),
+        )
+
+    @cached_property
+    def spelling(self) -> SpellingSearch:
+        """The search among the names by spelling."""
+        make = self.state.make_spelling
+        return self._kept.get("spelling", (self.kb, make), partial(make, self.kb))
+
+    @cached_property
+    def finder(self) -> NameFinder:
+        """Finds names of the knowledge base in texts."""
+        return self._kept.get("finder", self.kb, partial(NameFinder, self.kb))
+
+    def trie(self, pieces: MarkedPieces) -> NameTrie:
+        """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.
+
+        RAISES BioelError: Those of `open_trie`, for a knowledge base that is not small.
+        """
+        kb, pool = self.kb, self.state.pool
+        if pool is not None:
+            make = partial(build_trie, kb, pieces.writable, rows=pool.rows)
+        elif needs_no_folder(kb) or isinstance(kb, JoinedKnowledgeBase):
+            make = partial(build_trie, kb, pieces.writable)
+        else:
+            make = partial(open_trie, kb, fingerprint=pieces.fingerprint)
+        return self._kept.get(("trie", pieces.fingerprint), (kb, pool), make)
 
     @cached_property
     def _shorthand(self) -> dict[str, str]:
         """From short form to long form, normalised; no short form is a known name."""
         if not self.state.settings.shorthand:
             return {}
-        counts = self.state.statistics.counts
-        forms = {normalize_name(short): long for short, long in shorthand_beside(self.kb).items()}
-        return {short: normalize_name(long) for short, long in forms.items() if short not in counts}
+        forms, counts = shorthand_beside(self.kb), self.state.statistics.counts
+        short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
+        return {s: whole for s, whole in zip(short, long, strict=True) if s not in counts}
+
+    # Labels.
+
+    def of(self, label: str) -> CandidateGenerator:
+        """The generator of the candidates of mentions with this label."""
+        number = self._part_of.get(label)
+        return self if number is None or not self.parts else self.parts[number]
+
+    def types_of(self, label: str) -> tuple[str, ...] | None:
+        """Semantic types that a mention of this label may link to; None: all."""
+        only = self.state.settings.only_labels
+        if only and label and label not in only:
+            return ()
+        return dict(self.state.settings.label_types).get(label)
+
+    def _mask(self, label: str) -> NDArray[np.bool_] | None:
+        """Concepts that a mention of this label may link to; None: all. Shape (n_concepts,)."""
+        if label not in self._masks:
+            types, number = self.types_of(label), self._part_of.get(label)
+            mask = None
+            # Of concepts without types, nothing says which labels they are for.
+            if types is not None and (self.kb.type_names or not types):
+                mask = self.kb.type_mask(types)
+            if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
+                in_part = self.kb.has_concepts(number)
+                mask = in_part if mask is None else mask & in_part
+            self._masks[label] = mask
+        return self._masks[label]
+
+    def allowed(
+        self, concepts: NDArray[np.int64], labels: Sequence[str], owners: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Concepts that the mentions which they are candidates of may link to. Shape (n,).
+
+        labels (Sequence[str]): Of the mentions.
+        owners (NDArray[int64]): Number of the mention of each concept. Shape (n,).
+        """
+        may = np.ones(len(concepts), dtype=bool)
+        kinds, kind_of = np.unique(np.array(labels, dtype=object), return_inverse=True)
+        for kind, label in enumerate(kinds):
+            if (mask := self._mask(label)) is not None:
+                own = np.flatnonzero(kind_of[owners] == kind)
+                may[own] = mask[concepts[own]]
+        return may
+
+    # Strings.
 
     def _written_out(self, queries: Sequence[str]) -> list[str]:
         """Queries with shorthand written out, except those that are known as they are."""
-        forms = self._shorthand
+        forms, counts = self._shorthand, self.state.statistics.counts
         written = [
             forms.get(query) or " ".join([forms.get(word, word) for word in query.split(" ")])
             for query in queries
         ]
         changed = [i for i, query in enumerate(queries) if written[i] != query]
-        rows = self.kb.lookup_names([queries[i] for i in changed])
-        for i, row in zip(changed, rows.tolist(), strict=True):
-            if row >= 0 or queries[i] in self.state.statistics.counts:
+        rows = self.kb.lookup_names([queries[i] for i in changed]) if changed else ()
+        for i, row in zip(changed, rows, strict=True):
+            if row >= 0 or queries[i] in counts:
                 written[i] = queries[i]
         return written
 
@@ -129,42 +265,22 @@ class CandidateGenerator:
         """All evidence about different normalised strings."""
         state, k = self.state, self.state.settings.search_names
         queries = self._written_out(queries)
-        dense: Found | None = None
-        recalled: Found | None = None
+        dense = recalled = None
         if state.is_dense:
-            counted = state.statistics if "memory" in state.settings.evidence else None
-            dense, recalled = self.dense.search(queries, k, counted)
+            vectors = self.encoder.encode(queries)
+            dense = self.names.search(vectors, k)
+            if "memory" in state.settings.evidence:
+                recalled = self._training_strings.search(vectors, k)
         return gather_candidates(
             queries,
             self.kb,
             statistics=state.statistics,
-            prior=self._prior,
             dense=dense,
             recalled=recalled,
-            spelling=self._spelling(),
+            spelling=self.spelling,
             k=k,
             evidence=state.settings.evidence,
         )
-
-    def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
-        """Concepts whose semantic types a mention of this label may link to. Shape (n,)."""
-        types = self.state.settings.types_of(label)
-        # Of concepts without types, nothing says which labels they are for.
-        if types is None or (types and not self.kb.type_names):
-            return np.ones(len(concepts), dtype=bool)
-        if (mask := self._masks.get(label)) is None:
-            mask = self._masks[label] = self.kb.type_mask(types)
-        return mask[concepts]
-
-    def allowed_for(
-        self, concepts: NDArray[np.int64], labels: NDArray[np.str_]
-    ) -> NDArray[np.bool_]:
-        """Like `allowed`, with a label for each concept. Shape (n,)."""
-        may = np.zeros(len(concepts), dtype=bool)
-        for label in dict.fromkeys(labels.tolist()):
-            of_label = labels == label
-            may[of_label] = self.allowed(concepts[of_label], label)
-        return may
 
     def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
         """Best candidates of (normalised string, label) pairs, in one batch.
@@ -172,123 +288,62 @@ class CandidateGenerator:
         wanted (Sequence): Different pairs.
         RETURNS (dict): Best first; empty where nothing is known or the string is "".
         """
+        ranked: dict[String, tuple[Candidate, ...]] = {}
+        of_parts: dict[int, list[String]] = {}
+        if self.parts:
+            for pair in wanted:
+                of_parts.setdefault(self._part_of.get(pair[1], -1), []).append(pair)
+            wanted = of_parts.pop(-1, [])
+            for number, pairs in of_parts.items():
+                ranked |= self.parts[number].rank(pairs)
         with self._lock:
             # Least recently used strings come first.
-            ranked = {pair: self._kept.pop(pair) for pair in wanted if pair in self._kept}
-            self._kept |= ranked
-        new = [pair for pair in wanted if pair not in ranked]
+            known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
+            self._ranked |= known
+        new = [pair for pair in wanted if pair not in known]
         for start in range(0, len(new), _TOGETHER):
-            ranked |= self._rank(new[start : start + _TOGETHER])
+            known |= self._rank(new[start : start + _TOGETHER])
         with self._lock:
-            self._kept |= {pair: ranked[pair] for pair in new}
-            for pair in list(islice(self._kept, max(0, len(self._kept) - KEPT))):
-                del self._kept[pair]
-        return ranked
+            self._ranked |= {pair: known[pair] for pair in new}
+            for pair in list(islice(self._ranked, max(0, len(self._ranked) - KEPT))):
+                del self._ranked[pair]
+        return ranked | known
 
     def _rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
-        ranked: dict[String, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
-        types_of = self.state.settings.types_of
-        linked = [(query, label) for query, label in wanted if query and types_of(label) != ()]
-        queries = list(dict.fromkeys(query for query, _ in linked))
-        if not queries:
-            return ranked
-        candidates = self.gather(queries)
-        scores = (self.state.fusion or default_fusion()).scores(candidates.features)
-        for label in {label for _, label in linked}:
-            allowed = self.allowed(candidates.concept, label)
-            own = np.where(allowed, scores, -np.inf)
-            shares = share_of_equivalents(self.kb, candidates.concept, own, candidates.query)
-            top = self.state.settings.max_candidates
-            rows = rank(candidates.query, candidates.concept, shares, top=top)
-            described = self._describe(candidates, shares, rows[allowed[rows]])
-            for query, found in described.items():
-                if (queries[query], label) in ranked:
-                    ranked[queries[query], label] = tuple(found)
-        return ranked
-
-    def _describe(
-        self, candidates: Candidates, scores: NDArray[np.float64], rows: NDArray[np.int64]
-    ) -> dict[int, list[Candidate]]:
-        """Rows of the table as records, by query."""
-        described: dict[int, list[Candidate]] = {}
-        concepts, names = candidates.concept[rows], candidates.name[rows]
+        types = {label: self.types_of(label) for label in {label for _, label in wanted}}
+        asked = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
+        numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in asked))}
+        if not numbers:
+            return dict.fromkeys(wanted, ())
+        table = self.gather(list(numbers))
+        # The rows of the table, for each label that its string has.
+        first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
+        queries = np.array([numbers[query] for query, _ in asked])
+        indptr, rows = entries_of(first[queries], np.diff(first)[queries])
+        pair, concepts = np.repeat(np.arange(len(asked)), np.diff(indptr)), table.concept[rows]
+        scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
+        allowed = self.allowed(concepts, [label for _, label in asked], pair)
+        own = np.where(allowed, scores, -np.inf)
+        shares = share_of_equivalents(self.kb, concepts, own, pair)
+        best = rank(pair, concepts, shares, top=self.state.settings.max_candidates)
+        best = best[allowed[best]]
         # A concept that only a training string speaks for is called by its preferred name.
-        names = np.where(names >= 0, names, self.kb.preferred_rows(concepts))
+        names = table.name[rows[best]]
+        names = np.where(names >= 0, names, self.kb.preferred_rows(concepts[best]))
         columns = (
-            candidates.query[rows].tolist(),
-            self.kb.ids_of(concepts),
-            scores[rows].tolist(),
+            pair[best].tolist(),
+            self.kb.ids_of(concepts[best]),
+            shares[best].tolist(),
             self.kb.names.take(names),
-            candidates.sources[rows].tolist(),
+            table.sources[rows[best]].tolist(),
         )
-        for query, id, score, name, sources in zip(*columns, strict=True):
-            candidate = Candidate(
-                id, round(score, 4), name, _evidence(sources), self.kb.fingerprint
-            )
-            described.setdefault(query, []).append(candidate)
-        return described
+        found: list[list[Candidate]] = [[] for _ in asked]
+        kb = self.kb.fingerprint
+        for number, id, score, name, sources in zip(*columns, strict=True):
+            found[number].append(Candidate(id, round(score, 4), name, _evidence(sources), kb))
+        return dict.fromkeys(wanted, ()) | dict(zip(asked, map(tuple, found), strict=True))
 
 
 @cache
 def _evidence(sources: int) -> str:
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)
-
-
-def make_generator(
-    state: LinkerState, *, before: CandidateGenerator | None = None, pool: NamePool | None = None
-) -> CandidateGenerator:
-    """Make the generator of a state; arguments are those of `CandidateGenerator`."""
-    is_joined = isinstance(state.kb, JoinedKnowledgeBase)
-    kind = JoinedGenerator if is_joined else CandidateGenerator
-    return kind(state, before=before, pool=pool)
-
-
-class JoinedGenerator(CandidateGenerator):
-    """Candidate generation over a joined knowledge base.
-
-    While training searches a pool of names, labels choose among what was found there.
-    """
-
-    kb: JoinedKnowledgeBase
-
-    def _make_parts(self, before: CandidateGenerator | None) -> list[CandidateGenerator]:
-        kbs = self.kb.parts
-        is_same = before is not None and before.kb is self.kb and before.parts
-        earlier = before.parts if before is not None and is_same else [None] * len(kbs)
-        return [
-            CandidateGenerator(self._state_of(kb), before=generator)
-            for kb, generator in zip(kbs, earlier, strict=True)
-        ]
-
-    def _state_of(self, kb: KnowledgeBase) -> LinkerState:
-        encoder = self.state.encoder
-        if encoder is not None and self.state.is_dense:
-            encoder = (
-                encoder if is_dense(kb, encoder, mentions=self.state.settings.mentions) else None
-            )
-        return replace(self.state, kb=kb, encoder=encoder)
-
-    @cached_property
-    def _of_labels(self) -> dict[str, NDArray[np.bool_]]:
-        return {}  # concepts that mentions of a label may link to
-
-    def of(self, label: str) -> CandidateGenerator:
-        number = self.kb.part_of(label)
-        return self if number is None or not self.parts else self.parts[number]
-
-    def allowed(self, concepts: NDArray[np.int64], label: str) -> NDArray[np.bool_]:
-        may = super().allowed(concepts, label)
-        if (number := self.kb.part_of(label)) is None:
-            return may
-        if (mask := self._of_labels.get(label)) is None:
-            mask = self._of_labels[label] = self.kb.has_concepts(number)
-        return may & mask[concepts]
-
-    def rank(self, wanted: Sequence[String]) -> dict[String, tuple[Candidate, ...]]:
-        pairs: dict[CandidateGenerator, list[String]] = {}
-        for pair in wanted:
-            pairs.setdefault(self.of(pair[1]), []).append(pair)
-        ranked = super().rank(pairs.pop(self, []))
-        for generator, of_part in pairs.items():
-            ranked |= generator.rank(of_part)
-        return ranked

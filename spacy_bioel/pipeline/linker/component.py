@@ -2,41 +2,22 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
-import srsly
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example, validate_examples, validate_get_examples
-from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer, set_dropout_rate
+from thinc.api import Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
-from spacy_bioel.models.name_encoder import (
-    EncoderSource,
-    add_encoder,
-    encoder_parts,
-    load_encoder,
-    read_encoder,
-)
-from spacy_bioel.models.reading import (
-    add_reading,
-    load_reading,
-    name_side,
-    reading_evidence,
-    reading_parts,
-    reads,
-)
-from spacy_bioel.opened import remember_opener
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, read_encoder
+from spacy_bioel.models.reading import add_reading, reads
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.contextual.methods import (
     find_in_context,
@@ -44,273 +25,25 @@ from spacy_bioel.pipeline.contextual.methods import (
     prepare_kb,
     prepare_reading,
 )
-from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, make_generator
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
-from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.linker.kbs import (
-    KbSetting,
-    find_included,
-    folders_of,
-    forget_folder,
-    included_setting,
-    map_folders,
-    open_kbs,
-    setting_of,
-)
-from spacy_bioel.pipeline.linker.names import FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, find_mentions, mention_queries
-from spacy_bioel.pipeline.linker.resources import Resources, read_tables, write_tables
-from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
+from spacy_bioel.pipeline.linker.resources import LinkerResources
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
-from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Link
 
 
-class Linker(StoredPipe):
-    """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result.
+class Linker(LinkerResources):
+    """Links mentions; docs/reference/settings.yml has the settings, `pipeline.annotate` the result.
 
     Weights (`fusion`, `reading`, `finding`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many
     threads, training by one.
     """
-
-    def __init__(
-        self,
-        vocab: Vocab,
-        model: Model[Any, Any],
-        name: str,
-        *,
-        index: MakeIndex,
-        spelling: MakeSearch,
-        settings: dict[str, Any],
-        scorer: Callable[..., dict[str, Any]] | None = None,
-    ) -> None:
-        register_extensions()
-        remember_opener(self)
-        self.vocab = vocab
-        self.model = model
-        self.name = name
-        self.scorer = scorer
-        self.cfg = settings
-        self.statistics = MentionStatistics()
-        self.fusion: Fusion | None = None
-        self.reading: Fusion | None = None
-        self.finding: Fusion | None = None
-        self._index = index
-        self._spelling = spelling
-        # A relative path is relative to the current folder of now, not of the first use.
-        self._base = Path.cwd() if settings.get("kb") else Path()
-        self._surroundings = Surroundings()
-        self._resources = Resources()
-        self._lock = RLock()
-
-    def join(self, nlp: Language) -> None:
-        """Remember the pipeline, whose order is checked at first use, and when it has changed."""
-        self._surroundings.join(nlp)
-
-    # Parts.
-
-    @property
-    def encoder(self) -> Model[Any, Any]:
-        """All of the model, or its side that encodes names."""
-        return name_side(self.model)
-
-    @property
-    def has_encoder(self) -> bool:
-        return self.encoder.attrs["tokenizer"] is not None
-
-    @property
-    def reads(self) -> bool:
-        """Whether mentions are read in their documents."""
-        return reads(self.model) and reading_evidence(self.model) in self.check_settings().evidence
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the encoder. RAISES BioelError: [B053] without one."""
-        encoder = self.state.encoder
-        if encoder is None:
-            raise BioelError(Errors.B053.format(name=self.name))
-        return encoder.fingerprint
-
-    def check_settings(self) -> LinkerSettings:
-        """The settings as they are now.
-
-        RAISES BioelError: Those of `surroundings.check_settings`.
-        """
-        known = self._resources.settings
-        if known is None or known[0] != self.cfg:
-            known = deepcopy(self.cfg), check_settings(self.cfg, self.model)
-            self._keep(settings=known)
-        return known[1]
-
-    @property
-    def state(self) -> LinkerState:
-        """The parts as they are now. RAISES BioelError: Those of `kb` and `check_settings`."""
-        with self._lock:
-            kb = self.kb  # first: opening it may bring the package's encoder and statistics
-            settings = self.check_settings()
-            if len(parts_of(kb)) > 1:  # which knows its labels; in bytes they have no folders
-                settings = replace(settings, only_labels=())
-            return LinkerState(
-                kb=kb,
-                encoder=self._freeze() if self.has_encoder else None,
-                statistics=self.statistics,
-                fusion=self.fusion,
-                reading=self.reading,
-                finding=self.finding,
-                settings=settings,
-                make_index=self._index,
-                make_spelling=self._spelling,
-            )
-
-    @property
-    def generator(self) -> CandidateGenerator:
-        """Candidate generation by the state as it is now.
-
-        While a large knowledge base is trained on, it searches a pool of its names, see
-        `linker.training`; until `encode_kb` or `set_kb` ends the training.
-        """
-        with self._lock:
-            state, training = self.state, self._resources.training
-            pool = training.pool_of(state) if training else None
-            if pool is None and not self._is_dense(state):
-                state = replace(state, encoder=None)
-            generator = self._resources.generator
-            if generator is None or generator.state != state:
-                generator = make_generator(state, before=generator, pool=pool)
-                self._keep(generator=generator)
-            return generator
-
-    def _is_dense(self, state: LinkerState) -> bool:
-        """Whether vectors of names can be asked for; of several knowledge bases each decides."""
-        if state.encoder is None or not state.is_dense or len(parts_of(state.kb)) > 1:
-            return True
-        known = (state.kb, state.encoder)
-        if self._resources.dense is None or self._resources.dense[0] != known:
-            is_dense = starter.is_dense(*known, mentions=state.settings.mentions)
-            self._keep(dense=(known, is_dense))
-            return is_dense
-        return self._resources.dense[1]
-
-    def _freeze(self) -> FrozenEncoder:
-        network, frozen = self.encoder.get_ref("network"), self._resources.frozen
-        if frozen is None or frozen[0] is not network:
-            frozen = network, FrozenEncoder.of(self.encoder)
-            self._keep(frozen=frozen)
-        return frozen[1]
-
-    def _keep(self, **changes: Any) -> None:
-        with self._lock:
-            self._resources = replace(self._resources, **changes)
-
-    # The knowledge base.
-
-    @property
-    def kb(self) -> KnowledgeBase:
-        """The knowledge base, which is opened at first use; unset components default to those of
-        the package.
-
-        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
-        """
-        with self._lock:
-            self._surroundings.check(self)
-            if self._resources.kb is not None and self.cfg["kb"] != self._resources.opened_as:
-                self.set_kb(self.cfg["kb"])  # another one was assigned
-            if self._resources.kb is None or not self._resources.is_equipped:
-                kb = self._opened_kb()
-                self._equip(kb)
-                self._keep(kb=kb, is_equipped=True, opened_as=deepcopy(self.cfg["kb"]))
-            assert self._resources.kb is not None
-            return self._resources.kb
-
-    def _opened_kb(self) -> KnowledgeBase:
-        """The knowledge base that is open, or that of the settings."""
-        return self._resources.kb or open_kbs(self.cfg["kb"], self._open_folder)
-
-    def _open_folder(self, path: str) -> KnowledgeBase:
-        kb = starter.open_setting(path, self._base)
-        self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
-        return kb
-
-    def _equip(self, kb: KnowledgeBase) -> None:
-        """Add what the package has for a knowledge base: encoder, statistics, vectors."""
-        if not self.has_encoder:
-            starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
-            if starter.is_starter(kb) and not self.statistics.counts:
-                self.statistics = starter.starter_statistics()
-        for part in parts_of(kb):
-            self._ensure_vectors(part)
-        check_types(kb, self.cfg["label_types"])
-
-    def _ensure_vectors(self, kb: KnowledgeBase) -> None:
-        """Encode a knowledge base of the package at its first use."""
-        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
-        if is_dense and starter.is_starter(kb):
-            starter.ensure_vectors(kb, self._freeze())
-
-    def kb_if_built(self) -> KnowledgeBase:
-        """The knowledge base as it lies on the disk, for records that read in it: reading a
-        property builds and encodes nothing.
-
-        RAISES BioelError: [B320] where it would have to be built; those of `KnowledgeBase.open`.
-        """
-        with self._lock:
-            if self._resources.kb is None:
-                kb = open_kbs(self.cfg["kb"], lambda path: starter.open_built(path, self._base))
-                self._keep(kb=kb, opened_as=deepcopy(self.cfg["kb"]))
-            assert self._resources.kb is not None
-            return self._resources.kb
-
-    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """Link against another knowledge base, or several, without training; ends a training.
-
-        kb (KnowledgeBase | Path | KbSetting): Open, or as in the settings. Needs vectors of this
-            pipe's encoder, unless it is small.
-        RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
-        """
-        if isinstance(kb, str | list | dict):
-            self._take(open_kbs(kb, starter.open_setting), kb)
-        else:
-            self._take(open_kb(kb), "")
-
-    def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
-        """Link against an open knowledge base from now on; `setting` has its labels."""
-        with self._lock:
-            self._surroundings.forget()  # labels are compared with those of the pipes anew
-            # The cache folder of this machine means nothing elsewhere.
-            place_of = starter.place_of
-            self.cfg["kb"] = setting_of(kb, lambda _, part: place_of(part), before=setting)
-            self._resources = self._resources.with_kb(kb, self.cfg["kb"])
-
-    def encode_kb(
-        self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
-    ) -> Encoded:
-        """Write vectors of all names, and what a model that reads needs, into the folder of a
-        knowledge base, or of each of several; ends a training.
-
-        progress (Callable | None): Is told the number of names each time that some are done.
-        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index;
-            of several knowledge bases that of the last.
-        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
-            `kb.vectors.writing.write_vectors`.
-        """
-        with self._lock:
-            if not self.has_encoder:
-                starter.read_starter_encoder(self.encoder)
-            if not self.has_encoder:
-                raise BioelError(Errors.B053.format(name=self.name))
-            self._keep(training=None, generator=None)
-            encoder = self._freeze()
-        done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
-        prepare_kb(self.model, open_kb(kb))
-        return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     # Prediction.
 
@@ -404,7 +137,7 @@ class Linker(StoredPipe):
             key = self.cfg["gold_key"]
             prepare_reading(self.model, get_examples(), opened, gold_key=key)
             add_reading(self.model, source)
-            self._keep(frozen=None)
+            self._kept.forget("encoder")
             self._start_training()
 
     def _forget_tuning(self, nlp: Language | None) -> None:
@@ -415,7 +148,7 @@ class Linker(StoredPipe):
 
     def count_mentions(self, examples: Iterable[Example]) -> None:
         """Add training mentions to the statistics, with abbreviations written out too."""
-        kb = self._resources.kb or self.kb
+        kb = self._kb or self.kb
         settings = self.check_settings()
         self.statistics = self.statistics.with_mentions(
             (string, kb.canonical(concept_id))
@@ -439,7 +172,7 @@ class Linker(StoredPipe):
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
         with self._lock:
-            training = self._resources.training or self._start_training()
+            training = self._training or self._start_training()
         set_dropout_rate(self.model, drop)
         loss = training.update(examples)
         if loss is not None:
@@ -449,14 +182,13 @@ class Linker(StoredPipe):
         return losses
 
     def _start_training(self) -> NameTraining:
-        training = make_training(self.model, self.state, TrainingSettings.of(self.cfg))
-        self._keep(training=training)
-        return training
+        self._training = make_training(self.model, self.state, TrainingSettings.of(self.cfg))
+        return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:
         """Change the weights."""
         super().finish_update(sgd)
-        self._keep(frozen=None)
+        self._kept.forget("encoder")
 
     def use_params(self, params: Any) -> Iterator[None]:
         """Predict by other weights, such as averages, until asked for the next item.
@@ -465,41 +197,40 @@ class Linker(StoredPipe):
         """
         try:
             with self.model.use_params(params):
-                self._keep(frozen=None)
+                self._kept.forget("encoder")
                 yield
         finally:
-            self._keep(frozen=None)
+            self._kept.forget("encoder")
 
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Scores by the pipe's scorer, which is told the current id of each retired one."""
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores
 
-    # Storage: encoder, mention statistics and weights as parts, the knowledge base as a folder.
-    # The parts are the same before and after the first use: a component that was not set is the
-    # package's own, and is saved as such.
+    # Vectors, and copies for other processes.
 
-    def stored_cfg(self) -> dict[str, Any]:
-        """The settings; the folder that a knowledge base came from means nothing to who gets a
-        copy of it."""
-        return self.cfg | ({"kb": self._included_kb()} if self.cfg["include_kb"] else {})
+    def encode_kb(
+        self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
+    ) -> Encoded:
+        """Write vectors of all names, and what a model that reads needs, into the folder of a
+        knowledge base, or of each of several; ends a training.
 
-    def _included_kb(self) -> KbSetting:
-        # One folder has the same name for one knowledge base, which need not be opened for it.
-        return included_setting(self.cfg["kb"], lambda: self.kb)
-
-    def parts(self) -> Parts:
-        if not self.has_encoder:
-            _ = self.kb  # opening it brings the package's encoder, where that serves
-        return {**write_tables(self), **encoder_parts(self.encoder), **reading_parts(self.model)}
-
-    def load_parts(self, parts: Mapping[str, bytes]) -> None:
-        for name, table in read_tables(parts).items():
-            setattr(self, name, table)
-        load_encoder(self.encoder, parts)
-        load_reading(self.model, parts)
+        progress (Callable | None): Is told the number of names each time that some are done.
+        RETURNS (kb.vectors.writing.Encoded): How many names were new, and the approximate index;
+            of several knowledge bases that of the last.
+        RAISES BioelError: [B053] without an encoder, its own or the package's; those of
+            `kb.vectors.writing.write_vectors`.
+        """
         with self._lock:
-            self._resources = Resources()
+            if not self.has_encoder:
+                starter.read_starter_encoder(self.encoder)
+            if not self.has_encoder:
+                raise BioelError(Errors.B053.format(name=self.name))
+            self._training, self._kept = None, self._kept.only("encoder")
+            encoder = self._freeze()
+        done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
+        prepare_kb(self.model, open_kb(kb))
+        return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes under spawn. The knowledge base goes by its path, so that the
@@ -515,43 +246,6 @@ class Linker(StoredPipe):
             scorer=self.scorer,
         )
         return _unpickle, (make, self.to_bytes(exclude=["kb"]), self.kb)
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        if "kb" not in exclude:
-            self._check_kb()
-        includes_kb = self.cfg["include_kb"] and "kb" not in exclude
-        kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
-        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
-        return data
-
-    def read_bytes(self, bytes_data: bytes) -> None:
-        parts = srsly.msgpack_loads(bytes_data)
-        super().read_bytes(parts["pipe"])
-        if parts["kbs"]:
-            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
-            kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
-            self._take(kb, self.cfg["kb"])
-
-    def _check_kb(self) -> None:
-        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
-        nowhere else, and would come back with that of the package."""
-        is_open = self._resources.kb is not None and not self.cfg["include_kb"]
-        if is_open and any(part.path is None for part in parts_of(self.kb)):
-            raise BioelError(Errors.B467.format(name=self.name))
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        self._check_kb()
-        super().to_disk(path)
-        if self.cfg["include_kb"] and "kb" not in exclude:
-            setting = self._included_kb()
-            forget_folder(Path(path), setting)
-            for place, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
-                part.save_to(Path(path) / place)
-
-    def read_folder(self, folder: Path) -> None:
-        super().read_folder(folder)
-        if self.cfg["include_kb"] and self.cfg["kb"]:
-            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(find_included, folder.resolve()))
 
 
 def _unpickle(make: Callable[[], Linker], data: bytes, kb: KnowledgeBase) -> Linker:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.files import gather
+from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
@@ -96,7 +96,6 @@ def gather_candidates(
     kb: KnowledgeBase,
     *,
     statistics: MentionStatistics,
-    prior: NDArray[np.float32],
     dense: Found | None,
     recalled: Found | None,
     spelling: SpellingSearch,
@@ -106,7 +105,6 @@ def gather_candidates(
     """Ask every source about every query.
 
     queries (Sequence[str]): Different normalised strings.
-    prior (NDArray[float32]): `MentionStatistics.prior`. Shape (n_concepts,).
     dense (Found | None): Nearest names of the knowledge base by the encoder, if there is one.
     recalled (Found | None): Nearest of `statistics.names` by the encoder.
     spelling (SpellingSearch): Searches the names of the knowledge base by spelling.
@@ -140,7 +138,7 @@ def gather_candidates(
     found = [exact] if "exact" in evidence else []
     candidates = _merge([*found, counted, *(one.of(is_word) for one in near)], kb)
     if "prior" in evidence and "memory" in evidence:
-        candidates.features[:, _COLUMN["prior"]] = prior[candidates.concept]
+        candidates.features[:, _COLUMN["prior"]] = statistics.concepts(kb).prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
     candidates.features[:, _COLUMN["trained"]] = bool(statistics.counts)
     return candidates

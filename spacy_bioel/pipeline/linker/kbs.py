@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spacy.util import load_config
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.storage.atomic import replacing_file
 
 KbSetting = str | list[str] | dict[str, str]
-_INCLUDED = "kb"  # folder in a saved pipe
+INCLUDED = "kb"  # folder in a saved pipe
 
 
 def check_kb(value: object) -> None:
@@ -67,33 +67,15 @@ def only_labels(value: KbSetting) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, dict) and len(folders_of(value)) == 1 else ()
 
 
-def setting_of(
-    kb: KnowledgeBase, folder: Callable[[int, KnowledgeBase], str], *, before: KbSetting
-) -> KbSetting:
+def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
     """The setting that opens a knowledge base.
 
-    folder (Callable): From the number of a part, and the part, to its folder.
+    places (Sequence[str]): Folder of each of its parts.
     before (KbSetting): The setting that it was opened by, for the labels of a single folder.
     """
-    if not isinstance(kb, JoinedKnowledgeBase):
-        place = folder(0, kb)
-        return dict.fromkeys(only_labels(before), place) or place
-    folders = [folder(number, part) for number, part in enumerate(kb.parts)]
-    return {label: folders[n] for label, n in kb.labels.items()} if kb.labels else folders
-
-
-def included_setting(value: KbSetting, kb: Callable[[], KnowledgeBase]) -> KbSetting:
-    """The setting of a pipeline that its knowledge base is saved with.
-
-    kb (Callable): Opens it; of a single folder it is not needed.
-    """
-    if isinstance(value, str):
-        return _INCLUDED
-    opened = kb()
-    several = len(parts_of(opened)) > 1
-    return setting_of(
-        opened, lambda n, _: f"{_INCLUDED}.{n}" if several else _INCLUDED, before=value
-    )
+    if isinstance(kb, JoinedKnowledgeBase):
+        return {label: places[n] for label, n in kb.labels.items()} or list(places)
+    return dict.fromkeys(only_labels(before), places[0]) or places[0]
 
 
 def find_included(folder: Path, place: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
@@ -20,73 +20,107 @@ from spacy_bioel.pipeline.gold import mention_spans
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.pipeline.mentions.finder import Finding
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composite
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+    from spacy_bioel.pipeline.linker.state import LinkerState
+
+String = tuple[str, str]  # normalised, and the label of the mention
+Ranked = Mapping[String, tuple[Candidate, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Strings to look up for a mention, normalised.
+
+    whole (str): The mention, its abbreviations written out.
+    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
+    """
+
+    whole: str
+    readings: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def parts(self) -> list[str]:
+        """Different parts of all readings."""
+        return list(dict.fromkeys(chain.from_iterable(self.readings)))
 
 
 @dataclass(frozen=True)
 class Mentions:
-    """Mentions of a batch of documents; flat lists have one document after the other.
+    """Mentions of a batch of documents.
 
-    docs (Sequence[Doc]): The documents.
-    spans (Sequence): Those of each document.
-    queries (Sequence): Strings to look up for each of them.
-    likely (Sequence[float] | None): How likely each is the name that its query says; flat. None:
+    owners (Sequence[int]): Number of the document of each mention.
+    likely (Sequence[float] | None): How likely each is the name that its query says. None:
         another than the finder found them.
     states (Any): Of the model that found them, which will read them; None: another found them.
     """
 
     docs: Sequence[Doc]
-    spans: Sequence[Sequence[Span]]
-    queries: Sequence[Sequence[Query]]
+    spans: Sequence[Span]
+    queries: Sequence[Query]
+    owners: Sequence[int]
     likely: Sequence[float] | None = None
     states: Any = None
 
+    @classmethod
+    def of(
+        cls,
+        docs: Sequence[Doc],
+        spans: Sequence[Sequence[Span]],
+        settings: LinkerSettings,
+        states: Any = None,
+    ) -> Mentions:
+        """Make queries of the mentions of each document."""
+        flat = list(chain.from_iterable(spans))
+        owners = [number for number, of_doc in enumerate(spans) for _ in of_doc]
+        return cls(docs, flat, mention_queries(flat, settings), owners, states=states)
+
     def __len__(self) -> int:
-        return sum(map(len, self.spans))
+        return len(self.spans)
 
     @property
     def strings(self) -> list[str]:
-        """Normalised, abbreviations written out; flat."""
-        return [query.whole for of_doc in self.queries for query in of_doc]
+        """Normalised, abbreviations written out."""
+        return [query.whole for query in self.queries]
 
     @property
     def labels(self) -> list[str]:
-        return [span.label_ for of_doc in self.spans for span in of_doc]
+        return [span.label_ for span in self.spans]
 
     def with_parts(self) -> Mentions:
-        """The mentions of each document, and behind them the parts of composites.
+        """Add the parts of composites behind all mentions.
 
         A part is a mention too, in the place of the words that only it has: what a document says
         of mentions it says of parts.
         """
-        if not any(query.readings for of_doc in self.queries for query in of_doc):
+        mentions = zip(self.spans, self.queries, self.owners, strict=True)
+        parts = [
+            (_place_of(part, query, span), Query(part), owner)
+            for span, query, owner in mentions
+            for part in query.parts
+        ]
+        if not parts:
             return self
-        spans, queries = [], []
-        for of_doc, asked in zip(self.spans, self.queries, strict=True):
-            parts = [
-                (_place_of(part, query, span), Query(part))
-                for span, query in zip(of_doc, asked, strict=True)
-                for part in query.parts
-            ]
-            spans.append([*of_doc, *(span for span, _ in parts)])
-            queries.append([*asked, *(query for _, query in parts)])
-        return replace(self, spans=spans, queries=queries)
+        spans, queries, owners = zip(*parts, strict=True)
+        return replace(
+            self,
+            spans=[*self.spans, *spans],
+            queries=[*self.queries, *queries],
+            owners=[*self.owners, *owners],
+        )
 
     def token_ranges(self) -> NDArray[np.int64]:
         """First token, and the one after the last, counted over all documents. Shape (n, 2)."""
-        offsets = np.cumsum([0, *(len(doc) for doc in self.docs)]).tolist()
-        pairs = [
-            (offset + span.start, offset + span.end)
-            for offset, of_doc in zip(offsets, self.spans, strict=False)
-            for span in of_doc
-        ]
+        first = np.cumsum([0, *map(len, self.docs)]).tolist()
+        places = zip(self.spans, self.owners, strict=True)
+        pairs = [(first[owner] + span.start, first[owner] + span.end) for span, owner in places]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
@@ -104,47 +138,76 @@ def _place_of(part: str, query: Query, span: Span) -> Span:
     return span
 
 
+def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
+    """Make the queries of mentions, of any documents."""
+    docs = dict.fromkeys(span.doc for span in spans) if settings.abbreviations else ()
+    forms = {doc: found for doc in docs if (found := long_forms(doc))}
+    texts = [
+        expand_abbreviations(span.text, forms[span.doc]) if span.doc in forms else span.text
+        for span in spans
+    ]
+    readings = map(split_composite, texts) if settings.composites else [()] * len(texts)
+    return [
+        Query(whole, tuple(tuple(normalize_names(reading)) for reading in of_text))
+        for whole, of_text in zip(normalize_names(texts), readings, strict=True)
+    ]
+
+
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
-    """The mentions to link in a batch of documents, by the setting `mentions`."""
+    """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
     if settings.mentions == "kb":
-        return _find_names(docs, generator, settings)
+        return _find_names(docs, generator)
     if settings.mentions == "kb_exact":
         spans = [longest_names(doc, generator.kb) for doc in docs]
     else:
         key = settings.spans_key
         spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
-    return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans])
+    return Mentions.of(docs, spans, settings)
 
 
-def looking_up(settings: LinkerSettings) -> dict[str, bool]:
-    """Arguments of `NameFinder.look_up` by these settings."""
-    finding = dict(settings.finding)
-    return {
-        "variants": bool(finding["variants"]),
-        "typos": bool(finding["typos"]),
-        "abbreviations": settings.abbreviations,
-        "shorthand": settings.shorthand,
-    }
+def finding_of(state: LinkerState) -> Finding:
+    """How names are found by the settings and weights of a linker."""
+    options: dict[str, Any] = dict(state.settings.finding)
+    return Finding(
+        abbreviations=state.settings.abbreviations,
+        shorthand=state.settings.shorthand,
+        weights=state.finding,
+        **options,
+    )
 
 
-def _find_names(
-    docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
-) -> Mentions:
-    """Names of the knowledge base, or nearly so; the name is the query of its mention."""
-    options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
-    found = generator.finder.find(docs, weights=generator.state.finding, **options)
-    spans, queries, likely = [], [], []
-    for doc, of_doc in zip(docs, found, strict=True):
-        names = generator.kb.names.take([name.row for name in of_doc])
-        spans.append([Span(doc, name.first, name.last + 1) for name in of_doc])
-        queries.append([Query(normalize_name(name)) for name in names])
-        likely += [name.probability for name in of_doc]
-    return Mentions(docs, spans, queries, likely)
+def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Mentions:
+    """Find names of the knowledge base, or nearly so; the name is the query of its mention."""
+    found = generator.finder.find(docs, finding_of(generator.state))
+    pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
+    names = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
+    return Mentions(
+        docs,
+        [Span(docs[number], name.first, name.last + 1) for number, name in pairs],
+        list(map(Query, names)),
+        [number for number, _ in pairs],
+        [name.probability for _, name in pairs],
+    )
 
 
-def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> list[Ranked]:
-    """Candidates as `rank_mentions` has them, of queries that are names: their concepts alone.
+def rank_mentions(
+    generator: CandidateGenerator, mentions: Mentions, *, n: int, coherence: float
+) -> list[tuple[Candidate, ...]]:
+    """Rank the candidates of all mentions, their strings in one batch.
+
+    n (int): How many have a say in each other: the first ones. Behind them are parts.
+    coherence (float): See `agree_in_document`; 0: mentions have no say in each other.
+    """
+    strings = list(zip(mentions.strings, mentions.labels, strict=True))
+    ranked = generator.rank(sorted(set(strings))) if strings else {}
+    return _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
+
+
+def rank_names(
+    kb: KnowledgeBase, mentions: Mentions, *, coherence: float
+) -> list[tuple[Candidate, ...]]:
+    """Rank the candidates of queries that are names: their concepts alone.
 
     Of several concepts of one knowledge base, one that the name is the preferred name of has twice
     the share. Concepts of several knowledge bases do not compete: they say the same of the name.
@@ -153,17 +216,16 @@ def rank_names(kb: KnowledgeBase, mentions: Mentions, *, coherence: float) -> li
     rows = kb.lookup_names(different)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     weights = 1.0 + is_preferred.astype(np.float64)
-    shares = _shares(kb, concepts, weights, np.diff(indptr))
+    shares = _shares(kb, concepts, weights, np.diff(indptr)).tolist()
     ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
-    ranked: dict[tuple[str, str], tuple[Candidate, ...]] = {}
-    for number, string in enumerate(different):
+    found = []
+    for number, name in enumerate(names):
         own = slice(indptr[number], indptr[number + 1])
-        found = [
-            Candidate(id, round(share, 4), names[number], "exact")
-            for id, share in zip(ids[own], shares[own].tolist(), strict=True)
-        ]
-        ranked[string, ""] = best_first(found)
-    return [_agreed(of_doc, ranked, coherence) for of_doc in _wholes(mentions)]
+        pairs = zip(ids[own], shares[own], strict=True)
+        found.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
+    ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
+    strings = [(string, "") for string in mentions.strings]
+    return _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
 
 
 def _shares(
@@ -185,112 +247,33 @@ def _shares(
     return shares
 
 
-def rank_mentions(
-    generator: CandidateGenerator, mentions: Mentions, *, coherence: float
-) -> list[Ranked]:
-    """For each document, the candidates of the strings of its mentions, see `decision.Ranked`.
-
-    generator (CandidateGenerator): All strings are ranked in one batch.
-    coherence (float): See `decision.agree_in_document`; 0: mentions have no say in each other.
-    """
-    wanted = {
-        (string, span.label_)
-        for spans, queries in zip(mentions.spans, mentions.queries, strict=True)
-        for span, query in zip(spans, queries, strict=True)
-        for string in (query.whole, *query.parts)
-    }
-    ranked = generator.rank(sorted(wanted)) if wanted else {}
-    return [_agreed(wholes, ranked, coherence) for wholes in _wholes(mentions)]
-
-
-def _wholes(mentions: Mentions) -> list[list[tuple[str, str]]]:
-    """Different strings of the whole mentions of each document, with their labels."""
-    return [
-        list(dict.fromkeys((q.whole, s.label_) for s, q in zip(spans, queries, strict=True)))
-        for spans, queries in zip(mentions.spans, mentions.queries, strict=True)
-    ]
+def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:
+    """Sort the candidates of each mention by score: ties go to the lower id, in whatever batch."""
+    return [tuple(sorted(found, key=lambda c: (-c.score, c.id))) for found in candidates]
 
 
 def _agreed(
-    wholes: Sequence[tuple[str, str]],
-    ranked: dict[tuple[str, str], tuple[Candidate, ...]],
-    coherence: float,
-) -> Ranked:
-    if not coherence or len(wholes) < 2:
-        return ranked
-    # Not copied: `ranked` has the strings of the whole batch.
-    return ChainMap(agree_in_document(wholes, ranked, weight=coherence), ranked)
-
-
-def weighed(
-    mentions: Mentions, candidates: Sequence[tuple[Candidate, ...]]
+    owners: Sequence[int], strings: Sequence[String], ranked: Ranked, *, n: int, coherence: float
 ) -> list[tuple[Candidate, ...]]:
-    """Candidates with their probability times that of their mention; flat."""
-    if mentions.likely is None:
-        return list(candidates)
+    """Candidates of each mention, which agree in its document; the arguments as above."""
+    of_docs: dict[int, dict[String, None]] = defaultdict(dict)
+    for owner, string in zip(owners[:n] if coherence else (), strings, strict=False):
+        of_docs[owner][string] = None
+    agreed = {
+        owner: agree_in_document(different, ranked, weight=coherence)
+        for owner, different in of_docs.items()
+        if len(different) > 1
+    }
     return [
-        tuple(replace(c, score=round(c.score * likely, 4)) for c in of_mention)
-        for of_mention, likely in zip(candidates, mentions.likely, strict=True)
+        agreed.get(owner, ranked).get(string, ranked[string])
+        for owner, string in zip(owners, strings, strict=True)
     ]
-
-
-def given_candidates(mentions: Mentions, ranked: Sequence[Ranked]) -> list[tuple[Candidate, ...]]:
-    """Candidates that the string of each mention was given; flat."""
-    return [
-        of_doc[query.whole, span.label_]
-        for spans, queries, of_doc in zip(mentions.spans, mentions.queries, ranked, strict=True)
-        for span, query in zip(spans, queries, strict=True)
-    ]
-
-
-# Candidates of (normalised string, label).
-Ranked = Mapping[tuple[str, str], tuple[Candidate, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Strings to look up for a mention, normalised.
-
-    whole (str): The mention, its abbreviations written out.
-    readings (tuple): Ways to read it as a composite, the likeliest first: the parts of each.
-    """
-
-    whole: str
-    readings: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def parts(self) -> list[str]:
-        """Different parts of all readings."""
-        return list(dict.fromkeys(chain.from_iterable(self.readings)))
-
-
-def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Query]:
-    """Queries of the mentions of one document."""
-    if not spans:
-        return []
-    forms = long_forms(spans[0].doc) if settings.abbreviations else {}
-    written_out = [expand_abbreviations(span.text, forms) for span in spans]
-    return [
-        Query(
-            normalize_name(text),
-            tuple(
-                tuple(normalize_name(part) for part in reading)
-                for reading in (split_composite(text) if settings.composites else ())
-            ),
-        )
-        for text in written_out
-    ]
-
-
-def best_first(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """Candidates by score: ties go to the lower id, in whatever batch they were ranked."""
-    return tuple(sorted(candidates, key=lambda c: (-c.score, c.id)))
 
 
 def agree_in_document(
-    pairs: Collection[tuple[str, str]], ranked: Ranked, *, weight: float
-) -> dict[tuple[str, str], tuple[Candidate, ...]]:
-    """Candidates of a document's mentions, drawn to what its other mentions are.
+    pairs: Collection[String], ranked: Ranked, *, weight: float
+) -> dict[String, tuple[Candidate, ...]]:
+    """Draw the candidates of a document's mentions to what its other mentions are.
 
     A document calls one thing by several names ("renal impairment", then "renal insufficiency"):
     the odds of a candidate grow by e to the `weight` times its best score for another string.
@@ -303,7 +286,7 @@ def agree_in_document(
             support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
     # Of all strings but one, the best is the first or the second of all.
     best = {id: nlargest(2, of.items(), key=itemgetter(1)) for id, of in support.items()}
-    agreed = {}
+    moved = []
     for string, label in pairs:
         candidates = ranked[string, label]
         others = [
@@ -313,8 +296,6 @@ def agree_in_document(
         before = sum(c.score for c in candidates)
         # With NIL and all that is left; concepts of several knowledge bases may both be right.
         total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
-        moved = [
-            replace(c, score=round(o / total, 4)) for c, o in zip(candidates, odds, strict=True)
-        ]
-        agreed[string, label] = best_first(moved)
-    return agreed
+        scored = zip(candidates, odds, strict=True)
+        moved.append([replace(c, score=round(o / total, 4)) for c, o in scored])
+    return dict(zip(pairs, best_first(moved), strict=True))

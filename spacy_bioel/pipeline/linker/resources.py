@@ -1,29 +1,57 @@
-"""What a linker has open beside what is assigned to it, and the tables that it is stored as."""
+"""What a linker links with: settings, knowledge base, encoder, statistics and weights, and how they
+are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from threading import RLock
+from typing import Any
 
 import srsly
+from spacy.language import Language
+from spacy.vocab import Vocab
+from thinc.api import Model
 
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.kb.columns.joined import parts_of
+from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
+from spacy_bioel.models.name_encoder import encoder_parts, load_encoder
+from spacy_bioel.models.reading import (
+    load_reading,
+    name_side,
+    reading_evidence,
+    reading_parts,
+    reads,
+)
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.explanation import register_extensions
+from spacy_bioel.pipeline.linker import starter
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, Kept, LinkerState
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.linker.kbs import KbSetting
+from spacy_bioel.pipeline.linker.kbs import (
+    INCLUDED,
+    KbSetting,
+    find_included,
+    folders_of,
+    forget_folder,
+    map_folders,
+    open_kbs,
+    setting_of,
+)
 from spacy_bioel.pipeline.linker.names import FrozenEncoder
+from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
-
-if TYPE_CHECKING:
-    from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
+from spacy_bioel.types import remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"
@@ -31,57 +59,275 @@ _STATISTICS = "memory.json"
 _WEIGHTS = {"fusion": FEATURES, "reading": READ_FEATURES, "finding": FINDING_FEATURES}
 
 
-@dataclass(frozen=True, eq=False)
-class Resources:
-    """What a linker has opened or made; a change replaces the whole value.
+class LinkerResources(StoredPipe):
+    """The half of a linker that opens and stores what the other half links with."""
 
-    kb (KnowledgeBase | None): None: it is not open yet.
-    opened_as (KbSetting): The setting `kb` when it was opened.
-    is_equipped (bool): Whether the package's components were added for it.
-    settings (tuple | None): A copy of the setting values, and what they were checked to.
-    frozen (tuple | None): A network, and the encoder that was frozen from it.
-    dense (tuple | None): A knowledge base and an encoder, and whether names have vectors of it.
-    generator (CandidateGenerator | None): Of the last state.
-    training (NameTraining | None): None: there is none, or it has ended.
-    """
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model[Any, Any],
+        name: str,
+        *,
+        index: MakeIndex,
+        spelling: MakeSearch,
+        settings: dict[str, Any],
+        scorer: Callable[..., dict[str, Any]] | None = None,
+    ) -> None:
+        register_extensions()
+        remember_opener(self)
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.scorer = scorer
+        self.cfg = settings
+        self.statistics = MentionStatistics()
+        self.fusion: Fusion | None = None
+        self.reading: Fusion | None = None
+        self.finding: Fusion | None = None
+        self._index = index
+        self._spelling = spelling
+        # A relative path is relative to the current folder of now, not of the first use.
+        self._base = Path.cwd() if settings.get("kb") else Path()
+        self._surroundings = Surroundings()
+        self._lock = RLock()
+        self._kept = Kept()
+        self._forget_kb()
 
-    kb: KnowledgeBase | None = None
-    opened_as: KbSetting = ""
-    is_equipped: bool = False
-    settings: tuple[dict[str, Any], LinkerSettings] | None = None
-    frozen: tuple[Any, FrozenEncoder] | None = None
-    dense: tuple[tuple[KnowledgeBase, FrozenEncoder], bool] | None = None
-    generator: CandidateGenerator | None = None
-    training: NameTraining | None = None
+    def _forget_kb(self) -> None:
+        """Open the knowledge base of the settings at the next use; ends a training."""
+        self._kb: KnowledgeBase | None = None
+        self._opened_as: KbSetting = ""  # the setting `kb` when it was opened
+        self._is_equipped = False  # with the package's components
+        self._training: NameTraining | None = None
+        self._kept = self._kept.only("encoder")
 
-    def with_kb(self, kb: KnowledgeBase, setting: KbSetting) -> Resources:
-        """Resources with another knowledge base; ends a training."""
-        return Resources(kb, deepcopy(setting), frozen=self.frozen, dense=self.dense)
+    def join(self, nlp: Language) -> None:
+        """Remember the pipeline, whose order is checked at first use, and when it has changed."""
+        self._surroundings.join(nlp)
+
+    # Parts.
+
+    @property
+    def encoder(self) -> Model[Any, Any]:
+        """All of the model, or its side that encodes names."""
+        return name_side(self.model)
+
+    @property
+    def has_encoder(self) -> bool:
+        return self.encoder.attrs["tokenizer"] is not None
+
+    @property
+    def reads(self) -> bool:
+        """Whether mentions are read in their documents."""
+        return reads(self.model) and reading_evidence(self.model) in self.check_settings().evidence
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the encoder. RAISES BioelError: [B053] without one."""
+        encoder = self.state.encoder
+        if encoder is None:
+            raise BioelError(Errors.B053.format(name=self.name))
+        return encoder.fingerprint
+
+    def check_settings(self) -> LinkerSettings:
+        """Check the settings as they are now; RAISES those of `surroundings.check_settings`."""
+        cfg = self.cfg
+        return self._kept.get("settings", repr(cfg), lambda: check_settings(cfg, self.model))
+
+    @property
+    def state(self) -> LinkerState:
+        """The parts as they are now. RAISES BioelError: Those of `kb` and `check_settings`."""
+        with self._lock:
+            return LinkerState(
+                kb=self.kb,  # first: opening it may bring the package's encoder and statistics
+                encoder=self._freeze() if self.has_encoder else None,
+                statistics=self.statistics,
+                fusion=self.fusion,
+                reading=self.reading,
+                finding=self.finding,
+                settings=self.check_settings(),
+                make_index=self._index,
+                make_spelling=self._spelling,
+            )
+
+    @property
+    def generator(self) -> CandidateGenerator:
+        """Candidate generation by the state as it is now.
+
+        While a large knowledge base is trained on, it searches a pool of its names, see
+        `linker.training`; until `encode_kb` or `set_kb` ends the training.
+        """
+        with self._lock:
+            state = self.state
+            if self._training is not None:
+                state = replace(state, pool=self._training.pool_of(state))
+            made = partial(CandidateGenerator, state, self._kept)
+            return self._kept.get("generator", state, made)
+
+    def _freeze(self) -> FrozenEncoder:
+        network = self.encoder.get_ref("network")
+        return self._kept.get("encoder", network, lambda: FrozenEncoder.of(self.encoder))
+
+    # The knowledge base.
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base, which is opened at first use; unset components default to those of
+        the package.
+
+        RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
+        """
+        with self._lock:
+            self._surroundings.check(self)
+            if self._kb is not None and self.cfg["kb"] != self._opened_as:
+                self.set_kb(self.cfg["kb"])  # another one was assigned
+            if self._kb is None or not self._is_equipped:
+                kb = self._opened_kb()
+                self._equip(kb)
+                self._kb, self._is_equipped = kb, True
+                self._opened_as = deepcopy(self.cfg["kb"])
+            return self._kb
+
+    def _opened_kb(self) -> KnowledgeBase:
+        """The knowledge base that is open, or that of the settings."""
+        return self._kb or open_kbs(self.cfg["kb"], self._open_folder)
+
+    def _open_folder(self, path: str) -> KnowledgeBase:
+        kb = starter.open_setting(path, self._base)
+        self._ensure_vectors(kb)  # before the next is built: the peaks of both would add up
+        return kb
+
+    def _equip(self, kb: KnowledgeBase) -> None:
+        """Add what the package has for a knowledge base: encoder, statistics, vectors."""
+        if not self.has_encoder:
+            starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
+            if starter.is_starter(kb) and not self.statistics.counts:
+                self.statistics = starter.starter_statistics()
+        for part in parts_of(kb):
+            self._ensure_vectors(part)
+        check_types(kb, self.cfg["label_types"])
+
+    def _ensure_vectors(self, kb: KnowledgeBase) -> None:
+        """Encode a knowledge base of the package at its first use."""
+        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
+        if is_dense and starter.is_starter(kb):
+            starter.ensure_vectors(kb, self._freeze())
+
+    def kb_if_built(self) -> KnowledgeBase:
+        """The knowledge base as it lies on the disk, for records that read in it: reading a
+        property builds and encodes nothing.
+
+        RAISES BioelError: [B320] where it would have to be built; those of `KnowledgeBase.open`.
+        """
+        with self._lock:
+            if self._kb is None:
+                kb = open_kbs(self.cfg["kb"], lambda path: starter.open_built(path, self._base))
+                self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
+            return self._kb
+
+    def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
+        """Link against another knowledge base, or several, without training; ends a training.
+
+        kb (KnowledgeBase | Path | KbSetting): Open, or as in the settings. Needs vectors of this
+            pipe's encoder, unless it is small.
+        RAISES BioelError: Those of `KnowledgeBase.open` and `open_kbs`.
+        """
+        if isinstance(kb, str | list | dict):
+            self._take(open_kbs(kb, starter.open_setting), kb)
+        else:
+            self._take(open_kb(kb), "")
+
+    def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
+        """Link against an open knowledge base from now on; `setting` has its labels."""
+        with self._lock:
+            self._surroundings.forget()  # labels are compared with those of the pipes anew
+            # The cache folder of this machine means nothing elsewhere.
+            places = [starter.place_of(part) for part in parts_of(kb)]
+            self.cfg["kb"] = setting_of(kb, places, before=setting)
+            self._forget_kb()
+            self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
+
+    # Storage: encoder, mention statistics and weights as parts, the knowledge base as a folder.
+    # The parts are the same before and after the first use: a component that was not set is the
+    # package's own, and is saved as such.
+
+    def stored_cfg(self) -> dict[str, Any]:
+        """The settings; the folder that a knowledge base came from means nothing to who gets a
+        copy of it."""
+        return self.cfg | ({"kb": self._included_kb()} if self.cfg["include_kb"] else {})
+
+    def _included_kb(self) -> KbSetting:
+        """The setting of a pipeline that its knowledge base is saved with."""
+        if isinstance(self.cfg["kb"], str):
+            return INCLUDED  # it need not be opened for that
+        n = len(parts_of(self.kb))
+        places = [INCLUDED] if n == 1 else [f"{INCLUDED}.{number}" for number in range(n)]
+        return setting_of(self.kb, places, before=self.cfg["kb"])
+
+    def parts(self) -> Parts:
+        if not self.has_encoder:
+            _ = self.kb  # opening it brings the package's encoder, where that serves
+        tables: dict[str, Any] = {_STATISTICS: self.statistics.counts, "fusion.json": None}
+        for name, features in _WEIGHTS.items():
+            if weights := getattr(self, name):
+                tables[f"{name}.json"] = weights.to_json(features)
+        _read_tables(tables)  # what could not be loaded is not saved
+        stored = {name: partial(_to_json, table) for name, table in tables.items()}
+        return {**stored, **encoder_parts(self.encoder), **reading_parts(self.model)}
+
+    def load_parts(self, parts: Mapping[str, bytes]) -> None:
+        names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
+        for name, table in _read_tables({n: srsly.json_loads(parts[n]) for n in names}).items():
+            setattr(self, name, table)
+        load_encoder(self.encoder, parts)
+        load_reading(self.model, parts)
+        with self._lock:
+            self._kept = Kept()
+            self._forget_kb()
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        if "kb" not in exclude:
+            self._check_kb()
+        includes_kb = self.cfg["include_kb"] and "kb" not in exclude
+        kbs = [part.to_bytes() for part in parts_of(self.kb)] if includes_kb else []
+        data: bytes = srsly.msgpack_dumps({"pipe": super().to_bytes(), "kbs": kbs})
+        return data
+
+    def read_bytes(self, bytes_data: bytes) -> None:
+        parts = srsly.msgpack_loads(bytes_data)
+        super().read_bytes(parts["pipe"])
+        if parts["kbs"]:
+            blocks = dict(zip(folders_of(self.cfg["kb"]), parts["kbs"], strict=True))
+            kb = open_kbs(self.cfg["kb"], lambda place: KnowledgeBase.from_bytes(blocks[place]))
+            self._take(kb, self.cfg["kb"])
+
+    def _check_kb(self) -> None:
+        """RAISES BioelError: [B467] when the pipe is saved without a knowledge base that is
+        nowhere else, and would come back with that of the package."""
+        is_open = self._kb is not None and not self.cfg["include_kb"]
+        if is_open and any(part.path is None for part in parts_of(self.kb)):
+            raise BioelError(Errors.B467.format(name=self.name))
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        self._check_kb()
+        super().to_disk(path)
+        if self.cfg["include_kb"] and "kb" not in exclude:
+            setting = self._included_kb()
+            forget_folder(Path(path), setting)
+            for place, part in zip(folders_of(setting), parts_of(self.kb), strict=True):
+                part.save_to(Path(path) / place)
+
+    def read_folder(self, folder: Path) -> None:
+        super().read_folder(folder)
+        if self.cfg["include_kb"] and self.cfg["kb"]:
+            self.cfg["kb"] = map_folders(self.cfg["kb"], partial(find_included, folder.resolve()))
 
 
-def write_tables(linker: Linker) -> dict[str, Callable[[], bytes]]:
-    """Mention statistics and weights of a linker, by file name.
-
-    RAISES BioelError: Those of `read_tables`: what could not be loaded is not saved.
-    """
-    tables: dict[str, Any] = {_STATISTICS: linker.statistics.counts, "fusion.json": None}
-    for name, features in _WEIGHTS.items():
-        if weights := getattr(linker, name):
-            tables[f"{name}.json"] = weights.to_json(features)
-    _check_tables(tables)
-    return {name: partial(_to_json, table) for name, table in tables.items()}
-
-
-def read_tables(parts: Mapping[str, bytes]) -> dict[str, Any]:
+def _read_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Mention statistics and weights, by the names that the linker has for them.
 
     RAISES BioelError: [B062], [B272] when they are damaged.
     """
-    names = {_STATISTICS, *(f"{name}.json" for name in _WEIGHTS)} & parts.keys()
-    return _check_tables({name: srsly.json_loads(parts[name]) for name in names})
-
-
-def _check_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"statistics": MentionStatistics.from_json(tables[_STATISTICS])}
     for name, features in _WEIGHTS.items():
         table = tables.get(f"{name}.json")

@@ -37,7 +37,7 @@ _INNER_KINDS: dict[str, Any] = {"evidence": bool, "label_types": (list, tuple)}
 
 @dataclass(frozen=True)
 class LinkerSettings:
-    """Settings of candidate generation and of the decision; `make_linker` says what each means.
+    """Settings of candidate generation and of the decision, see docs/reference/settings.yml.
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
@@ -138,7 +138,7 @@ _KNOWN.remove("only_labels")  # it follows from "kb"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of training; `make_linker` says what each means."""
+    """Settings of training, see docs/reference/settings.yml."""
 
     synonyms: int
     negatives: int

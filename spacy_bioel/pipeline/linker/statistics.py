@@ -24,12 +24,14 @@ class ConceptsOfStrings:
     concepts (NDArray[int64]): Rows of the knowledge base. Shape (n_pairs,).
     counts, shares (NDArray[float32]): How often the string was the concept, and its part of all
         mentions of the string. Shape (n_pairs,).
+    prior (NDArray[float32]): log(1 + mentions) of each concept. Shape (n_concepts,).
     """
 
     offsets: NDArray[np.int64]
     concepts: NDArray[np.int64]
     counts: NDArray[np.float32]
     shares: NDArray[np.float32]
+    prior: NDArray[np.float32]
 
 
 class MentionStatistics:
@@ -85,22 +87,13 @@ class MentionStatistics:
         known = concepts >= 0
         offsets = np.append(0, np.cumsum(known))[np.append(0, np.cumsum(sizes))]
         shares: NDArray[np.float32] = np.divide(counts, np.repeat(totals, sizes))
-        return ConceptsOfStrings(offsets, concepts[known], counts[known], shares[known])
+        n = np.bincount(concepts[known], counts[known], len(kb))
+        prior = np.log1p(n.astype(np.float32))
+        return ConceptsOfStrings(offsets, concepts[known], counts[known], shares[known], prior)
 
     @cached_property
     def ngrams(self) -> NgramIndex:
         return NgramIndex(*build_postings(self.names))
-
-    def prior(self, kb: KnowledgeBase) -> NDArray[np.float32]:
-        """log(1 + mentions) of each concept of `kb`. Shape (n_concepts,)."""
-        totals: Counter[str] = Counter()
-        for ids in self.counts.values():
-            totals.update(ids)
-        prior = np.zeros(len(kb), dtype=np.float32)
-        rows = kb.find_all(list(totals))
-        known = rows >= 0
-        np.add.at(prior, rows[known], np.array(list(totals.values()), dtype=np.float32)[known])
-        return np.log1p(prior)
 
 
 def _no_counts(found: str) -> BioelError:

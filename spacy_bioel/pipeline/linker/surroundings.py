@@ -24,7 +24,7 @@ from spacy_bioel.pipeline.linker.settings import (
 from spacy_bioel.pipeline.loading import DETECTOR, LINKER
 
 if TYPE_CHECKING:
-    from spacy_bioel.pipeline.linker.component import Linker
+    from spacy_bioel.pipeline.linker.resources import LinkerResources
 
 _ENTS, _SPANS = "doc.ents", "doc.spans"
 _N_SHOWN = 5
@@ -45,7 +45,7 @@ class Surroundings:
         """Check at the next use."""
         self._checked = []
 
-    def check(self, linker: Linker) -> None:
+    def check(self, linker: LinkerResources) -> None:
         """See `check_order`."""
         nlp = self._nlp() if self._nlp else None
         if nlp is not None and nlp.pipe_names != self._checked:
@@ -68,11 +68,11 @@ class Surroundings:
             warnings.warn(Warnings.W323.format(linker=linker), stacklevel=2)
 
 
-def check_order(nlp: Language, linker: Linker) -> None:
+def check_order(nlp: Language, linker: LinkerResources) -> None:
     """Warn [W271] when all that finds mentions comes after the linker, [W320] when it is not where
     the linker looks, [W321] of labels in the settings that no pipe gives.
 
-    linker (Linker): In the pipeline, or taken out of it.
+    linker (LinkerResources): In the pipeline, or taken out of it.
     RAISES BioelError: [B271] when another linker writes to the same span group.
     """
     names = [name for name, pipe in nlp.pipeline if pipe is linker]

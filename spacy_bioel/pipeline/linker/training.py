@@ -17,6 +17,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import name_side
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.gold import gold_spans
+from spacy_bioel.pipeline.linker.candidates import LinkerState
 from spacy_bioel.pipeline.linker.names import (
     Encode,
     EncodedNames,
@@ -24,10 +25,9 @@ from spacy_bioel.pipeline.linker.names import (
     NamePool,
     needs_no_folder,
 )
-from spacy_bioel.pipeline.linker.queries import Mentions, mention_queries
+from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.searches import NameSearch
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
-from spacy_bioel.pipeline.linker.state import LinkerState
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_name
 
@@ -158,17 +158,20 @@ def _without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 
 
 def gold_mentions(
-    examples: Sequence[Example], settings: LinkerSettings
+    examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Mentions, list[str]]:
-    """Gold mentions with one id, and the id of each."""
+    """Gold mentions with one id, and the id of each.
+
+    with_all (bool): Those with no id or several too, each with the id "".
+    """
     docs = [example.predicted for example in examples]
-    gold = [
-        [g for g in gold_spans(example, key=settings.gold_key) if len(g.ids) == 1]
-        for example in examples
-    ]
-    spans = [[doc[g.start : g.end] for g in found] for doc, found in zip(docs, gold, strict=True)]
-    ids = [g.ids[0] for found in gold for g in found]
-    return Mentions(docs, spans, [mention_queries(of_doc, settings) for of_doc in spans]), ids
+    spans, ids = [], []
+    for doc, example in zip(docs, examples, strict=True):
+        gold = gold_spans(example, key=settings.gold_key)
+        wanted = [g for g in gold if with_all or len(g.ids) == 1]
+        spans.append([doc[g.start : g.end] for g in wanted])
+        ids += [g.ids[0] if len(g.ids) == 1 else "" for g in wanted]
+    return Mentions.of(docs, spans, settings), ids
 
 
 def training_strings(
@@ -176,10 +179,9 @@ def training_strings(
 ) -> list[tuple[str, str]]:
     """Strings of the gold mentions, as written and with abbreviations written out, and ids."""
     mentions, ids = gold_mentions(examples, settings)
-    spans = (span for of_doc in mentions.spans for span in of_doc)
     return [
         (string, concept_id)
-        for span, whole, concept_id in zip(spans, mentions.strings, ids, strict=True)
+        for span, whole, concept_id in zip(mentions.spans, mentions.strings, ids, strict=True)
         for string in sorted({normalize_name(span.text), whole} - {""})
     ]
 

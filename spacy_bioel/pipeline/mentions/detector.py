@@ -3,11 +3,13 @@
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -27,7 +29,7 @@ from spacy_bioel.models.detector import (
     mention_loss,
 )
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
+from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.kbs import open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
@@ -41,8 +43,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
 )
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
 from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
-from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
-from spacy_bioel.pipeline.tokens import listens, require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
 # "width" is stored with them.
 _SETTINGS = {
@@ -62,17 +63,9 @@ class MentionDetector(StoredPipe):
         self,
         vocab: Vocab,
         model: Model[MentionBatch, Logits],
-        name: str = "bioel_mentions",
+        name: str,
         *,
-        threshold: float = 0.5,
-        consistency: float = 0.0,
-        allow_overlap: bool = True,
-        abbreviations: bool = False,
-        always: Mapping[str, Sequence[str]] | None = None,
-        never: Sequence[str] = (),
-        set_ents: bool = False,
-        spans_key: str = SPANS_KEY,
-        gold_key: str = GOLD_KEY,
+        settings: Mapping[str, Any],
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -80,18 +73,7 @@ class MentionDetector(StoredPipe):
         self.name = name
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
-        self.cfg: dict[str, Any] = {
-            "labels": [],
-            "threshold": threshold,
-            "consistency": consistency,
-            "allow_overlap": allow_overlap,
-            "abbreviations": abbreviations,
-            "always": always or {},
-            "never": list(never) if isinstance(never, tuple) else never,
-            "set_ents": set_ents,
-            "spans_key": spans_key,
-            "gold_key": gold_key,
-        }
+        self.cfg: dict[str, Any] = {"labels": [], **settings}
         self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self.check_settings()
 
@@ -192,7 +174,7 @@ class MentionDetector(StoredPipe):
         pairs = zip(docs, self.score_spans(docs), strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
-    def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
+    def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
         """Tell which spans of a document might have been mentions, and what became of each.
 
         lowest (float): Least probability of a span.
@@ -302,16 +284,14 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-        lexicon = self.lexicon.arrays()
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
-            "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
+            "lexicon.safetensors": lambda: save(self.lexicon.arrays()),
         }
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-
         width = self.cfg.pop("width")
-        self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
+        self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
             add_scorer(self.model, n_labels=len(self.labels), width=width)
@@ -319,10 +299,11 @@ class MentionDetector(StoredPipe):
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
-        return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+        make = partial(type(self), self.vocab, self.model, self.name, scorer=self.scorer)
+        return _unpickle, (make, self.cfg, self.to_bytes())
 
 
 def _unpickle(
-    vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
+    make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
 ) -> MentionDetector:
-    return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
+    return make(settings=cfg).from_bytes(data)

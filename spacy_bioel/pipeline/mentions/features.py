@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from spacy.attrs import IS_SPACE, ORTH
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.columns.ragged import name_keys
+from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
 from spacy_bioel.models.detector import SHORT_FORM, MentionBatch
 from spacy_bioel.pipeline.short_forms import long_forms

@@ -1,26 +1,72 @@
-"""Streaming of large JSON objects, entry by entry, so that they need not fit into memory."""
+"""Parsing of untrusted JSON, whole or, so that it need not fit into memory, entry by entry."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from typing import Any, TextIO
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.json_values import check_value
 from spacy_bioel.io.open import open_text
+from spacy_bioel.io.records import StrPath
 
+_MAX_DEPTH = 100
+_TOO_DEEP = f"lists and objects more than {_MAX_DEPTH} deep"
+_HALF_A_PAIR = re.compile(r"\\ud[89a-f]", re.I)
 _CHUNK = 1 << 20
 _NOT_SPACE = re.compile(r"\S")
 
 
-def iter_json_object(path: str | os.PathLike[str], *, problem: str) -> Iterator[tuple[str, Any]]:
+def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
+    """Parse a JSON text.
+
+    lone_surrogates (bool): Accept halves of surrogate pairs. UTF-8 cannot encode them, so the
+        caller has to handle them.
+    RAISES ValueError: Invalid JSON, lists and objects nested more than 100 deep, a number of
+        thousands of digits, or half of a surrogate pair.
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError:  # Python reads integers of up to 4,300 digits
+        raise ValueError("a number of thousands of digits") from None
+    _check_value(value, text, lone_surrogates=lone_surrogates)
+    return value
+
+
+def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
+    """Check the depth and the surrogates of a value with this text."""
+    if text.count("[") + text.count("{") > _MAX_DEPTH and _is_deep(value):
+        raise ValueError(_TOO_DEEP)
+    if not lone_surrogates and _HALF_A_PAIR.search(text):
+        written = json.dumps(value, ensure_ascii=False)
+        try:
+            written.encode("utf8")
+        except UnicodeEncodeError as error:
+            found = f"\\u{ord(written[error.start]):x}"
+            raise ValueError(f"{found}, which is half of a character") from None
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        nested = (v.values() if isinstance(v, dict) else v for v in level if _is_nested(v))
+        level = [value for values in nested for value in values]
+    return any(map(_is_nested, level))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:
     """Stream the entries of a file that is one JSON object, with one entry in memory at a time.
 
     problem (str): Template of `Errors` with {path} and {found}, for files with other contents.
-    YIELDS (tuple[str, Any]): Key and value.
     RAISES BioelError: Errors of `open_text`; the error of `problem`.
     """
     key = ""
@@ -60,7 +106,7 @@ class _Reader:
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
-        """Next character that is not white space, which stays; "" at the end of the file."""
+        """Return the next character that is not white space, which stays; "" at the end."""
         while not (found := _NOT_SPACE.search(self._text, self._at)):
             self._at = len(self._text)
             if not self._read_on():
@@ -90,14 +136,13 @@ class _Reader:
                 raise self.error("a value that is not so deep or long") from None
             # A number at the end of the chunk may continue in the next one.
             if end < len(self._text) or not self._read_on():
-                check_value(value, self._text[self._at : end])
+                _check_value(value, self._text[self._at : end])
                 self._at = end
                 return value
 
-    def error(self, expected: str) -> json.JSONDecodeError:
+    def error(self, expected: str) -> ValueError:
         found = repr(self.peek()) if self.peek() else "the end of the file"
-        message = f"{found} where {expected} was expected"
-        return json.JSONDecodeError(message, self._text, self._at)
+        return ValueError(f"{found} where {expected} was expected")
 
     def _read_on(self) -> bool:
         """Read the next chunk and drop the consumed text; False at the end of the file."""
