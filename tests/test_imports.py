@@ -96,7 +96,7 @@ SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", 
 # Packages of extras, without which the command line starts.
 EXTRAS = [
     *["torch", "transformers", "sklearn", "scipy", "pytorch_metric_learning", "faiss", "pyarrow"],
-    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp", "matplotlib"],
+    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp"],
 ]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
-from benchmarks.lab.attention import restricted_attention
+from benchmarks.probing import restricted_attention
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import (
     EncoderSource,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import spacy
 
-from benchmarks.lab import spelling
-from benchmarks.lab.spelling import create_bm25_v1, create_tfidf_v1
+from benchmarks import spelling
+from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
