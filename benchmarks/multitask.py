@@ -43,7 +43,7 @@ from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.pipeline.training_log import STEPS
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.tuners import tune_nil
+from spacy_bioel.tuning.run import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}
