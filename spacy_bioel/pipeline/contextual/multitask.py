@@ -17,10 +17,10 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
-from spacy_bioel.models.multitask import Inventory
-from spacy_bioel.models.multitask_layers import (
+from spacy_bioel.models.multitask import (
     NIL,
     UNKNOWN,
+    Inventory,
     Lesson,
     class_logits,
     mention_vectors,
@@ -157,7 +157,7 @@ def read(
 
 
 def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
+    """Vectors of the tokens of documents, see `models.multitask.read_states`.
 
     RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
     """
@@ -268,7 +268,7 @@ class Training(bi_encoder.Training):
         n_others = self.model.attrs["random"] if n_classes else 0
         others = self._random.integers(1, 1 + n_classes, size=n_others)
         tags = encode_bilou(spans[kept], offset)
-        return Lesson(spans, tags, of_types, of_classes, self._task, others)
+        return Lesson(spans, tags, of_types, of_classes, others, self._task)
 
     def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
         if not gold.ids:

@@ -19,9 +19,8 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
+from spacy_bioel.models.name_encoder import encoder_parts, load_encoder
 from spacy_bioel.models.reading import (
-    encoder_parts,
-    load_encoder,
     load_reading,
     name_side,
     reading_evidence,

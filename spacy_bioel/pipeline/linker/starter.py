@@ -25,8 +25,8 @@ from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import is_encoded
-from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.reading import (
+from spacy_bioel.models.name_encoder import (
+    NameEncoder,
     drop_encoder,
     encoder_parts,
     encoder_settings,
