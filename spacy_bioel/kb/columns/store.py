@@ -36,10 +36,8 @@ class KnowledgeBase(Lookups):
     Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
     each distinct `normalize_name` string; all concepts of that name point to it.
 
-    files (Mapping[str, RawFile]): Bytes of each file, by the names of `kb.columns.layout`; files
-        with other names are ignored.
+    files (Mapping[str, RawFile]): Files by the names of `kb.columns.layout`; others are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-
     RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
         they read damage that is not visible at opening.
     """
