@@ -18,7 +18,6 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.metrics import Metrics
 from spacy_bioel.service.verbs import Service
 from spacy_bioel.types import Concept
 
@@ -29,10 +28,9 @@ LIMITS = Limits(body_bytes=2_000, waiting_bytes=4_000, texts=3, characters=50, s
 def make(
     load: Callable[[], Language], started: list[Any], limits: Limits = LIMITS
 ) -> tuple[TestClient, Service]:
-    metrics = Metrics()
-    service = Service(load, max_characters=limits.characters, observe=metrics.observe)
+    service = Service(load, max_characters=limits.characters)
     started.append(service)
-    app = create_app(service, metrics, limits)
+    app = create_app(service, limits)
     return TestClient(app, "http://localhost", raise_server_exceptions=False), service
 
 
@@ -154,12 +152,12 @@ HOSTS = [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:8000", 200), ("10.
 def test_names_of_others_are_refused(nlp: Language, host: str, status: int) -> None:
     """As that of a page whose name leads to this machine, and which would read the answer."""
     service = Service(lambda: nlp, max_characters=50)
-    client = TestClient(create_app(service, Metrics(), LIMITS, hosts=["bioel.example.org"]))
+    client = TestClient(create_app(service, LIMITS, hosts=["bioel.example.org"]))
     for path in ("/", "/livez", "/metrics", "/openapi.json"):
         response = client.get(path, headers={"Host": host})
         assert response.status_code == status
         assert (status == 200) or response.json()["code"] == "B486"
-    anyone = TestClient(create_app(service, Metrics(), LIMITS, hosts=["*"]))
+    anyone = TestClient(create_app(service, LIMITS, hosts=["*"]))
     assert anyone.get("/livez", headers={"Host": host}).status_code == 200
 
 

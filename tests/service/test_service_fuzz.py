@@ -19,7 +19,6 @@ from starlette.testclient import TestClient
 
 from spacy_bioel.service import Limits
 from spacy_bioel.service.app import create_app
-from spacy_bioel.service.metrics import Metrics
 from spacy_bioel.service.verbs import Service
 
 LONGEST = 20  # characters of a text
@@ -49,11 +48,11 @@ SAME_EACH_TIME = settings(
 def app(nlp: Language) -> Iterator[Any]:
     # Training, which tests of the same process may have run, switches small floats off.
     torch.set_flush_denormal(False)
-    metrics, limits = Metrics(), Limits(characters=LONGEST, texts=50, body_bytes=20_000)
-    service = Service(lambda: nlp, max_characters=limits.characters, observe=metrics.observe)
+    limits = Limits(characters=LONGEST, texts=50, body_bytes=20_000)
+    service = Service(lambda: nlp, max_characters=limits.characters)
     service.start()
     service.wait()
-    yield create_app(service, metrics, limits, hosts=["*"])
+    yield create_app(service, limits, hosts=["*"])
     service.close()
 
 
