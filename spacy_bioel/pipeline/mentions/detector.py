@@ -29,7 +29,7 @@ from spacy_bioel.models.torch_io import (
     weights_to_bytes,
 )
 from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
-from spacy_bioel.pipeline.linker.kbs import open_kbs
+from spacy_bioel.pipeline.linker.settings import open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
