@@ -20,8 +20,7 @@ import srsly
 import typer
 from spacy.language import Language
 
-from benchmarks.markdown import table
-from benchmarks.mistakes import mistakes
+from benchmarks.tables import table
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.pipeline import factories
@@ -30,6 +29,7 @@ from spacy_bioel.storage.atomic import replacing_file
 # Pipe -> setting -> its description for users. Settings that are groups have one for each key.
 DESCRIPTIONS = Path(__file__).parents[1] / "docs" / "reference" / "settings.yml"
 PAGE = DESCRIPTIONS.with_name("settings.md")
+MISTAKES = Path(__file__).parents[1] / "tests" / "mistakes.yml"
 _PIPES = (factories.make_mention_detector, factories.make_linker)  # registered by their import
 _GROUPS = ("evidence", "finding", "training")
 
@@ -122,6 +122,20 @@ def _cell(text: str) -> str:
     """A text as it may stand in a cell of a table; what a message fills in is set in italics."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return re.sub(r"\{(\w+)[^}]*\}", r"*\1*", text)
+
+
+def mistakes() -> str:
+    """List what tests/mistakes.yml makes wrong, with the codes of the messages."""
+    parts = []
+    for section, found in srsly.read_yaml(MISTAKES).items():
+        parts.append(f"## {section}\n")
+        for about, what in found.items():
+            code, mistake = about.split(" ", 1)
+            page = f"](error_codes.md#{code})" if code[0] in "BW" else "]"
+            # Not as ```python, which would be run: it is meant to fail.
+            lines = "".join(f"    {line}\n" for line in what.splitlines())
+            parts.append(f"**{mistake[0].upper()}{mistake[1:]}**: [{code}{page}\n\n{lines}")
+    return "\n".join(parts)
 
 
 BUILT: dict[str, Callable[[], str]] = {

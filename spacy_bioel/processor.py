@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from threading import Lock
 
@@ -26,14 +26,21 @@ class _Blas:
         self._users = 0
         self._threads = 1
 
-    def enter(self) -> int:
-        """Limit it. RETURNS (int): The threads that it had before."""
+    @contextmanager
+    def one_thread(self) -> Iterator[int]:
+        """Limit it. YIELDS (int): The threads that it had before."""
         with self._lock:
             if not self._users:
                 self._threads = self._now()
                 self._set(1)
             self._users += 1
-            return self._threads
+        try:
+            yield self._threads
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._set(self._threads)
 
     def threads(self) -> int:
         """The threads that it has, or had before it was limited."""
@@ -43,12 +50,6 @@ class _Blas:
     def _now(self) -> int:
         libraries = _controller("blas").lib_controllers
         return max([one.num_threads for one in libraries], default=1)
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._set(self._threads)
 
     def use_one_thread(self) -> None:
         with self._lock:
@@ -89,22 +90,16 @@ def one_thread_each() -> Iterator[Spread]:
 
     YIELDS (Callable): A `map` of a function over parts, which returns a list.
     """
-    n_threads = _BLAS.enter()
-    try:
-        restore = _limit_torch()
-        try:
-            with ThreadPoolExecutor(n_threads, initializer=_limit_torch) as pool:
+    with _BLAS.one_thread() as n_threads, ExitStack() as limits:
+        limits.callback(_limit_torch())
+        with ThreadPoolExecutor(n_threads, initializer=_limit_torch) as pool:
 
-                def spread(function: Callable, parts: Iterable) -> list:
-                    parts = list(parts)
-                    is_alone = n_threads == 1 or len(parts) < 2
-                    return list(map(function, parts) if is_alone else pool.map(function, parts))
+            def spread(function: Callable, parts: Iterable) -> list:
+                parts = list(parts)
+                is_alone = n_threads == 1 or len(parts) < 2
+                return list(map(function, parts) if is_alone else pool.map(function, parts))
 
-                yield spread
-        finally:
-            restore()
-    finally:
-        _BLAS.leave()
+            yield spread
 
 
 def use_one_thread() -> None:

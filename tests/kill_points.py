@@ -24,7 +24,8 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids, upgrade_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
+from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
-from spacy_bioel.kb.vectors.writing import Encoded, are_outdated, open_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import are_outdated, open_vectors
+from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.types import Concept
 
@@ -113,7 +115,7 @@ def test_who_waits_says_for_what(
 
 
 def _enter(folder: Path, patience: float) -> None:
-    with editing(folder, to="try", patience=patience):
+    with mock.patch.object(transaction_module, "PATIENCE", patience), editing(folder, to="try"):
         pass
 
 
@@ -263,7 +265,7 @@ def test_first_use_by_threads_builds_and_encodes_once(small: Path) -> None:
 
     def first_use(_: int) -> tuple[int, int]:
         kb = starter.starter_kb()
-        done = write_vectors(kb, encode, fingerprint="f", dim=2, wait=True)
+        done = write_vectors(kb, encode, fingerprint="f", dim=2)
         assert len(open_vectors(kb, fingerprint="f")) == 4
         return len(kb), done.encoded
 
@@ -319,12 +321,6 @@ def assert_once(printed: list[dict[str, Any]], cache: Path) -> None:
 
 def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
     assert_once(link_at_once(small), tmp_path / "cache")
-
-
-@pytest.mark.slow
-def test_first_use_of_the_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
-    assert_once(link_at_once(), tmp_path / "cache")
 
 
 # -- One pipeline in many threads -----------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.protocols import ERRORS, errors_page
 from spacy_bioel.cli import main
-from spacy_bioel.cli.error_page import SHOWN
+from spacy_bioel.cli.error_files import SHOWN
 from spacy_bioel.scoring.evaluation import BINS
 
 PAGE = ERRORS.read_text(encoding="utf8")

@@ -1,20 +1,106 @@
-"""`bioel card`: write the model card of a pipeline, from what was measured."""
+"""`bioel card`: write the model card of a pipeline, README.md and meta.json, from its scores.
+
+Its scores are those of `bioel evaluate`, by protocol. Those of the training loop are not: they were
+measured with other weights and thresholds, and losses are no scores. `card.md` is the card.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from spacy_bioel.cli.card_text import CorpusFacts, Facts, write_card
+from spacy_bioel import __version__
 from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.cli.evaluate import finds_names, fingerprint_folder
 from spacy_bioel.cli.models import find_linker, load_model
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.scoring.protocols import describe
+from spacy_bioel.storage.atomic import replacing_text
 
+NOT_STATED = "not stated"
+PURPOSE = "For research and for the curation of text; not for decisions about patients."
 _FIELDS = frozenset("protocol metric value low high n label details gold seed command".split())
+# Rows of the table of scores: protocol, metric.
+_FOUND = ("mention", "mention_unlabelled", "end_to_end")
+_SHOWN = [
+    *((protocol, metric) for protocol in _FOUND for metric in ("precision", "recall", "f1")),
+    *(("gold", metric) for metric in ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
+]
+
+
+class CorpusFacts(NamedTuple):
+    """A corpus that a pipeline was trained on, in words; "": not stated."""
+
+    title: str = ""
+    licence: str = ""
+    domain: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a card says.
+
+    name, version, authors (str): Of the package; the name without the language.
+    corpora (Sequence[CorpusFacts]): What it was trained on.
+    sizes (Mapping[str, tuple[int, int]]): Documents and gold mentions of each split.
+    kb (Mapping): meta.json of the knowledge base; empty without a linker.
+    scores (Sequence[Mapping]): Rows of `bioel evaluate --json`.
+    meta (Mapping): meta.json of the pipeline, with the report of `bioel tune` if it was tuned.
+    made (Sequence[str]): How it was made, in paragraphs.
+    limits (Sequence[str]): Limits beside those of all pipelines.
+    demo (str): Warning of a pipeline that is for no real work; "": it is not one.
+    """
+
+    name: str
+    version: str
+    authors: str
+    corpora: Sequence[CorpusFacts]
+    sizes: Mapping[str, tuple[int, int]]
+    kb: Mapping[str, Any]
+    scores: Sequence[Mapping[str, Any]]
+    meta: Mapping[str, Any]
+    made: Sequence[str] = ()
+    limits: Sequence[str] = ()
+    demo: str = ""
+
+    @property
+    def shown(self) -> list[Mapping[str, Any]]:
+        found = {(row["protocol"], row["metric"]): row for row in self.scores if not row["label"]}
+        return [found[key] for key in _SHOWN if key in found]
+
+    @property
+    def labels(self) -> str:
+        found = (label for labels in self.meta["labels"].values() for label in labels)
+        return ", ".join(dict.fromkeys(found))
+
+    @property
+    def sources(self) -> list[tuple[str, str]]:
+        """Names of the corpora and of the knowledge base, with their licences."""
+        found = [(corpus.title, corpus.licence) for corpus in self.corpora]
+        found += [(self.kb_name, self.kb.get("licence", ""))] if self.kb else []
+        return [(name, licence or NOT_STATED) for name, licence in found]
+
+    @property
+    def kb_name(self) -> str:
+        release = self.kb.get("release")
+        return f"{self.kb.get('source') or 'a knowledge base'}{f' ({release})' if release else ''}"
+
+    @property
+    def licences(self) -> str:
+        found = (f"{name or 'corpus'}: {licence}" for name, licence in self.sources)
+        return "; ".join(dict.fromkeys(found))
+
+    @property
+    def description(self) -> str:
+        linked = f" and links them to {self.kb_name}" if self.kb else ""
+        what = f"Finds mentions{f' ({self.labels})' if self.labels else ''}{linked}."
+        return f"{self.demo} {what}" if self.demo else f"{what} {PURPOSE}"
 
 
 def card(
@@ -101,8 +187,66 @@ def read_scores(path: Path) -> list[dict[str, Any]]:
 
 
 def size_of(path: Path) -> tuple[int, int]:
-    """Documents and gold mentions of a corpus."""
+    """Count the documents and gold mentions of a corpus."""
     from spacy_bioel.corpus import read_texts
 
     mentions = [len(text.mentions) for text in read_texts(path)]
     return len(mentions), sum(mentions)
+
+
+def write_card(folder: Path, facts: Facts) -> None:
+    """Write README.md and meta.json of a pipeline."""
+    meta = json.dumps(_meta(facts), indent=1, ensure_ascii=False) + "\n"
+    for file, text in (("README.md", _readme(facts)), ("meta.json", meta)):
+        with replacing_text(folder / file, follow=False) as out:
+            out.write(text)
+
+
+def _meta(facts: Facts) -> dict[str, Any]:
+    """meta.json: scores by protocol and metric, as fractions, for spaCy shows them times 100."""
+    return {
+        **facts.meta,
+        "name": facts.name,
+        "version": facts.version,
+        "description": facts.description,
+        "author": facts.authors,
+        "license": facts.licences,
+        "sources": [
+            {"name": name or NOT_STATED, "license": licence} for name, licence in facts.sources
+        ],
+        "performance": {
+            f"{row['protocol']}_{row['metric']}": round(row["value"] / 100, 4)
+            for row in facts.shown
+        },
+        "notes": "Scores: `bioel evaluate`, by protocol and metric. README.md has their "
+        "intervals, and all else.",
+    }
+
+
+def _readme(facts: Facts) -> str:
+    from jinja2 import Environment, PackageLoader
+
+    pages = Environment(
+        loader=PackageLoader("spacy_bioel", "cli"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    pages.filters["cell"] = lambda text: text.replace("|", "\\|")
+    shown = facts.shown
+    return pages.get_template("card.md").render(
+        facts=facts,
+        limits=[facts.demo, *facts.limits] if facts.demo else facts.limits,
+        domains=dict.fromkeys(corpus.domain or NOT_STATED for corpus in facts.corpora),
+        first=facts.scores[0],
+        tuning=facts.meta.get("bioel", {}).get("tuning"),
+        protocols=dict.fromkeys(row["protocol"] for row in shown),
+        beside=any("names_alone" in row for row in shown),
+        missing=max((int(row["details"].get("missing_from_kb", 0)) for row in shown), default=0),
+        versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
+        | {"torch": version_of("torch").partition("+")[0]},
+        count_of=count_of,
+        describe=describe,
+        NOT_STATED=NOT_STATED,
+        PURPOSE=PURPOSE,
+    )

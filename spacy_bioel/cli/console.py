@@ -6,7 +6,7 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,17 +15,19 @@ from typing import Annotated, Any, TextIO, TypeVar
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from spacy_bioel.storage.atomic import replacing_text
 
 Item = TypeVar("Item")
+KbFolder = Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")]
+PrefixOption = Annotated[
+    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
+]
 _WIDTH_OF_FILES = 160
 # Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
 # What a terminal obeys (C0 but line ends and tabs, C1, changes of direction), and half characters.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -58,9 +60,6 @@ JsonOption = Annotated[
         callback=refuse_folder,
     ),
 ]
-PrefixOption = Annotated[
-    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
-]
 
 
 def show_error(message: str) -> None:
@@ -80,53 +79,57 @@ def count_of(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def show_table(table: Table) -> None:
-    """Print a table on stdout."""
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """Print a table on stdout; without columns, it has no header."""
+    heads = (Column(name, overflow="fold") for name in columns)
+    table = Table(*heads, title=title or None, show_header=bool(columns))
+    for row in rows:
+        table.add_row(*row)
     # For files and pipes rich assumes 80 columns, which would cut cells. Names may have brackets,
     # which are no markup.
     width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
     _Console(width=width, markup=False, highlight=False).print(table)
 
 
-def track(items: Iterable[Item], description: str, *, total: int | None = None) -> Iterator[Item]:
+def track(items: Iterable[Item], description: str) -> Iterator[Item]:
     """Yield items while showing a progress bar."""
-    with progress_bar(description, total=total) as advance:
+    with progress_bar(description) as advance:
         for item in items:
             yield item
             advance(1)
 
 
 @contextmanager
-def progress_bar(description: str, *, total: int | None = None) -> Iterator[Any]:
-    """Show a progress bar on stderr, if that is a terminal.
-
-    YIELDS (Callable[[int], None]): Advances the bar by a number of items.
-    """
+def progress_bar(description: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr, if that is a terminal; what it yields advances it."""
     console = _stderr()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
+    with Progress(*columns, TimeElapsedColumn(), **options) as progress:
         task = progress.add_task(description, total=total)
         yield lambda n: progress.advance(task, n)
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write JSON to a file, atomically, or to stdout for "-"."""
-    with writing(path) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+def write_json(path: Path | None, content: object) -> bool:
+    """Write a result to the file of `--json`, atomically, or to stdout for "-".
+
+    RETURNS (bool): Whether stdout is left for people.
+    """
+    if path is not None:
+        with writing(path) as file:
+            file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return str(path) != "-"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """Write a text file, which gets its name only on success; "-" is stdout."""
     if str(path) == "-":
-        with naming(Path("stdout")), _flushed(sys.stdout) as file:
-            yield file
+        with naming(Path("stdout")):
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf8")  # whatever the terminal is
+            yield sys.stdout
+            sys.stdout.flush()  # so that errors are raised here
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
@@ -141,15 +144,6 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _flushed(file: TextIO) -> Iterator[TextIO]:
-    """Write UTF-8 in any terminal, and flush, so that errors are raised here."""
-    if isinstance(file, TextIOWrapper):
-        file.reconfigure(encoding="utf8")
-    yield file
-    file.flush()
-
-
-@contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Set the file name of an OSError to `path`: a full disk names no file, other errors name the
     temporary file beside it.
@@ -157,15 +151,11 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in NO_ROOM:
-            error.filename = str(path)
-        elif _is_temporary(error.filename, path):
+        temporary = f".{path.resolve().name}."
+        is_unnamed = error.filename is None and error.errno in NO_ROOM
+        if is_unnamed or Path(str(error.filename or "")).name.startswith(temporary):
             error.filename = str(path)
         raise
-
-
-def _is_temporary(name: object, path: Path) -> bool:
-    return isinstance(name, str) and Path(name).name.startswith(f".{path.resolve().name}.")
 
 
 def show_line(line: str) -> None:

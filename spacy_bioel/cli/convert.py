@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
-    from spacy_bioel.pipeline.gold import Alignment
-
 _N_EXAMPLES = 5
 
 
@@ -69,8 +67,7 @@ def convert(
         else:
             raise BioelError(Errors.B074.format(path=out))
     show_note(f"{corpus}: {count_of(report['documents'], 'document')} to {out}.")
-    if json_file is not None:
-        write_json(json_file, report)
+    write_json(json_file, report)
 
 
 def _make_nlp(lang: str, tokenizer: str) -> Language:
@@ -119,18 +116,9 @@ def _write_docbin(
     docs = docs_to_bin(make_docs())
     with replacing_file(out) as path:
         docs.to_disk(path)
-    _show_alignment(total)
-    return {
-        "documents": len(docs),
-        "mentions": total.n,
-        "widened": total.widened,
-        "lost": total.lost,
-    }
-
-
-def _show_alignment(total: Alignment) -> None:
-    n_lost = len(total.lost)
-    counts = f"{total.widened:,} widened to tokens, {n_lost:,} lost"
+    counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
     show_note(f"{count_of(total.n, 'mention')}: {counts}.")
     for lost in total.lost[:_N_EXAMPLES]:
         show_note(f"  lost: {lost}")
+    about = {"widened": total.widened, "lost": total.lost}
+    return {"documents": len(docs), "mentions": total.n} | about

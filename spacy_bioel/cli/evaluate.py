@@ -6,11 +6,11 @@ import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from spacy_bioel.cli.console import (
     JsonOption,
@@ -21,21 +21,22 @@ from spacy_bioel.cli.console import (
     show_table,
     write_json,
 )
-from spacy_bioel.cli.gold_labels import (
+from spacy_bioel.cli.models import (
     AnnotatesOption,
     LabelOption,
     PrefixesOption,
+    find_linker,
     load_with_mapped_gold,
+    require_linker,
 )
-from spacy_bioel.cli.models import find_linker, require_linker
-from spacy_bioel.errors import Warnings
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.scoring.measure import Measurement
+    from spacy_bioel.scoring.evaluation import Measurement
     from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")
@@ -47,6 +48,13 @@ _NOTES = (
     "nil_not_predicted", "widened", "tied",
 )  # fmt: skip
 _COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
+
+
+def _errors_file(path: Path | None) -> Path | None:
+    """Refuse a file of errors that is a folder, or of an unknown format."""
+    if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
+        raise BioelError(Errors.B360.format(path=path))
+    return refuse_folder(path)
 
 
 def evaluate(
@@ -87,7 +95,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="OUT.tsv",
-            callback=refuse_folder,
+            callback=_errors_file,
             help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
         ),
     ] = None,
@@ -101,48 +109,35 @@ def evaluate(
         ),
     ] = None,
 ) -> None:
-    from spacy_bioel.cli.error_rows import check_errors_file
-    from spacy_bioel.pipeline.measuring import check_gold, measure_names, predict_links, score_links
+    from spacy_bioel.pipeline.measuring import measure_names, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    if errors is not None:
-        check_errors_file(errors)
     nlp, texts = load_with_mapped_gold(
-        model, gold, format=format, prefix=prefix, label=label, annotates=annotates
+        model, gold, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
     )
-    if kb is not None:
-        require_linker(nlp, model).set_kb(kb)
-    if any(one.given_mentions for one in chosen.values()):
+    if names_alone or any(one.given_mentions for one in chosen.values()):
         require_linker(nlp, model)
-    check_gold(texts, find_linker(nlp), gold)
     links = predict_links(nlp, texts, chosen, progress=progress_bar)
     found = score_links(nlp, texts, links, chosen, seed=seed)
     alone: dict[tuple[str, str], float] = {}
     if names_alone:
-        require_linker(nlp, model)
         # Names have no labels of gold, so that they are right and wrong without them.
-        compared = {n: one for n, one in chosen.items() if n != "mention"}
+        compared = {name: one for name, one in chosen.items() if name != "mention"}
         alone = measure_names(nlp, texts, compared, progress=progress_bar)
     about = _describe_run(nlp, model=model, gold=gold, seed=seed)
-    if json_file is not None:
-        rows = [_json_row(row) | _alone(row, alone) | about for row in found]
-        write_json(json_file, rows)
-    if str(json_file) != "-":
+    if write_json(json_file, [_json_row(row, alone) | about for row in found]):
+        more = {"cross-fitted": _cross_fitted(nlp, texts), "names alone": alone}
         unlabelled = {name for name, one in chosen.items() if not one.given_mentions}
-        cross_fitted = _cross_fitted(nlp, texts)
-        _show(
-            found,
-            about,
-            unlabelled=unlabelled if finds_names(nlp) else set(),
-            more={"cross-fitted": cross_fitted, "names alone": alone},
-        )
+        _show(found, unlabelled=unlabelled if finds_names(nlp) else set(), more=more)
+        for key, value in about.items():
+            show_note(f"{key}: {value}")
     for row in found:
-        if not row.label and row.metric == "f1" and alone.get((row.protocol, "f1"), 0) > row.value:
-            values = {"alone": alone[row.protocol, "f1"], "value": row.value}
-            about_row = {"protocol": row.protocol, "metric": row.metric}
-            show_note(Warnings.W455.format(**about_row, **values))
+        names = 0 if row.label or row.metric != "f1" else alone.get((row.protocol, "f1"), 0)
+        if names > row.value:
+            of = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
+            show_note(Warnings.W455.format(alone=names, **of))
     if errors is not None or html is not None:
-        from spacy_bioel.cli.error_report import report_errors
+        from spacy_bioel.cli.error_files import report_errors
 
         n = report_errors(
             nlp, texts, links, scores=found, about=about, rows=errors, page=html,
@@ -176,13 +171,10 @@ Further marks of an error:
 """ + "\n".join(f"* {name}: {meaning}." for name, meaning in MARKS.items())
 
 
-def _json_row(row: Measurement) -> dict[str, Any]:
-    return asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
-
-
-def _alone(row: Measurement, alone: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    found = None if row.label else alone.get((row.protocol, row.metric))
-    return {} if found is None else {"names_alone": found}
+def _json_row(row: Measurement, alone: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    about = asdict(row) | {"rules": asdict(PROTOCOLS[row.protocol].rules)}
+    place = (row.protocol, row.metric)
+    return about | ({"names_alone": alone[place]} if place in alone and not row.label else {})
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
@@ -212,8 +204,6 @@ def fingerprint_folder(folder: Path) -> str:
     """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
     those of its model card, which change nothing in what it does.
     """
-    from hashlib import blake2b, file_digest
-
     digest = blake2b(digest_size=8)
     cards = {folder / "README.md", folder / "meta.json"}
     for path in sorted(folder.rglob("*")):
@@ -234,7 +224,6 @@ def finds_names(nlp: Language) -> bool:
 
 def _show(
     found: Sequence[Measurement],
-    about: dict[str, Any],
     *,
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],
@@ -246,17 +235,17 @@ def _show(
     more (Mapping): Further columns, of the rows of all labels; those without a value are left out.
     """
     more = {name: values for name, values in more.items() if values}
-    table = Table(*(Column(name, overflow="fold") for name in (*_COLUMNS, *more)))
+    rows = []
     for row in found:
-        if row.metric in _JSON_ONLY:
-            continue
-        if not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled):
-            interval = f"{row.low:.2f}-{row.high:.2f}"
-            cells = (row.protocol, row.metric, f"{row.value:.2f}", interval, f"{row.n:,}")
+        is_shown = not row.label or (row.metric in _SUMMARY and row.protocol not in unlabelled)
+        if is_shown and row.metric not in _JSON_ONLY:
             place = ("", "") if row.label else (row.protocol, row.metric)
-            further = [f"{of[place]:.2f}" if place in of else "" for of in more.values()]
-            table.add_row(*cells, f"{row.candidates or ''}", row.label or "(all)", *further)
-    show_table(table)
+            rows.append([
+                *(row.protocol, row.metric, f"{row.value:.2f}", f"{row.low:.2f}-{row.high:.2f}"),
+                *(f"{row.n:,}", f"{row.candidates or ''}", row.label or "(all)"),
+                *(f"{values[place]:.2f}" if place in values else "" for values in more.values()),
+            ])  # fmt: skip
+    show_table((*_COLUMNS, *more), rows)
     totals = {row.protocol: row.details for row in reversed(found) if not row.label}
     for name, details in reversed(totals.items()):
         show_note(f"{name}: {describe(name)}")
@@ -265,5 +254,3 @@ def _show(
             show_note(f"{name}: {', '.join(counted)}")
     if "mention" in unlabelled:
         show_note("mention: names of a knowledge base have no label; see mention_unlabelled")
-    for key, value in about.items():
-        show_note(f"{key}: {value}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from spacy_bioel.cli.console import JsonOption, show_line, show_table, write_json, writing
 from spacy_bioel.cli.models import load_model
@@ -17,8 +16,6 @@ from spacy_bioel.errors import BioelError, Errors
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.explain import Report
     from spacy_bioel.pipeline.explanation import Explanation
-
-_MOST_ARGUMENTS = 2
 
 
 def explain(
@@ -46,20 +43,18 @@ def explain(
     from spacy_bioel.pipeline import explain as explaining
     from spacy_bioel.pipeline.loading import STARTER
 
-    if len(arguments) > _MOST_ARGUMENTS:
+    if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = [STARTER, *arguments][-2:]
     if Path(text).exists():
         raise BioelError(Errors.B441.format(found=text))
     report = explaining.explain(load_model(model), text, mention)
-    if json_file is not None:
-        write_json(json_file, asdict(report))
     if html is not None:
         from spacy_bioel.export.explanation import render_report
 
         with writing(html) as file:
             file.write(render_report(report))
-    if str(json_file) != "-":
+    if write_json(json_file, asdict(report)):
         _show(report)
 
 
@@ -74,14 +69,14 @@ def _show(report: Report) -> None:
     show_line(f"Pipeline: {report.model}. {report.finds}")
     for kb in report.kbs:
         show_line(f"Knowledge base: {kb}")
-    table = Table("start", "end", "text", "label or name", "probability", "mention", title="Spans")
+    rows = []
     for span in report.considered:
+        fate = ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason)))
         cells = (f"{span.start}", f"{span.end}", span.text, span.label or span.name)
-        fate = "yes" if span.is_mention else "no"
-        fate = f"{fate}: {span.reason}" if span.reason else fate
-        table.add_row(*cells, f"{span.probability:.4f}", fate)
-    if report.considered:
-        show_table(table)
+        rows.append((*cells, f"{span.probability:.4f}", fate))
+    if rows:
+        columns = ("start", "end", "text", "label or name", "probability", "mention")
+        show_table(columns, rows, title="Spans")
     for mention in report.mentions:
         _show_mention(mention)
     if not (report.mentions or report.considered):
@@ -99,11 +94,9 @@ def _show_mention(mention: Explanation) -> None:
     show_line(f"Looked up: {', '.join(map(repr, mention.strings))}")
     if mention.said:
         show_line(f"In the text: {mention.said}")
-    table = Table("id", "preferred name", "matched name", "score", "by its words", "evidence")
-    for candidate in mention.candidates:
-        table.add_row(candidate.id, *candidate_cells(candidate))
     if mention.candidates:
-        show_table(table)
+        columns = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
+        show_table(columns, [(c.id, *candidate_cells(c)) for c in mention.candidates])
     if mention.near:
         show_line(f"Nearest names: {'; '.join(mention.near)}")
     for candidate in mention.excluded:

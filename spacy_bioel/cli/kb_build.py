@@ -11,6 +11,7 @@ import typer
 
 from spacy_bioel.cli.console import (
     JsonOption,
+    KbFolder,
     PrefixOption,
     progress_bar,
     show_note,
@@ -91,9 +92,7 @@ def build(
             format=format,
             prefix=prefix,
             columns=columns,
-            source=source_name,
-            release=release,
-            licence=licence,
+            about={"source": source_name, "release": release, "licence": licence},
         )
         if retired is not None:
             concepts = chain(concepts, read_retired(retired, prefix=prefix))
@@ -104,16 +103,14 @@ def build(
             branches=Branches(under or (), exclude or ()) if under or exclude else None,
             **about,
         )
-    if json_file is not None:
-        write_json(json_file, asdict(report))
-    if str(json_file) != "-":
+    if write_json(json_file, asdict(report)):
         show_counts(f"Built {out}", asdict(report))
     if had_vectors:
         show_note(f"The vectors of the names before are gone: run bioel kb encode {out} MODEL")
 
 
 def encode(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: KbFolder,
     model: Annotated[
         str,
         typer.Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from spacy_bioel.cli.console import JsonOption, PrefixOption, count_of, show_note, track, write_json
+from spacy_bioel.cli.console import (
+    JsonOption,
+    KbFolder,
+    PrefixOption,
+    count_of,
+    show_note,
+    track,
+    write_json,
+)
 from spacy_bioel.cli.sources import (
     ColumnsOption,
     FormatOption,
@@ -23,22 +31,26 @@ from spacy_bioel.cli.sources import (
 )
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
-from spacy_bioel.kb.build.edit import NameEdit
-from spacy_bioel.kb.build.grow import add_concepts, compact_kb, edit_names, retire_ids, upgrade_kb
+from spacy_bioel.kb.build.grow import (
+    Growth,
+    NameEdit,
+    add_concepts,
+    compact_kb,
+    edit_names,
+    retire_ids,
+    upgrade_kb,
+)
 
-if TYPE_CHECKING:
-    from spacy_bioel.kb.build.grow import Growth
-
-
-# Keys of a report that count the records read, not the whole knowledge base.
-_OF_RECORDS = (
+# Keys of a report: those that count the records read, and the whole knowledge base.
+_COUNTS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
     "dropped_nameless", "inherited_types", "unknown_parents", "retired_current", "retired_missing",
+    "concepts", "names", "retired", "fingerprint",
 )  # fmt: skip
 
 
 def add(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: KbFolder,
     sources: SourcesArgument,
     format: FormatOption = None,
     prefix: PrefixOption = "",
@@ -68,27 +80,22 @@ def add(
         format=format,
         prefix=prefix,
         columns=columns,
-        source=source_name,
-        release=release,
-        licence=licence,
+        about={"source": source_name, "release": release, "licence": licence},
     )
-    growth = add_concepts(
-        kb,
-        track(concepts, "Reading concepts"),
-        types=None if types is None else split_list(types),
-        **about,
-    )
+    chosen = None if types is None else split_list(types)
+    growth = add_concepts(kb, track(concepts, "Reading concepts"), types=chosen, **about)
     show_growth(f"Added to {kb}", growth, kb=kb, json_file=json_file)
 
 
 def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None) -> None:
     """Show or write the report of a change, with a note on outdated vectors."""
-    about = as_json(growth)
-    if json_file is not None:
-        write_json(json_file, about)
-    if str(json_file) != "-":
-        shown = (_positive(*count) for count in about.items() if count[1] is not True)
-        show_counts(title, dict(shown))
+    report = asdict(growth.report)
+    counts = {key: report[key] for key in _COUNTS}
+    new = {"concepts": growth.concepts, "names": growth.names, "retired": growth.retired}
+    about = {f"new_{key}": n for key, n in new.items()} | counts
+    if write_json(json_file, about | {"vectors_outdated": growth.vectors_outdated}):
+        changed = {f"{'gone' if n < 0 else 'new'}_{key}": abs(n) for key, n in new.items()}
+        show_counts(title, changed | counts)
     if growth.vectors_outdated:
         show_note(
             f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
@@ -96,30 +103,8 @@ def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None)
         )
 
 
-def _positive(key: str, count: Any) -> tuple[str, Any]:
-    """Turn a negative count of new items into a positive count of gone ones."""
-    is_fewer = isinstance(count, int) and count < 0
-    return (key.replace("new_", "gone_"), -count) if is_fewer else (key, count)
-
-
-def as_json(growth: Growth) -> dict[str, Any]:
-    """Convert a change to a flat record."""
-    report = asdict(growth.report)
-    return {
-        "new_concepts": growth.concepts,
-        "new_names": growth.names,
-        "new_retired": growth.retired,
-        **{key: report[key] for key in _OF_RECORDS},
-        "concepts": report["concepts"],
-        "names": report["names"],
-        "retired": report["retired"],
-        "fingerprint": report["fingerprint"],
-        "vectors_outdated": growth.vectors_outdated,
-    }
-
-
 def edit(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: KbFolder,
     id: Annotated[str, typer.Argument(help="Id of the concept.")],
     add: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Synonym to add; may be repeated.")
@@ -151,7 +136,7 @@ def edit(
 
 
 def retire(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: KbFolder,
     old: Annotated[str | None, typer.Argument(help="Id to retire.")] = None,
     replaced_by: Annotated[
         str, typer.Option(metavar="ID", help="Id of the concept that takes its place.")
@@ -171,26 +156,17 @@ def retire(
     """
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
-    if pairs is not None:
-        chosen = _read_pairs(pairs, prefix=prefix)
-    else:
-        chosen = {curie(str(old), prefix): curie(replaced_by, prefix)}
+    chosen = {curie(old, prefix): curie(replaced_by, prefix)} if old is not None else {}
+    for record in () if pairs is None else read_retired(pairs, prefix=prefix):
+        known = chosen.setdefault(record.id, record.replaced_by)
+        if known != record.replaced_by:
+            places = {"path": pairs, "id": record.id, "first": known}
+            raise BioelError(Errors.B205.format(second=record.replaced_by, **places))
     show_growth(f"Retired in {kb}", retire_ids(kb, chosen), kb=kb, json_file=json_file)
 
 
-def _read_pairs(path: Path, *, prefix: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for record in read_retired(path, prefix=prefix):
-        known = pairs.setdefault(record.id, record.replaced_by)
-        if known != record.replaced_by:
-            raise BioelError(
-                Errors.B205.format(path=path, id=record.id, first=known, second=record.replaced_by)
-            )
-    return pairs
-
-
 def compact(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
+    kb: KbFolder,
     forget_retired: Annotated[
         bool, typer.Option("--forget-retired", help="Also remove all retired ids.")
     ] = False,
@@ -212,13 +188,10 @@ def compact(
         if growth.vectors_outdated:
             shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
     show_note(shown)
-    if json_file is not None:
-        write_json(json_file, about)
+    write_json(json_file, about)
 
 
-def upgrade(
-    kb: Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")],
-) -> None:
+def upgrade(kb: KbFolder) -> None:
     """Convert a knowledge base of an earlier version to the current layout.
 
     The earlier layout can be read, too. The current one can be changed while others read it, and

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
-from rich.table import Table
 
 from spacy_bioel.cli.console import count_of, show_note, show_table, writing
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
-from spacy_bioel.io.obo import read_obo_header
+from spacy_bioel.io.ontology import read_obo_header
 from spacy_bioel.io.records import BadRecord, Skipped, one_record, skipped_so_far, skipping_bad
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.merge import check_ids
@@ -58,39 +57,33 @@ def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
 
 
 def open_sources(
-    paths: list[Path],
+    paths: Sequence[Path],
     *,
     format: str | None,
     prefix: str,
     columns: str | None,
-    source: str,
-    release: str,
-    licence: str,
+    about: dict[str, str],
 ) -> tuple[Iterator[Concept], dict[str, str]]:
     """Open the sources given by the options of a command.
 
-    RETURNS (tuple): A stream of the concepts of all files; and source, release and licence, by
-        default the file names and the values in OBO headers.
+    about (dict[str, str]): "source", "release" and "licence".
+    RETURNS (tuple): A stream of the concepts of all files; and `about`, by default with the file
+        names and the values in OBO headers.
     RAISES BioelError: [B070] when `columns` is not KEY=COLUMN,...; those of the readers.
     """
     chosen = None if columns is None else parse_columns(columns)
-    if chosen is None and not (release and licence):
-        stated_release, stated_licence = _stated(paths, format=format)
-        release, licence = release or stated_release, licence or stated_licence
-    source = source or ", ".join(path.name for path in paths)
-    about = {"source": source, "release": release, "licence": licence}
-    return _read(paths, format=format, prefix=prefix, columns=chosen), about
-
-
-def _read(
-    paths: Iterable[Path], *, format: str | None, prefix: str, columns: Columns | None
-) -> Iterator[Concept]:
-
+    stated = {"source": ", ".join(path.name for path in paths), "release": "", "licence": ""}
+    if chosen is None and not (about["release"] and about["licence"]):
+        names = ((path, format or detect_ontology_format(path)) for path in paths)
+        headers = [read_obo_header(path) for path, name in names if name == "obo"]
+        for key, values in zip(("release", "licence"), zip(*headers, strict=True), strict=False):
+            stated[key] = ", ".join(dict.fromkeys(filter(None, values)))
     concepts = chain.from_iterable(
-        read_ontology(path, format=format, prefix=prefix, columns=columns) for path in paths
+        read_ontology(path, format=format, prefix=prefix, columns=chosen) for path in paths
     )
     skipped = skipped_so_far()
-    yield from concepts if skipped is None else _with_good_ids(concepts, skipped)
+    about = {key: value or stated[key] for key, value in about.items()}
+    return concepts if skipped is None else _with_good_ids(concepts, skipped), about
 
 
 def _with_good_ids(concepts: Iterable[Concept], skipped: Skipped) -> Iterator[Concept]:
@@ -137,12 +130,12 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
     """Print a table of the counts that are not zero."""
-    table = Table("count", "value", title=title)
-    for name, count in counts.items():
-        if count:
-            text = count if isinstance(count, str) else f"{count:,}"
-            table.add_row(name.replace("_", " "), text)
-    show_table(table)
+    rows = [
+        (name.replace("_", " "), count if isinstance(count, str) else f"{count:,}")
+        for name, count in counts.items()
+        if count
+    ]
+    show_table(("count", "value"), rows, title=title)
 
 
 def parse_columns(text: str) -> Columns:
@@ -158,18 +151,6 @@ def parse_columns(text: str) -> Columns:
         is_number = column.isdecimal() and len(column) <= _MAX_DIGITS
         columns[key] = int(column) if is_number else column
     return columns
-
-
-def _stated(sources: Iterable[Path], *, format: str | None) -> tuple[str, str]:
-    """Releases and licences in the headers of OBO files, without duplicates."""
-    names = ((path, format or detect_ontology_format(path)) for path in sources)
-    headers = [read_obo_header(path) for path, name in names if name == "obo"]
-    releases, licences = zip(*headers, strict=True) if headers else ((), ())
-    return _join(releases), _join(licences)
-
-
-def _join(values: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(value for value in values if value))
 
 
 def split_list(text: str) -> list[str]:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from spacy_bioel import __version__
-from spacy_bioel.cli.console import (
-    JsonOption,
-    progress_bar,
-    show_note,
-    show_table,
-    write_json,
-)
-from spacy_bioel.cli.gold_labels import (
+from spacy_bioel.cli.console import JsonOption, progress_bar, show_note, show_table, write_json
+from spacy_bioel.cli.models import (
     AnnotatesOption,
     LabelOption,
     PrefixesOption,
     load_with_mapped_gold,
 )
-from spacy_bioel.cli.models import find_linker, require_linker
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_folder
 
@@ -31,8 +22,6 @@ if TYPE_CHECKING:
     from spacy.language import Language
 
     from spacy_bioel.tuning.run import Report
-
-_COLUMNS = ("pipe", "chosen", "measured", "fitted", "cross-fitted")
 
 
 def tune(
@@ -67,25 +56,19 @@ def tune(
     written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
     from spacy_bioel.pipeline.loading import find_detector
-    from spacy_bioel.pipeline.measuring import check_gold
     from spacy_bioel.tuning.run import tune as run
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(
-        model, dev, format=format, prefix=prefix, label=label, annotates=annotates
+        model, dev, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
     )
-    if kb is not None:
-        require_linker(nlp, model).set_kb(kb)
-    check_gold(texts, find_linker(nlp), dev)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
     report = run(nlp, texts, progress=progress_bar)
     require_extra(nlp)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
-    if json_file is not None:
-        write_json(json_file, report.to_json())
-    if str(json_file) != "-":
+    if write_json(json_file, report.to_json()):
         _show(report, out)
 
 
@@ -116,7 +99,9 @@ def require_extra(nlp: Language) -> None:
 
     # Names of models that need the package transformers.
     names = {DOCUMENT_TRANSFORMER, "cross_encoder", "name_transformer", "seq2seq"}
-    nodes = list(_layers(nlp))
+    models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
+    # A model of thinc; some pipes have none.
+    nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
     extra = "transformers" if any(node.name in names for node in nodes) else "train"
     if extra == "transformers" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
@@ -124,21 +109,18 @@ def require_extra(nlp: Language) -> None:
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
 
 
-def _layers(nlp: Language) -> Iterator[Any]:
-    for _, pipe in nlp.pipeline:
-        model: Any = getattr(pipe, "model", None)
-        if hasattr(model, "walk"):  # a thinc model; some pipes have none
-            yield from model.walk()
-
-
 def _show(report: Report, out: Path) -> None:
-    table = Table(*(Column(name, overflow="fold") for name in _COLUMNS))
-    for one in report.tuned:
-        chosen = ", ".join(f"{name} {value}" for name, value in one.chosen.items())
-        cross_fitted = "–" if one.cross_fitted is None else f"{one.cross_fitted:.2f}"
-        measured = f"{one.protocol} {one.metric}"
-        table.add_row(one.what, chosen, measured, f"{one.fitted:.2f}", cross_fitted)
-    show_table(table)
+    rows = [
+        (
+            one.what,
+            ", ".join(f"{name} {value}" for name, value in one.chosen.items()),
+            f"{one.protocol} {one.metric}",
+            f"{one.fitted:.2f}",
+            "–" if one.cross_fitted is None else f"{one.cross_fitted:.2f}",
+        )
+        for one in report.tuned
+    ]
+    show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
     for note in report.notes:
         show_note(note)
     show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from spacy_bioel.cli.console import JsonOption, show_error, show_table, write_json
 
@@ -27,20 +26,17 @@ def verify(
     The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
     and no knowledge base.
     """
-    from spacy_bioel.pipeline.verifying import verify as run
+    from spacy_bioel.pipeline.loading import verify as run
 
     found = run(path)
-    if json_file is not None:
-        write_json(json_file, asdict(found))
-    if str(json_file) != "-":
-        table = Table("folder", "found")
-        for folder in found.whole:
-            table.add_row(folder, "as it was saved")
-        for folder in found.without:
-            table.add_row(folder, "saved by an earlier version: there is nothing to compare")
-        for folder in found.failed:
-            table.add_row(folder, "not as it was saved")
-        show_table(table)
+    if write_json(json_file, asdict(found)):
+        shown = {
+            "as it was saved": found.whole,
+            "saved by an earlier version: there is nothing to compare": found.without,
+            "not as it was saved": found.failed,
+        }
+        rows = [(folder, state) for state, folders in shown.items() for folder in folders]
+        show_table(("folder", "found"), rows)
     for message in found.failed.values():
         show_error(message)
     if found.failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from xml.etree.ElementTree import Element, tostring
@@ -11,27 +10,22 @@ import bioc
 from bioc import biocjson, biocxml
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.json_values import parse_json
+from spacy_bioel.io.json_text import parse_json
 from spacy_bioel.io.open import iter_xml, open_text
-from spacy_bioel.io.records import check_offsets, check_surface, split_ids
+from spacy_bioel.io.records import StrPath, check_words, split_ids
 from spacy_bioel.types import AnnotatedText, Mention
 
 # From infons with ids (in lower case) to the vocabulary of these; "" is the prefix of the caller.
-_ID_INFONS = {
-    "mesh": "MESH",
-    "omim": "OMIM",
-    "umls": "UMLS",
-    "cui": "UMLS",
-    "identifier": "",
-    "concept_id": "",
-}
+_ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
+    "identifier": "", "concept_id": "",
+}  # fmt: skip
 # Exceptions of `bioc` for documents with a missing key, a value of another type, or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
 # Maximum number of characters missing from a document, before and between its passages.
 _MAX_GAPS = 1_000_000
 
 
-def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream the documents of a BioC XML collection.
 
     Passages are placed at their offsets, gaps are filled with spaces. An annotation with several
@@ -39,19 +33,17 @@ def read_bioc_xml(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator
     (CompositeRole IndividualMention) are dropped, since the composite itself has their ids.
 
     prefix (str): Vocabulary of ids without a prefix, unless their infon implies it ("MESH").
-    YIELDS (AnnotatedText): One document.
     RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; errors of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):
         found = True
-        parse = partial(_first_document, element)
-        yield _convert(path, element.findtext("id"), parse, prefix)
+        yield _read_document(path, element.findtext("id"), partial(_parsed, element), prefix)
     if not found:
         raise BioelError(Errors.B115.format(path=path, error="no element <document>"))
 
 
-def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Yield the documents of a BioC JSON collection (or of a list of collections).
 
     Arguments, results and errors are those of `read_bioc_xml`. The whole file is in memory.
@@ -63,47 +55,38 @@ def read_bioc_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterato
     except ValueError as error:
         raise BioelError(Errors.B115.format(path=path, error=error)) from error
     for collection in content if isinstance(content, list) else [content]:
-        for raw in _documents(path, collection):
+        # The PubTator 3 service has its documents under the key "PubTator3".
+        keys = ("documents", "PubTator3") if isinstance(collection, dict) else ()
+        key = next((key for key in keys if isinstance(collection.get(key), list)), None)
+        if key is None:
+            raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
+        for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
             parse = partial(biocjson.fromJSON, raw, "BioCDocument")
-            yield _convert(path, doc_id, parse, prefix)
+            yield _read_document(path, doc_id, parse, prefix)
 
 
-def _documents(path: str | os.PathLike[str], collection: object) -> list[object]:
-    # The PubTator 3 service has its documents under the key "PubTator3".
-    if isinstance(collection, dict):
-        for key in ("documents", "PubTator3"):
-            if isinstance(collection.get(key), list):
-                return collection[key]
-    raise BioelError(Errors.B115.format(path=path, error="no list 'documents'"))
-
-
-def _first_document(element: Element) -> bioc.BioCDocument:
+def _parsed(element: Element) -> bioc.BioCDocument:
     xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
     return biocxml.loads(xml).documents[0]
 
 
-def _convert(
-    path: str | os.PathLike[str],
-    doc_id: object,
-    parse: Callable[[], bioc.BioCDocument],
-    prefix: str,
+def _read_document(
+    path: StrPath, doc_id: object, parse: Callable[[], bioc.BioCDocument], prefix: str
 ) -> AnnotatedText:
     """Parse one document with `bioc`, and convert it to a record."""
+    where = f"{path}, document {doc_id}"
     try:
-        return _read_document(path, parse(), prefix)
+        return _converted(where, parse(), prefix)
     except BioelError:
         raise
     except _MALFORMED as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BioelError(Errors.B112.format(path=path, doc=doc_id, error=reason)) from error
+        raise BioelError(Errors.B112.format(where=where, error=reason)) from error
 
 
-def _read_document(
-    path: str | os.PathLike[str], document: bioc.BioCDocument, prefix: str
-) -> AnnotatedText:
+def _converted(where: str, document: bioc.BioCDocument, prefix: str) -> AnnotatedText:
     """Join the passages, then place the annotations of document, passages and sentences."""
-    where = f"{path}, document {document.id}"
     text, n_given = "", 0
     annotations = list(document.annotations)
     for passage in document.passages:
@@ -123,7 +106,7 @@ def _read_document(
             n_given += len(piece)
             text = text.ljust(offset) + piece
     mentions = [
-        _read_mention(where, annotation, text, prefix)
+        _read_mention(f"{where}, annotation {annotation.id}", annotation, text, prefix)
         for annotation in annotations
         if annotation.infons.get("CompositeRole") != "IndividualMention"
     ]
@@ -131,29 +114,17 @@ def _read_document(
 
 
 def _read_mention(where: str, annotation: bioc.BioCAnnotation, text: str, prefix: str) -> Mention:
-    where = f"{where}, annotation {annotation.id}"
     fragments = sorted((loc.offset, loc.offset + loc.length) for loc in annotation.locations)
     if not fragments:
         raise BioelError(Errors.B114.format(where=where))
-    for start, end in fragments:
-        check_offsets(text, start, end, where=where)
-    start, end = fragments[0][0], max(end for _, end in fragments)
-    if annotation.text:
-        found = " ".join(text[a:b] for a, b in fragments)
-        check_surface(found, annotation.text, start=start, end=end, where=where)
+    check_words(text, fragments, annotation.text or None, where=where)
     infons = {key.lower(): str(value or "") for key, value in annotation.infons.items()}
+    given = [(value, _ID_INFONS[key]) for key, value in infons.items() if key in _ID_INFONS]
+    ids = [id_ for value, implied in given for id_ in split_ids(value, implied or prefix)]
     return Mention(
-        start,
-        end,
+        fragments[0][0],
+        max(end for _, end in fragments),
         infons.get("type", ""),
-        _read_ids(infons, prefix),
+        tuple(dict.fromkeys(ids)),
         tuple(fragments) if len(fragments) > 1 else (),
     )
-
-
-def _read_ids(infons: dict[str, str], prefix: str) -> tuple[str, ...]:
-    ids: list[str] = []
-    for key, value in infons.items():
-        if key in _ID_INFONS:
-            ids += split_ids(value, _ID_INFONS[key] or prefix)
-    return tuple(dict.fromkeys(ids))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import TypeVar
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
-from spacy_bioel.io.gene_info import read_gene_info
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
-from spacy_bioel.io.mesh import read_mesh_xml
+from spacy_bioel.io.nlm import read_gene_info, read_mesh_xml, read_umls
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
 from spacy_bioel.io.open import open_text
 from spacy_bioel.io.phrases import (
@@ -23,17 +21,12 @@ from spacy_bioel.io.phrases import (
     read_phrase_table,
 )
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.io.rrf import read_umls
+from spacy_bioel.io.records import StrPath
 from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
 from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD = 1 << 16
 T = TypeVar("T")
-
-
-def _read_umls(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
-    """Read UMLS; the prefix is ignored, since ids are bare CUIs."""
-    return read_umls(path)
 
 
 CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
@@ -51,7 +44,7 @@ ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
     "cellxgene": read_cellxgene_json,
     "name-lists": read_name_lists,
     "mesh": read_mesh_xml,
-    "umls": _read_umls,
+    "umls": read_umls,
     "ctd": read_ctd,
     "ncbi-gene": read_gene_info,
     "biosyn": read_biosyn_dictionary,
@@ -86,21 +79,17 @@ _ONTOLOGY_SIGNS = {
 }
 
 
-def detect_corpus_format(path: str | os.PathLike[str]) -> str:
-    """Detect the format of a corpus, from its contents, or for BRAT from file names.
+def detect_corpus_format(path: StrPath) -> str:
+    """Detect the key in CORPUS_FORMATS, from the contents, or for BRAT from file names.
 
-    RETURNS (str): A key of CORPUS_FORMATS.
     RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
-    if is_brat(path):
-        return "brat"
-    return _detect(path, _CORPUS_SIGNS)
+    return "brat" if is_brat(path) else _detect(path, _CORPUS_SIGNS)
 
 
-def detect_ontology_format(path: str | os.PathLike[str]) -> str:
-    """Detect the format of a source of concepts, a file or a UMLS folder.
+def detect_ontology_format(path: StrPath) -> str:
+    """Detect the key in ONTOLOGY_FORMATS of a file or a UMLS folder.
 
-    RETURNS (str): A key of ONTOLOGY_FORMATS.
     RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
@@ -109,7 +98,7 @@ def detect_ontology_format(path: str | os.PathLike[str]) -> str:
 
 
 def read_corpus(
-    path: str | os.PathLike[str], *, format: str | None = None, prefix: str = ""
+    path: StrPath, *, format: str | None = None, prefix: str = ""
 ) -> Iterator[AnnotatedText]:
     """Stream the texts of a corpus in any format of CORPUS_FORMATS.
 
@@ -122,7 +111,7 @@ def read_corpus(
 
 
 def read_ontology(
-    path: str | os.PathLike[str],
+    path: StrPath,
     *,
     format: str | None = None,
     prefix: str = "",
@@ -146,7 +135,7 @@ def read_ontology(
     return reader(path, prefix=prefix) if prefix else reader(path)
 
 
-def _detect(path: str | os.PathLike[str], signs: Mapping[str, str]) -> str:
+def _detect(path: StrPath, signs: Mapping[str, str]) -> str:
     with open_text(path, errors="replace") as file:  # readers say where bytes are wrong
         head = file.read(_HEAD)
         # White space is skipped here, since patterns over a long run of it take quadratic time.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.io.json_values import parse_json
+from spacy_bioel.io.json_text import parse_json
 from spacy_bioel.io.open import numbered_lines
-from spacy_bioel.io.records import check_offsets, check_surface, curie, one_record, split_ids
+from spacy_bioel.io.records import Place, StrPath, check_words, curie, one_record, split_ids
 from spacy_bioel.storage.atomic import replacing_text
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -25,51 +24,37 @@ _CONCEPT_KEYS = {
 _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
-
 _Record = dict[str, Any]
 _LOGGER = logging.getLogger(__name__)
 
 
-def read_concepts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream concepts, one JSON object a line with the fields of `Concept`.
 
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
     a build counts and drops it.
 
     prefix (str): Vocabulary of ids without a prefix.
-    YIELDS (Concept): One per line.
     RAISES BioelError: [B131] no JSON object, [B132] missing or unknown key, or value of another
         type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
         with one_record():
-            yield _read_concept(where, record, prefix)
+            _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
+            if not record["id"].strip():
+                raise _problem(where, "empty 'id'")
+            yield Concept(
+                curie(record["id"], prefix),
+                _strings(where, record, "names"),
+                types=_strings(where, record, "types"),
+                parents=tuple(curie(p, prefix) for p in _strings(where, record, "parents")),
+                definition=record.get("definition", ""),
+                replaced_by=curie(record.get("replaced_by", ""), prefix),
+                xrefs=_strings(where, record, "xrefs"),
+            )
 
 
-def _read_concept(where: str, record: _Record, prefix: str) -> Concept:
-    _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
-    if not record["id"].strip():
-        raise BioelError(Errors.B132.format(where=where, problem="empty 'id'"))
-    return Concept(
-        curie(record["id"], prefix),
-        _strings(where, record, "names"),
-        types=_strings(where, record, "types"),
-        parents=tuple(curie(parent, prefix) for parent in _strings(where, record, "parents")),
-        definition=record.get("definition", ""),
-        replaced_by=curie(record.get("replaced_by", ""), prefix),
-        xrefs=_strings(where, record, "xrefs"),
-    )
-
-
-def write_concepts_jsonl(path: str | os.PathLike[str], concepts: Iterable[Concept]) -> int:
-    """Write concepts in the format of `read_concepts_jsonl`, without empty fields.
-
-    RETURNS (int): Number of concepts.
-    """
-    return _write(path, ({k: v for k, v in asdict(concept).items() if v} for concept in concepts))
-
-
-def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[AnnotatedText]:
+def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream texts, one JSON object a line: {"id", "text", "mentions"}.
 
     A mention is {"start", "end", "label", "ids"} or, as in MedMentions, [start, end, words, ids].
@@ -79,13 +64,16 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
     "links" in place of "mentions"; a document that failed there is skipped, with a warning [W260].
 
     prefix (str): Vocabulary of ids without a prefix.
-    YIELDS (AnnotatedText): One per line.
     RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] missing key, or
         value of another type; errors of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
-        if record.get("error") is not None and not record.get("links"):
-            _LOGGER.warning(Warnings.W260.format(where=where, error=_said(record["error"])))
+        error = record.get("error")
+        if error is not None and not record.get("links"):
+            said = f"{error!r}"
+            if isinstance(error, dict):
+                said = f"{error.get('code', 'error')}: {error.get('message', '')}"
+            _LOGGER.warning(Warnings.W260.format(where=where, error=said[:200]))
             continue
         _check_keys(where, record, _TEXT_KEYS, required=("text",), rest=True)
         text = record["text"]
@@ -98,10 +86,9 @@ def read_texts_jsonl(path: str | os.PathLike[str], *, prefix: str = "") -> Itera
         yield AnnotatedText(_id_of(record, number), text, mentions, annotates)
 
 
-def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, str]]:
-    """Stream the text and the id of each line, unchecked; other keys are ignored.
+def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
+    """Stream the text, None if it is missing, and the id of each line, unchecked.
 
-    YIELDS (tuple): Text, None if it is missing, and id, as in `read_texts_jsonl`.
     RAISES BioelError: [B131] no JSON object; errors of `numbered_lines`.
     """
     # Lone surrogates pass, since one bad text must not stop the others.
@@ -109,9 +96,9 @@ def read_documents_jsonl(path: str | os.PathLike[str]) -> Iterator[tuple[Any, st
         yield record.get("text"), _id_of(record, number)
 
 
-def write_texts_jsonl(path: str | os.PathLike[str], texts: Iterable[AnnotatedText]) -> int:
-    """Write texts in the format of `read_texts_jsonl`. RETURNS (int): Number of texts."""
-    return _write(path, (_text_record(text) for text in texts))
+def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
+    """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many."""
+    return _write(path, map(_text_record, texts))
 
 
 def _id_of(record: _Record, number: int) -> str:
@@ -119,57 +106,47 @@ def _id_of(record: _Record, number: int) -> str:
 
 
 def _text_record(text: AnnotatedText) -> _Record:
-    mentions = [asdict(mention) for mention in text.mentions]
-    for mention in mentions:
+    record = asdict(text)
+    for mention in record["mentions"]:
         if not mention["fragments"]:
             del mention["fragments"]
-    record = {"id": text.id, "text": text.text, "mentions": mentions}
-    return record | ({"annotates": list(text.annotates)} if text.annotates else {})
+    if not text.annotates:
+        del record["annotates"]
+    return record
 
 
-def _read_mention(where: str, mention: object, text: str, prefix: str) -> Mention:
-    if isinstance(mention, list):
-        if len(mention) != 4:
-            problem = f"expected [start, end, words, ids], found {mention!r}"
-            raise BioelError(Errors.B132.format(where=where, problem=problem))
-        mention = dict(zip(("start", "end", "text", "ids"), mention, strict=True))
-    if not isinstance(mention, dict):
-        problem = f"expected an object or a list, found {mention!r}"
-        raise BioelError(Errors.B132.format(where=where, problem=problem))
+def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
+    match mention:
+        case [start, end, words, ids]:
+            mention = {"start": start, "end": end, "text": words, "ids": ids}
+        case dict():
+            pass
+        case _:
+            expected = "an object or [start, end, words, ids]"
+            raise _problem(where, f"expected {expected}, found {mention!r}")
     _check_keys(where, mention, _MENTION_KEYS, required=("start", "end"), rest=True)
     start, end = mention["start"], mention["end"]
-    check_offsets(text, start, end, where=where)
-    fragments = _fragments(where, mention, text)
-    if "text" in mention:
-        found = " ".join(text[a:b] for a, b in fragments or ((start, end),))
-        check_surface(found, mention["text"], start=start, end=end, where=where)
-    ids = mention.get("ids", [])
-    raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
-    return Mention(start, end, mention.get("label", ""), split_ids(raw_ids, prefix), fragments)
-
-
-def _fragments(where: str, mention: _Record, text: str) -> tuple[tuple[int, int], ...]:
+    check_words(text, [(start, end)], None, where=where)
     fragments = []
     for pair in mention.get("fragments", []):
         match pair:
-            case [int(start), int(end)]:
-                check_offsets(text, start, end, where=where)
-                fragments.append((start, end))
+            case [int(first), int(last)]:
+                fragments.append((first, last))
             case _:
-                problem = f"'fragments' has {pair!r}, expected [start, end]"
-                raise BioelError(Errors.B132.format(where=where, problem=problem))
-    return tuple(fragments)
+                raise _problem(where, f"'fragments' has {pair!r}, expected [start, end]")
+    check_words(text, fragments or [(start, end)], mention.get("text"), where=where)
+    ids = mention.get("ids", [])
+    raw_ids = ids if isinstance(ids, str) else "|".join(_strings(where, mention, "ids"))
+    label = mention.get("label", "")
+    return Mention(start, end, label, split_ids(raw_ids, prefix), tuple(fragments))
 
 
-def _records(
-    path: str | os.PathLike[str], *, lone_surrogates: bool = False
-) -> Iterator[tuple[str, _Record]]:
-    """JSON objects of a file, each with file and line for messages; blank lines are skipped."""
-    for number, line in numbered_lines(path):
+def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
+    """Yield the JSON objects of a file; blank lines are skipped."""
+    for where, line in numbered_lines(path):
         if not line.strip():
             continue
-        where = f"{path}, line {number}"
-        with one_record(path, number):
+        with one_record(where):
             try:
                 record = parse_json(line, lone_surrogates=lone_surrogates)
             except ValueError as error:
@@ -179,8 +156,12 @@ def _records(
             yield where, record
 
 
+def _problem(where: object, problem: str) -> BioelError:
+    return BioelError(Errors.B132.format(where=where, problem=problem))
+
+
 def _check_keys(
-    where: str,
+    where: object,
     record: _Record,
     known: dict[str, Any],
     *,
@@ -196,28 +177,20 @@ def _check_keys(
         elif not isinstance(value, known[key]) or isinstance(value, bool):
             problems.append(f"{key!r} is {value!r:.40}, of type {type(value).__name__}")
     if problems:
-        raise BioelError(Errors.B132.format(where=where, problem="; ".join(problems)))
+        raise _problem(where, "; ".join(problems))
 
 
-def _strings(where: str, record: _Record, key: str) -> tuple[str, ...]:
+def _strings(where: object, record: _Record, key: str) -> tuple[str, ...]:
     values = record.get(key, [])
     if not all(isinstance(value, str) for value in values):
-        problem = f"{key!r} is {values!r:.40}, expected a list of strings"
-        raise BioelError(Errors.B132.format(where=where, problem=problem))
+        raise _problem(where, f"{key!r} is {values!r:.40}, expected a list of strings")
     return tuple(values)
 
 
-def _write(path: str | os.PathLike[str], records: Iterable[_Record]) -> int:
+def _write(path: StrPath, records: Iterable[_Record]) -> int:
     n = 0
     with replacing_text(Path(path)) as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             n += 1
     return n
-
-
-def _said(error: object) -> str:
-    """Code and message of a row of `bioel link`, at most 200 characters."""
-    if isinstance(error, dict):
-        return f"{error.get('code', 'error')}: {error.get('message', '')}"[:200]
-    return f"{error!r:.200}"

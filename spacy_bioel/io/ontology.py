@@ -1,49 +1,186 @@
-"""OBO, OWL and OBO JSON (these two by `pronto`), and the JSON of cellxgene-ontology-guide."""
+"""OBO, OWL and OBO JSON (these two by `pronto`), and the JSON of cellxgene-ontology-guide.
+
+OBO is read line by line: ids and names strictly, other fields as far as they are understood.
+"""
 
 from __future__ import annotations
 
 import io
-import os
+import logging
+import re
 import warnings
 from codecs import BOM_UTF8
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.json_object import iter_json_object
-from spacy_bioel.io.json_values import parse_json
-from spacy_bioel.io.obo import SCOPES, read_obo_lines
-from spacy_bioel.io.open import open_binary
-from spacy_bioel.io.records import curie, one_record, unique_names
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.io.json_text import iter_json_object, parse_json
+from spacy_bioel.io.open import numbered_lines, open_binary, open_text
+from spacy_bioel.io.records import Place, StrPath, curie, one_record, unique_names
 from spacy_bioel.types import Concept
 
-if TYPE_CHECKING:
-    import pronto
+# "property_value: terms:license https://..."; Dublin Core has many prefixes.
+_LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
+_STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
+_FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:\s*(.*)", re.S)
+# Behind a value may be modifiers, {source="X:1"}, and a comment, ! words.
+_ID = re.compile(r"((?:[^\s\\!{]|\\.)+)\s*(?:[!{].*)?", re.S)
+_XREF = re.compile(r'((?:[^\s\\!{"]|\\.)+)\s*(?:["!{].*)?', re.S)
+# Names of chemicals have braces of their own.
+_WORDS = re.compile(r'((?:[^\\!{]|\\.|\{(?![\w:.-]+="))*)(?:[!{].*)?', re.S)
+_QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(\w*).*', re.S)
+_ESCAPED = re.compile(r"\\(.)", re.S)
+_WHITE = {"n": "\n", "t": "\t", "W": " ", "\n": ""}
+_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+_PATTERNS = {
+    **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by"), (_ID, "an id")),
+    **dict.fromkeys(("name", "namespace", "default-namespace"), (_WORDS, "words")),
+    "is_obsolete": (re.compile(r"(true|false)\b.*"), "true or false"),
+    "synonym": (_QUOTED, "words in double quotes"),
+    "def": (_QUOTED, ""),
+    "xref": (_XREF, ""),
+}
+_OPTIONAL = ("def", "xref")
+_LOGGER = logging.getLogger(__name__)
 
-_HEAD = 4096
-# Optional fields of a cellxgene term, and their types if they are not null.
-_FIELDS = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
+_Lines = list[tuple[Place, str]]
+_Fields = Mapping[str, Sequence[str]]
 
 
-def read_obo(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms of an .obo, .owl or OBO JSON (obographs) file, packed or not.
 
     Imports are not followed. Obsolete terms are kept only if they have a replacement. Alternate ids
-    become retired concepts without names. OBO is streamed; the others are in memory as a whole.
+    become retired concepts without names. OBO is streamed; the others are in memory as a whole. In
+    OBO, cross-references and definitions that are not understood are left out, with a warning
+    [W477]; fields that concepts do not have are not looked at.
 
     prefix (str): Vocabulary of ids without a prefix.
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
-    RAISES BioelError: [B119] OWL or OBO JSON that cannot be parsed; errors of `read_obo_lines`.
+    RAISES BioelError: [B119] OWL or OBO JSON that cannot be parsed, [B116] a line of OBO that is no
+        field, or one of ids and names that is not understood; errors of `numbered_lines`.
     """
     with open_binary(path) as file:
-        start = file.peek(_HEAD)[:_HEAD].removeprefix(BOM_UTF8).lstrip()[:1]
-        if start in (b"{", b"<"):
-            yield from _read_owl(path, file.read(), prefix)
-            return
-    yield from read_obo_lines(path, prefix=prefix)
+        start = file.peek(4096).removeprefix(BOM_UTF8).lstrip()[:1]
+        content = file.read() if start in (b"{", b"<") else b""
+    if content:
+        yield from _read_owl(path, content, prefix)
+        return
+    namespace = ""
+    unread: _Lines = []
+    for kind, lines in _stanzas(path):
+        with one_record(lines[0][0]):
+            if kind == "Term":
+                fields = _fields(lines, unread)
+                if len({curie(value, prefix) for value in fields["id"]}) != 1:
+                    raise _not_understood(*lines[0], "a term with one id")
+                yield from _concepts(fields, namespace, prefix)
+            elif not kind:
+                namespace = "".join(_fields(lines, unread)["default-namespace"])
+    if unread:
+        (_, number), row = unread[0]
+        _LOGGER.warning(Warnings.W477.format(path=path, n=len(unread), line=number, row=row[:80]))
 
 
-def _read_owl(path: str | os.PathLike[str], content: bytes, prefix: str) -> Iterator[Concept]:
+def read_obo_header(path: StrPath) -> tuple[str, str]:
+    """Read release and licence from the header of an .obo file.
+
+    RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
+        header does not have them, and for .owl and OBO JSON.
+    RAISES BioelError: Errors of `open_text`.
+    """
+    release = licence = ""
+    with open_text(path, errors="replace") as file:  # what follows the header may be wrong
+        for line in file:
+            if line.startswith(("[", "<", "{")):  # the first term, or another format
+                break
+            if line.startswith("data-version:"):
+                release = line.partition(":")[2].strip()
+            elif match := _LICENCE.match(line):
+                licence = match[1] or match[2] or ""
+    return release, licence
+
+
+def _stanzas(path: StrPath) -> Iterator[tuple[str, _Lines]]:
+    """Yield kind and lines of each stanza, the line [KIND] first; the kind of the header is ""."""
+    kind, lines = "", [(Place(path, 1), "")]
+    continued = False
+    for where, line in numbered_lines(path):
+        if continued:
+            lines[-1] = (lines[-1][0], f"{lines[-1][1]}\n{line}")
+        elif match := _STANZA.fullmatch(line):
+            yield kind, lines
+            kind, lines = match[1], [(where, line)]
+        elif line.strip() and not line.startswith("!"):
+            lines.append((where, line))
+        else:
+            continue
+        # One backslash at the end continues the line, two are the character itself.
+        continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+    yield kind, lines
+
+
+def _fields(lines: _Lines, unread: _Lines) -> dict[str, list[str]]:
+    """Values of the fields of a stanza that are read; names of synonyms are under their scopes.
+
+    unread (list): Gets the lines of optional fields that are not understood.
+    """
+    fields: dict[str, list[str]] = defaultdict(list)
+    for where, line in lines[1:]:
+        field = _FIELD.fullmatch(line)
+        if field is None:
+            raise _not_understood(where, line, "TAG: VALUE")
+        tag, value = field.groups()
+        scope, _, kind = tag.rpartition("_")  # "exact_synonym" is of OBO 1.0
+        pattern, expected = _PATTERNS.get("synonym" if kind == "synonym" else tag, (None, ""))
+        if pattern is None:
+            continue
+        match = pattern.fullmatch(value)
+        if match is not None:
+            if kind == "synonym":
+                scope = scope.upper() or match[2]
+                tag = scope if scope in _SCOPES else "RELATED"
+            unescaped = _ESCAPED.sub(lambda found: _WHITE.get(found[1], found[1]), match[1])
+            fields[tag].append(unescaped.strip())
+        elif tag in _OPTIONAL:
+            unread.append((where, line))
+        else:
+            raise _not_understood(where, line, f"{tag}: {expected}")
+    return fields
+
+
+def _not_understood(where: Place, line: str, expected: str) -> BioelError:
+    with one_record(where):  # the place of a bad record is this line
+        pass
+    return BioelError(Errors.B116.format(where=where, expected=expected, row=line.strip()[:80]))
+
+
+def _concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Concept]:
+    """Yield the concept of a term, then its alternate ids."""
+
+    def ids(tag: str) -> list[str]:
+        return sorted({curie(value, prefix) for value in fields.get(tag, ())})
+
+    (term_id,) = ids("id")
+    synonyms = [name for scope in _SCOPES for name in sorted(fields.get(scope, ()))]
+    names = unique_names([*fields.get("name", ()), *synonyms])
+    if "true" in fields.get("is_obsolete", ()):
+        if replacements := ids("replaced_by"):
+            yield Concept(term_id, names, replaced_by=replacements[0])
+    elif any(fields.get("name", ())):
+        yield Concept(
+            term_id,
+            names,
+            types=tuple(filter(None, fields.get("namespace") or [namespace])),
+            parents=tuple(ids("is_a")),
+            definition="".join(fields.get("def", ())[:1]),
+            xrefs=tuple(sorted(set(fields.get("xref", ())))),
+        )
+        for alternate in ids("alt_id"):
+            yield Concept(alternate, (), replaced_by=term_id)
+
+
+def _read_owl(path: StrPath, content: bytes, prefix: str) -> Iterator[Concept]:
     """Yield the terms of OWL or OBO JSON."""
     import pronto
 
@@ -61,49 +198,39 @@ def _read_owl(path: str | os.PathLike[str], content: bytes, prefix: str) -> Iter
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     # Its parsers are threads, which end in any order.
     for term in sorted(ontology.terms(), key=lambda term: term.id):
-        yield from _concepts(ontology, term, prefix)
+        fields: dict[str, list[str]] = defaultdict(list)
+        for synonym in term.synonyms:
+            fields[synonym.scope or "RELATED"].append(synonym.description)
+        fields |= {
+            "id": [term.id],
+            "name": [term.name or ""],
+            "is_obsolete": ["true"] if term.obsolete else [],
+            # Ids, not terms, since the replacement may be in another ontology.
+            "replaced_by": list(term.replaced_by.ids),
+            "is_a": [above.id for above in term.superclasses(distance=1, with_self=False)],
+            "namespace": [term.namespace] if term.namespace else [],
+            "def": [str(term.definition or "")],
+            "xref": [xref.id for xref in term.xrefs],
+            "alt_id": list(term.alternate_ids),
+        }
+        yield from _concepts(fields, ontology.metadata.default_namespace or "", prefix)
 
 
-def _concepts(ontology: pronto.Ontology, term: pronto.Term, prefix: str) -> Iterator[Concept]:
-    term_id = curie(term.id, prefix)
-    if term.obsolete:
-        # Ids, not terms, since the replacement may be in another ontology.
-        replacements = sorted(term.replaced_by.ids)
-        if replacements:
-            yield Concept(term_id, _names(term), replaced_by=curie(replacements[0], prefix))
-    elif term.name:
-        parents = term.superclasses(distance=1, with_self=False)
-        namespace = term.namespace or ontology.metadata.default_namespace
-        yield Concept(
-            term_id,
-            _names(term),
-            types=(namespace,) if namespace else (),
-            parents=tuple(sorted(curie(parent.id, prefix) for parent in parents)),
-            definition=str(term.definition or ""),
-            xrefs=tuple(sorted(xref.id for xref in term.xrefs)),
-        )
-        for alternate in sorted(term.alternate_ids):
-            yield Concept(curie(alternate, prefix), (), replaced_by=term_id)
+# Optional fields of a cellxgene term, and their types if they are not null.
+_CELLXGENE = {"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str}
 
 
-def _names(term: pronto.Term) -> tuple[str, ...]:
-    """Label and synonyms; pronto has a set of synonyms, which is sorted to be reproducible."""
-    synonyms = sorted((SCOPES.index(s.scope or "RELATED"), s.description) for s in term.synonyms)
-    return unique_names([term.name or "", *(name for _, name in synonyms)])
-
-
-def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> Iterator[Concept]:
+def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Yield the terms of an ontology file of cellxgene-ontology-guide: {id: {label, ...}}.
 
     Deprecated terms are kept only if they have a replacement. Parents are the ancestors at
     distance 1. Terms are streamed, since NCBITaxon has a million, each with all ancestors.
 
     prefix (str): Vocabulary of ids without a prefix.
-    YIELDS (Concept): One term.
     RAISES BioelError: [B120] another layout; errors of `open_text`.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
-        with one_record(path):
+        with one_record(Place(path)):
             if problem := _layout_problem(term):
                 raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))
             replacement = curie(term.get("replaced_by") or "", prefix)
@@ -120,10 +247,10 @@ def read_cellxgene_json(path: str | os.PathLike[str], *, prefix: str = "") -> It
 
 
 def _layout_problem(term: object) -> str:
-    """Problem of an entry that is not a term of cellxgene-ontology-guide; "" for a term."""
+    """Return the problem of an entry that is not a term of cellxgene-ontology-guide, or ""."""
     if not isinstance(term, dict) or not isinstance(term.get("label"), str):
         return "without 'label'"
-    for key, expected in _FIELDS.items():
+    for key, expected in _CELLXGENE.items():
         if not isinstance(term.get(key) or expected(), expected):
             return f"with {key!r} of the type {type(term[key]).__name__}"
     if not all(isinstance(name, str) for name in term.get("synonyms") or []):

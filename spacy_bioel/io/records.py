@@ -1,17 +1,18 @@
-"""What all readers have in common: ids as CURIEs, offsets, and records that are skipped."""
+"""What all readers have in common: places, ids as CURIEs, offsets, and records that are skipped."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import TracebackType
+from typing import NamedTuple
 
 from spacy_bioel.errors import BioelError, Errors
 
+StrPath = str | os.PathLike[str]
 # From spellings of a vocabulary in sources to prefixes of this package. CTD has "DO:DOID:0001816".
 _SPELLINGS = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _SEPARATORS = re.compile(r"[|+;,]")
@@ -19,13 +20,22 @@ _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
 
 
+class Place(NamedTuple):
+    """Where a record begins; line 0: the format has no lines."""
+
+    path: StrPath
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}" if self.line else str(self.path)
+
+
 def curie(raw: str, prefix: str = "") -> str:
-    """Convert one id to a CURIE.
+    """Convert one id to a CURIE, or for UMLS to the bare CUI.
 
     raw (str): Id in the source, e.g. "D003920", "MESH:D003920", "UMLS:C0011849".
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH". With "MESH", six digits are an
         OMIM number: the disease corpora mix the two, and no MeSH id is a plain number.
-    RETURNS (str): CURIE, e.g. "MESH:D003920"; the bare CUI for UMLS.
     """
     raw = raw.strip()
     if ":" not in raw:
@@ -39,55 +49,50 @@ def curie(raw: str, prefix: str = "") -> str:
 
 
 def split_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
-    """Split a field of ids at "|", "+", ";" and ",".
-
-    raw (str): Field, e.g. "D000001|D000002"; "-1", "-", "NIL" and "CUI-less" mean no id.
-    prefix (str): Vocabulary of ids without a prefix.
-    RETURNS (tuple[str, ...]): Distinct CURIEs, in the order of the field.
-    """
+    """Split a field at "|", "+", ";" and "," into distinct CURIEs; "-1", "NIL", ... are no ids."""
     parts = (part.strip() for part in _SEPARATORS.split(raw))
     return tuple(dict.fromkeys(curie(part, prefix) for part in parts if part.lower() not in _NIL))
 
 
-def unique_names(names: list[str]) -> tuple[str, ...]:
+def unique_names(names: Iterable[str]) -> tuple[str, ...]:
     """Strip names, and drop empty and repeated ones."""
-    stripped = (name.strip() for name in names)
-    return tuple(dict.fromkeys(name for name in stripped if name))
+    return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
-def check_offsets(text: str, start: int, end: int, *, where: str) -> None:
-    """Refuse offsets that are empty or outside the text.
+def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
+    """Return the semantic types of MeSH tree numbers: second-level codes, then top letters.
 
-    where (str): File and line (or annotation) for the message.
-    RAISES BioelError: [B105].
+    trees (Iterable[str]): E.g. ["C18.452.394.750", "C19.246"], which gives ("C18", "C19", "C").
     """
-    if not 0 <= start < end <= len(text):
-        raise BioelError(Errors.B105.format(where=where, start=start, end=end, length=len(text)))
+    # CTD appends supplementary records to tree numbers with a slash: "C19.246/C535484".
+    codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees))
+    return tuple(dict.fromkeys(filter(None, codes + [code[:1] for code in codes])))
 
 
-def check_surface(found: str, expected: str, *, start: int, end: int, where: str) -> None:
-    """Refuse a mention whose words differ from the text by more than white space.
+def check_words(
+    text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
+) -> None:
+    """Refuse a mention outside the text, or with other words than the text has at its offsets.
 
-    found (str): Text at the offsets.
-    expected (str): Words in the annotation.
-    RAISES BioelError: [B106].
+    words (str | None): As annotated; white space may differ. None: not known.
+    where (object): Its place, for the message.
+    RAISES BioelError: [B105] offsets that are empty or outside, [B106] other words.
     """
-    if found != expected and "".join(found.split()) != "".join(expected.split()):
+    for start, end in fragments:
+        if not 0 <= start < end <= len(text):
+            message = Errors.B105.format(where=where, start=start, end=end, length=len(text))
+            raise BioelError(message)
+    found = " ".join(text[start:end] for start, end in fragments)
+    if words not in (None, found) and "".join(found.split()) != "".join(str(words).split()):
+        start, end = fragments[0][0], fragments[-1][1]
         raise BioelError(
-            Errors.B106.format(where=where, start=start, end=end, found=found, expected=expected)
+            Errors.B106.format(where=where, start=start, end=end, found=found, expected=words)
         )
-
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was skipped.
-
-    line (int): From 1; 0 where the format has no lines.
-    message (str): With its code.
-    """
+    """A record that was skipped; its line is 0 where the format has no lines."""
 
     path: str
     line: int
@@ -103,8 +108,6 @@ class Skipped:
     """Bad records so far. Files that are read twice have theirs once.
 
     note (Callable): Is told of each.
-    first (BadRecord | None): The first of them.
-    n (int): How many.
     kept (int): Records that were not skipped, as far as the caller counts them.
     """
 
@@ -112,11 +115,11 @@ class Skipped:
     first: BadRecord | None = None
     n: int = 0
     kept: int = 0
-    _place: tuple[str, int] = ("", 0)
+    place: Place = Place("")
     _seen: set[int] = field(default_factory=set)  # hashes: there may be millions
 
     def add(self, error: BioelError) -> None:
-        record = BadRecord(*self._place, str(error))
+        record = BadRecord(str(self.place.path), self.place.line, str(error))
         if hash(record) not in self._seen:
             self._seen.add(hash(record))
             self.first = self.first or record
@@ -125,14 +128,12 @@ class Skipped:
 
 
 _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
+skipped_so_far = _SKIPPED.get  # None outside `skipping_bad`
 
 
 @contextmanager
 def skipping_bad(note: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip bad records inside this block, in all readers that are consumed there.
-
-    note (Callable): Is told of each bad record.
-    """
+    """Skip bad records inside this block, in all readers that are consumed there."""
     skipped = Skipped(note)
     token = _SKIPPED.set(skipped)
     try:
@@ -141,39 +142,23 @@ def skipping_bad(note: Callable[[BadRecord], None]) -> Iterator[Skipped]:
         _SKIPPED.reset(token)
 
 
-def skipped_so_far() -> Skipped | None:
-    """Bad records of the block; None outside `skipping_bad`."""
-    return _SKIPPED.get()
-
-
-def is_skipping() -> bool:
-    return _SKIPPED.get() is not None
-
-
 class one_record:
     """The reading of one record; inside `skipping_bad` its errors are noted and not raised.
 
-    path, line: Its place; None: that of the record before, which another function reads on.
+    place (Place | None): None: that of the record before, which another function reads on.
     """
 
     __slots__ = ("_place",)
 
-    def __init__(self, path: Path | None = None, line: int = 0) -> None:
-        self._place = None if path is None else (str(path), line)
+    def __init__(self, place: Place | None = None) -> None:
+        self._place = place
 
     def __enter__(self) -> None:
         if self._place is not None and (skipped := _SKIPPED.get()) is not None:
-            skipped._place = self._place
+            skipped.place = self._place
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        skipped = _SKIPPED.get() if isinstance(error, BioelError) else None
-        if skipped is None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        if not isinstance(error, BioelError) or (skipped := _SKIPPED.get()) is None:
             return False
-        assert isinstance(error, BioelError)
         skipped.add(error)
         return True

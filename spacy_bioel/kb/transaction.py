@@ -21,22 +21,19 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.columns.files import read_small
 from spacy_bioel.kb.columns.layout import (
     ABOUT_FILE,
     GENERATION,
     OLD_VECTORS_FILE,
-    VECTORS_FOLDER,
     generation_name,
     generation_of,
+    homes_in,
     is_kb,
     is_old_set,
-    map_meta,
-    removed_sets,
-    set_name,
-    sets_in,
+    removed_vectors,
 )
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
-from spacy_bioel.kb.columns.tries import TRIES_FOLDER, tries_in
 from spacy_bioel.storage.atomic import replacing_file, sync
 
 # Seconds that a writer waits for another one, and seconds until it logs a warning.
@@ -47,17 +44,13 @@ _LOCK, _HOLDER = ".lock", ".holder"
 
 
 @contextmanager
-def editing(
-    folder: Path, *, to: str, patience: float = PATIENCE, make: bool = False
-) -> Iterator[Transaction]:
+def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transaction]:
     """Lock a knowledge base for one writer, among all threads and processes.
 
     The block has to read inside it, or check again, whatever its change depends on. Leftovers of a
     killed writer are removed first. A writer that waits for more than two seconds logs [W212].
 
-    folder (Path): Folder of the knowledge base.
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
-    patience (float): Seconds to wait for another writer.
     make (bool): Make the folder if it is missing, and remove it if it stays empty.
     YIELDS (Transaction): Replaces the columns, adds and removes vectors.
     RAISES BioelError: [B212] when another writer does not finish in time, [B485] a symbolic link
@@ -66,7 +59,7 @@ def editing(
     """
     _refuse_links(folder)
     lock = FileLock(folder / _LOCK)
-    _acquire(lock, folder, patience=patience, make=make)
+    _acquire(lock, folder, make=make)
     try:
         _say_who(folder, to)
         transaction = Transaction(folder)
@@ -91,87 +84,73 @@ class Transaction:
     def columns(self, *, without: Iterable[str] = ()) -> Iterator[Path]:
         """Replace all columns atomically when the block succeeds.
 
-        without (Iterable[str]): Vectors to remove in the same step, by the names of
-            `layout.set_names`.
+        without (Iterable[str]): Names of vectors to remove in the same step.
         YIELDS (Path): Empty folder for the columns and their meta.json.
         """
         with self._fresh_folder() as fresh:
             yield fresh
             meta = json.loads((fresh / META_FILE).read_text("utf8"))
             (fresh / META_FILE).unlink()
-            generation = self._free_name(generation_name(str(meta["fingerprint"])))
-            _sync_all(fresh)
-            fresh.rename(self.folder / generation)
-            sync(self.folder)
+            name = generation = generation_name(str(meta["fingerprint"]))
+            n = 0
+            while (self.folder / generation).exists():  # never touched, not even by equal ones
+                n += 1
+                generation = f"{name}.{n}"
+            _move(fresh, self.folder / generation)
             with replacing_file(self.folder / META_FILE, follow=False) as path:
                 meta |= {"generation": generation, "removed": sorted(without)}
                 path.write_bytes(sealed_meta(meta))
         self.tidy()
 
     @contextmanager
-    def vectors(self, fingerprint: str) -> Iterator[Path]:
-        """Add vectors of an encoder, beside all others, when the block succeeds.
+    def adding(self, kind: str, name: str) -> Iterator[Path]:
+        """Add vectors or a trie when the block succeeds, unless they are there.
 
-        YIELDS (Path): Empty folder for the files of `layout.SET_FILES`.
+        kind, name (str): See `layout.PARTS`, `layout.vectors_name` and `layout.trie_name`.
+        YIELDS (Path): Empty folder for their files.
         """
         with self._fresh_folder() as fresh:
             yield fresh
-            self.put_vectors(fresh, fingerprint)
+            if not (self.folder / kind / name).exists():
+                self.put(fresh, kind, name)
 
-    def put_vectors(self, filled: Path, fingerprint: str) -> Path:
-        """Move a folder of vectors into the knowledge base. RETURNS (Path): Its new path."""
-        home = self.folder / VECTORS_FOLDER / set_name(fingerprint)
+    def put(self, filled: Path, kind: str, name: str) -> Path:
+        """Move a folder of vectors or of a trie to its place, and return that."""
+        home = self.folder / kind / name
         home.parent.mkdir(exist_ok=True)
-        _sync_all(filled)
-        filled.rename(home)
-        sync(home.parent)
+        _move(filled, home)
         return home
 
     def remove_vectors(self, names: Iterable[str]) -> None:
-        """Remove vectors by the names of `layout.set_names`."""
+        """Remove vectors by their names."""
         for name in names:
             if is_old_set(name):
                 (self.folder / OLD_VECTORS_FILE).unlink(missing_ok=True)
                 _remove([*self.folder.glob("vectors.*npy"), *self.folder.glob("vectors.*.ann")])
             else:
-                home = self.folder / VECTORS_FOLDER / name
+                home = self.folder / "vectors" / name
                 # The description goes first: without it, readers ignore the rest.
                 (home / ABOUT_FILE).unlink(missing_ok=True)
                 _remove([home])
 
-    @contextmanager
-    def trie(self, name: str) -> Iterator[Path]:
-        """Add a trie of the names, unless it is there, when the block succeeds.
-
-        name (str): See `layout.trie_name`.
-        YIELDS (Path): Empty folder for the files of `layout.TRIE_FILES`.
-        """
-        with self._fresh_folder() as fresh:
-            yield fresh
-            home = self.folder / TRIES_FOLDER / name
-            if not home.exists():
-                home.parent.mkdir(exist_ok=True)
-                _sync_all(fresh)
-                fresh.rename(home)
-                sync(home.parent)
-
     def tidy(self) -> None:
         """Remove columns that meta.json does not name, and files that were never put in place."""
-        _remove([*self.folder.glob(".new.*"), *self.folder.glob(f".{META_FILE}.*")])
-        homes = (self.folder / VECTORS_FOLDER / name for name in sets_in(self.folder))
+        folder = self.folder
+        _remove([*folder.glob(".new.*"), *folder.glob(f".{META_FILE}.*")])
+        homes = (folder / "vectors" / name for name in homes_in(folder, "vectors"))
         _remove(home for home in homes if not (home / ABOUT_FILE).exists())
-        meta = map_meta(self.folder)
-        if meta and not is_kb(self.folder):
+        meta = read_small(folder, META_FILE)
+        if meta and not is_kb(folder):
             return  # damaged: nothing says which columns are the right ones
-        self.remove_vectors(removed_sets(meta))
+        self.remove_vectors(removed_vectors(folder))
         generation = generation_of(meta)
-        found = (path for path in self.folder.iterdir() if GENERATION.fullmatch(path.name))
+        found = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
         _remove(path for path in found if path.name != generation)
         # By the number that follows it, a generation of the same columns has the same tries.
-        old = (name for name in tries_in(self.folder) if name[-12:] not in generation)
-        _remove(self.folder / TRIES_FOLDER / name for name in old)
+        old = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
+        _remove(folder / "tries" / name for name in old)
         if generation:  # files in the layout of an earlier version
-            _remove(self.folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
+            _remove(folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
 
     @contextmanager
     def _fresh_folder(self) -> Iterator[Path]:
@@ -181,14 +160,6 @@ class Transaction:
             yield fresh
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-
-    def _free_name(self, name: str) -> str:
-        """Unused name: columns that are in place are never touched, not even by equal ones."""
-        names, n = name, 0
-        while (self.folder / names).exists():
-            n += 1
-            names = f"{name}.{n}"
-        return names
 
 
 def _refuse_links(folder: Path) -> None:
@@ -202,9 +173,9 @@ def _refuse_links(folder: Path) -> None:
                 raise BioelError(Errors.B485.format(path=path, kb=folder))
 
 
-def _acquire(lock: FileLock, folder: Path, *, patience: float, make: bool) -> None:
-    end = time.monotonic() + patience
-    quiet = min(_QUIET, patience)
+def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
+    end = time.monotonic() + PATIENCE
+    quiet = min(_QUIET, PATIENCE)
     while True:
         if make:
             folder.mkdir(parents=True, exist_ok=True)
@@ -239,10 +210,13 @@ def _say_who(folder: Path, to: str) -> None:
         file.write(json.dumps(about))
 
 
-def _sync_all(folder: Path) -> None:
-    for path in folder.iterdir():
+def _move(filled: Path, place: Path) -> None:
+    """Give a folder its name, when all in it is on disk."""
+    for path in filled.iterdir():
         sync(path)
-    sync(folder)
+    sync(filled)
+    filled.rename(place)
+    sync(place.parent)
 
 
 def _remove(paths: Iterable[Path]) -> None:

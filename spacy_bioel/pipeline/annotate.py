@@ -24,6 +24,7 @@ _LINKS = "links"
 _KB = "kb"  # fingerprint of the knowledge base that candidates are from
 _NIL_THRESHOLD = "nil_threshold"
 _CONTEXTS = "contexts"
+_PLACE = attrgetter("start", "end", "label")
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
 
 
@@ -50,16 +51,10 @@ def set_links(
     if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
         attrs |= old.attrs
     attrs[_LINKS] = [
-        [
-            link.start,
-            link.end,
-            link.label,
-            [[c.id, c.score, c.name, c.evidence] for c in link.candidates],
-        ]
-        for link in sorted(links, key=lambda link: (link.start, link.end))
+        [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
+        for link in sorted(links, key=attrgetter("start", "end"))
     ]
-    attrs[_KB] = kb
-    attrs[_NIL_THRESHOLD] = nil_threshold
+    attrs |= {_KB: kb, _NIL_THRESHOLD: nil_threshold}
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
@@ -83,8 +78,9 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     if spans_key not in doc.spans:
         return []
     group = doc.spans[spans_key]
-    candidates = _records(group)
-    said = _contexts(group)
+    records = group.attrs.get(_LINKS, ())
+    candidates = {tuple(place): _candidates(group, found) for *place, found in records}
+    said = {place: _context(record) for place, record in _contexts(group).items()}
     links = []
     for span in group:
         place = _place_of(span)
@@ -93,13 +89,6 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
         ids, found = split_ids(span.kb_id_), candidates.get(place, ())
         links.append(Link(*place, ids, found, said.get(place[:2])))
     return links
-
-
-def _records(group: SpanGroup) -> dict[tuple[int, int, str], tuple[Candidate, ...]]:
-    return {
-        (start, end, label): _candidates(group, candidates)
-        for start, end, label, candidates in group.attrs.get(_LINKS, ())
-    }
 
 
 def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
@@ -112,21 +101,20 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
     ]
 
 
-def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
-    found = {}
-    for start, end, *said, cues in group.attrs.get(_CONTEXTS, ()):
-        values: Any = (*said, tuple((first, last, says) for first, last, says in cues))
-        found[start, end] = Context(*values)
-    return found
+def _contexts(group: SpanGroup) -> dict[tuple[int, int], list[Any]]:
+    return {(start, end): record for start, end, *record in group.attrs.get(_CONTEXTS, ())}
+
+
+def _context(record: list[Any]) -> Context:
+    values: Any = (*record[:-1], tuple(map(tuple, record[-1])))
+    return Context(*values)
 
 
 def context_of(span: Span) -> Context | None:
     """What the text says of a span; None: it is no mention, or `bioel_context` did not run."""
     place = (span.start_char, span.end_char)
-    for group in _groups_of(span):
-        if (said := _contexts(group).get(place)) is not None:
-            return said
-    return None
+    records = (_contexts(group).get(place) for group in _groups_of(span))
+    return next((_context(record) for record in records if record is not None), None)
 
 
 def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:
@@ -161,30 +149,15 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
             group.attrs[_OF_ENTS] = key == spans_key
 
 
-def link_of(span: Span) -> Link | None:
-    """The link that is stored of a span; None: it is no mention."""
-    found = _record_of(span)
-    if found is None:
-        return None
-    group, candidates = found
-    return Link(*_place_of(span), split_ids(span.kb_id_), _candidates(group, candidates))
-
-
-def group_of(span: Span) -> SpanGroup | None:
-    """The span group that has the link of a span; None: it is no mention."""
-    found = _record_of(span)
-    return found[0] if found is not None else None
-
-
-def _record_of(span: Span) -> tuple[SpanGroup, Sequence[Any]] | None:
-    """The group that has the link of a span, and its candidates as they are stored."""
+def record_of(span: Span) -> tuple[Link, SpanGroup] | None:
+    """The link that is stored of a span, and the group that has it; None: it is no mention."""
     place = _place_of(span)
     for group in _groups_of(span):
         records = group.attrs.get(_LINKS, ())
         first = bisect_left(records, place[0], key=lambda record: record[0])
         for start, end, label, candidates in islice(records, first, None):
             if (start, end, label) == place:
-                return group, candidates
+                return Link(*place, split_ids(span.kb_id_), _candidates(group, candidates)), group
             if start > place[0]:
                 break
     return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from spacy.language import Language
@@ -19,24 +18,23 @@ from spacy_bioel.pipeline.explanation import (
     Explanation,
     explain_link,
     releases,
-    said_of,
 )
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
 from spacy_bioel.pipeline.linker.fusion import default_fusion, share
-from spacy_bioel.pipeline.linker.queries import Mentions, looking_up, mention_queries
+from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
-from spacy_bioel.types import ORGANISM, KbRelease, Link
+from spacy_bioel.types import ORGANISM, KbRelease
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
 _N_NEAR = 3
 _CHANGED = 0.05  # difference of scores that is worth a sentence
-_ASKED_FOR = 1e-4  # least probability of a span that was asked for
+_LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +69,26 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     """
     doc = nlp(text)
     linker, detector = find_linker(nlp), find_detector(nlp)
-    places = None if mention is None else _places(doc, mention)
-    lowest = {} if places is None else {"lowest": _ASKED_FOR}
-    considered = _consider(doc, linker, detector, **lowest)
-    if places is not None:
-        ranges = [(span.start_char, span.end_char) for span in places]
+    places = [] if mention is None else _places(doc, mention)
+    considered = _consider(doc, linker, detector, lowest=_ASKED_FOR if places else _LEAST)
+    if places:
         considered = [
-            c for c in considered if any(c.start < end and start < c.end for start, end in ranges)
+            c
+            for c in considered
+            if any(c.start < place.end_char and place.start_char < c.end for place in places)
         ]
     mentions: list[Explanation] = []
     if linker is not None:
         ranking = linker.ranking([doc])
-        are_mentions = {(span.start, span.end) for span in ranking.mentions.spans}
-        shown = are_mentions if places is None else {(p.start, p.end) for p in places}
-        found = list(_explain(ranking, shown))
-        if missing := [p for p in places or () if (p.start, p.end) not in are_mentions]:
+        found = {(span.start, span.end) for span in ranking.mentions.spans}
+        asked_for = {(place.start, place.end) for place in places}
+        mentions = _explain(ranking, found & asked_for if places else found, considered)
+        if missing := [place for place in places if (place.start, place.end) not in found]:
             # What was found is explained as it was decided, without them.
             asked = _with(ranking.mentions, missing, considered, ranking.generator)
             with_them = rank_candidates(linker.model, ranking.generator, asked)
-            found += _explain(with_them, shown - are_mentions)
-        probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-        mentions = [
-            replace(
-                explained,
-                probability=probabilities.get((span.start_char, span.end_char, span.label_)),
-                is_mention=(span.start, span.end) in are_mentions,
-            )
-            for span, explained in found
-        ]
+            of_missing = _explain(with_them, asked_for - found, considered)
+            mentions += [replace(one, is_mention=False) for one in of_missing]
     return Report(
         text=text,
         model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",
@@ -139,21 +129,17 @@ def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | Non
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."
     if detector is not None:
-        return f"Mentions are found by bioel_mentions, threshold {detector.threshold:g}."
+        return f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}."
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
 
 
 def _consider(
-    doc: Doc, linker: Linker | None, detector: MentionDetector | None, **lowest: float
+    doc: Doc, linker: Linker | None, detector: MentionDetector | None, *, lowest: float
 ) -> list[Considered]:
     if linker is not None and linker.cfg["mentions"] == "kb":
-        settings = linker.state.settings
-        options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
-        found: list[Considered] = linker.generator.finder.consider(
-            doc, weights=linker.finding, **options
-        )
-        return found
-    return [] if detector is None else detector.consider(doc, **lowest)
+        generator = linker.generator
+        return generator.finder.consider(doc, finding_of(generator.state))
+    return [] if detector is None else detector.consider(doc, lowest=lowest)
 
 
 def _with(
@@ -180,128 +166,96 @@ def _with(
 
 
 def _explain(
-    ranking: Ranking, shown: Collection[tuple[int, int]]
-) -> Iterator[tuple[Span, Explanation]]:
-    """Explanations of the mentions of one document, which are decided as `predict` does.
+    ranking: Ranking, shown: Collection[tuple[int, int]], considered: Sequence[Considered]
+) -> list[Explanation]:
+    """Explain mentions of one document, which are decided as `predict` does.
 
     shown (Collection): First token, and the one after the last, of those to explain.
     """
-    mentions, kb = ranking.mentions, ranking.generator.kb
-    (links,) = ranking.links()
-    organisms = _organisms(mentions.spans, links)
-    for span, query, link in zip(mentions.spans, mentions.queries, links, strict=True):
-        if (span.start, span.end) not in shown:
-            continue
-        generator: CandidateGenerator = ranking.generator.of(span.label_)
-        about = explain_link(
-            link,
-            text=span.text,
-            kb=kb,
-            nil_threshold=generator.state.settings.nil_threshold,
-            said=said_of(span),
-        )
-        table = generator.gather([query.whole] if query.whole else [])
-        details = _details(generator, table, query.whole, span.label_)
-        candidates = tuple(replace(c, **details.get(c.id, {})) for c in about.candidates)
-        yield (
-            span,
-            replace(
-                about,
-                candidates=candidates,
-                reason=_reason(
-                    about,
-                    candidates,
-                    generator,
-                    weighed=mentions.likely is not None,
-                    document=_of_organism(about, organisms, generator.kb)
-                    or "The context, or other mentions of the document, changed that.",
-                ),
-                strings=tuple(dict.fromkeys([query.whole, *query.parts])),
-                excluded=_excluded(generator, table, query.whole, span.label_),
-                near=() if candidates else _near(kb, query.whole),
-            ),
-        )
-
-
-def _reason(
-    about: Explanation,
-    candidates: Sequence[ExplainedCandidate],
-    generator: CandidateGenerator,
-    *,
-    weighed: bool,
-    document: str,
-) -> str:
-    """The decision in one sentence, and another where not the string alone decided.
-
-    weighed (bool): Scores are multiplied by the probability that the mention is a name.
-    document (str): What the document says of the best candidate.
-    """
-    if not weighed and generator.types_of(about.label) == ():
-        label = about.label
-        return f"NIL: mentions of {label} are linked to nothing, by the settings label_types or kb."
-    best = candidates[0] if candidates else None
-    if best is None or best.of_string is None or len(about.ids) > 1:
-        return about.reason
-    if abs(best.of_string - best.score) < _CHANGED:
-        return about.reason
-    by_words = f"By its words alone it has {best.of_string:.2f}"
-    if weighed:
-        return f"{about.reason} {by_words}; the score counts how likely the words are a name here."
-    return f"{about.reason} {by_words}. {document}"
-
-
-def _organisms(spans: Sequence[Span], links: Sequence[Link]) -> dict[str, str]:
-    """The organisms that a document names, each by the word that it names it by first."""
-    named: dict[str, str] = {}
+    (links,), spans, queries = ranking.links(), ranking.mentions.spans, ranking.mentions.queries
+    probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
+    organisms: dict[str, str] = {}  # that the document names, by the word that it uses first
     for span, link in zip(spans, links, strict=True):
         for id in link.ids:
             if id.startswith(ORGANISM):
-                named.setdefault(id, span.text.lower())
-    return named
+                organisms.setdefault(id, span.text.lower())
+    explained = []
+    for span, query, link in zip(spans, queries, links, strict=True):
+        if (span.start, span.end) not in shown:
+            continue
+        generator = ranking.generator.of(span.label_)
+        settings, key = generator.state.settings, (query.whole, span.label_)
+        table = generator.gather([query.whole] if query.whole else [])
+        features = dict(zip(generator.kb.ids_of(table.concept), table.features, strict=True))
+        of_string = {c.id: c.score for c in generator.rank([key])[key]}
+        about = explain_link(
+            span,
+            link,
+            kb=ranking.generator.kb,
+            nil_threshold=settings.nil_threshold,
+            probability=probabilities.get((span.start_char, span.end_char, span.label_)),
+        )
+        about = replace(
+            about,
+            candidates=tuple(
+                replace(
+                    c,
+                    of_string=of_string.get(c.id),
+                    features=tuple(
+                        (name, round(float(value), 4))
+                        for name, value in zip(FEATURES, features.get(c.id, ()), strict=False)
+                        if value
+                    ),
+                )
+                for c in about.candidates
+            ),
+            strings=tuple(dict.fromkeys([query.whole, *query.parts])),
+            excluded=_excluded(generator, table, query.whole, span.label_),
+        )
+        if not about.candidates:
+            hits = search_names(ranking.generator.kb, query.whole, _N_NEAR)
+            about = replace(about, near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits))
+        if ranking.mentions.likely is not None:
+            more = "; the score counts how likely the words are a name here."
+        elif generator.types_of(about.label) == ():
+            types = "by the settings label_types or kb"
+            reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
+            about, more = replace(about, reason=reason), ""
+        else:
+            more = f". {_of_document(about, organisms, generator.kb)}"
+        explained.append(replace(about, reason=f"{about.reason}{_of_words(about, more)}"))
+    return explained
 
 
-def _of_organism(about: Explanation, organisms: Mapping[str, str], kb: KnowledgeBase) -> str:
-    """Sentence on a gene in a document that names organisms; "" for others, or where none is named.
+def _of_words(about: Explanation, more: str) -> str:
+    """Sentence on the best candidate where not the words alone decided; "" elsewhere.
 
-    kb (KnowledgeBase): What its label is linked to.
+    more (str): The rest of the sentence; "": there is none to be written.
+    """
+    best = about.candidates[0] if about.candidates else None
+    if not more or best is None or best.of_string is None or len(about.ids) > 1:
+        return ""
+    if abs(best.of_string - best.score) < _CHANGED:
+        return ""
+    return f" By its words alone it has {best.of_string:.2f}{more}"
+
+
+def _of_document(about: Explanation, organisms: Mapping[str, str], kb: KnowledgeBase) -> str:
+    """Sentence on what the document says of the best candidate.
+
+    kb (KnowledgeBase): What mentions of its label are linked to.
     """
     row = kb.find(about.candidates[0].id) if about.candidates else -1
     own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
-    others = {id: word for id, word in organisms.items() if id != own}
     if not own or not organisms:
-        return ""
+        return "The context, or other mentions of the document, changed that."
+    others = {id: word for id, word in organisms.items() if id != own}
     if not others or (about.ids and own in organisms):
         return "The document names its organism."
     absent = [word for id, word in others.items() if id not in kb.type_names]
     theirs = f"{about.label.lower() or 'concept'}s of {', '.join(absent)}"
     why = f"{theirs} are not in this knowledge base" if absent else "this is of another organism"
     return f"The document names {', '.join(others.values())}; {why}."
-
-
-def _near(kb: KnowledgeBase, string: str) -> tuple[str, ...]:
-    """Names that are spelled most like a string, with their ids."""
-    hits = search_names(kb, string, _N_NEAR)
-    return tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
-
-
-def _details(
-    generator: CandidateGenerator, table: Candidates, string: str, label: str
-) -> dict[str, dict[str, Any]]:
-    """Of each concept that a string has as a candidate, its evidence as numbers."""
-    ranked = generator.rank([(string, label)])[string, label]
-    of_string = {c.id: c.score for c in ranked}
-    ids = generator.kb.ids_of(table.concept)
-    return {
-        id: {
-            "of_string": of_string.get(id),
-            "features": tuple(
-                (name, round(float(value), 4))
-                for name, value in zip(FEATURES, row, strict=True)
-                if value
-            ),
-        }
-        for id, row in zip(ids, table.features, strict=True)
-    }
 
 
 def _excluded(

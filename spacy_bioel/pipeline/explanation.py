@@ -15,13 +15,12 @@ from spacy.tokens import Span
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.opened import opened
-from spacy_bioel.pipeline.annotate import context_of, group_of, link_of
+from spacy_bioel.pipeline.annotate import context_of, record_of
 from spacy_bioel.pipeline.gold import split_ids
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.reasons import reason_of
 from spacy_bioel.text.variants import to_hgvs
-from spacy_bioel.types import Candidate, KbRelease, Link
+from spacy_bioel.types import Candidate, KbRelease, Link, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,72 +126,59 @@ def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
 
 
 def explain_span(span: Span) -> Explanation | None:
-    """Explanation of a linked span from what is stored with its document; None: it is no mention.
+    """Explain a linked span by what is stored with its document; None: it is no mention.
 
     The pipeline is not needed. Where its knowledge base is not open, preferred names are those that
     matched.
     """
-    link = link_of(span)
-    if link is None:
+    found = record_of(span)
+    if found is None:
         return None
-    group = group_of(span)
-    assert group is not None
+    link, group = found
     places = [(other.start, other.end, other.label) for other in group]
     scores = dict(zip(places, group.attrs.get("scores", ()), strict=False))
     kb: Any = None
     with suppress(BioelError):  # it is not open in this process
         kb = opened(group.attrs.get("kb", ""))
     return explain_link(
+        span,
         link,
-        text=span.text,
         kb=kb,
         nil_threshold=float(group.attrs.get("nil_threshold", 0.0)),
         probability=scores.get((span.start, span.end, span.label)),
-        said=said_of(span),
     )
 
 
-def said_of(span: Span) -> str:
-    """What the text says of a span, with the words that say so."""
-    said = context_of(span)
-    return "" if said is None else describe(said, span.doc.text)
-
-
 def explain_link(
+    span: Span,
     link: Link,
     *,
-    text: str,
     kb: KnowledgeBase | None,
     nil_threshold: float,
-    probability: float | None = None,
-    said: str = "",
+    probability: float | None,
 ) -> Explanation:
-    """Explanation by a link alone.
+    """Explain a link by itself.
 
-    text (str): The mention.
     kb (KnowledgeBase | None): Where its candidates are from, if it is open.
     """
+    candidates = []
+    for c in link.candidates:
+        row = -1 if kb is None else kb.find(c.id)
+        preferred = c.name if kb is None or row < 0 else kb.preferred_name(row)
+        candidates.append(ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence))
+    context = context_of(span)
     return Explanation(
         start=link.start,
         end=link.end,
-        text=text,
+        text=span.text,
         label=link.label,
         ids=link.ids,
         reason=reason_of(link, nil_threshold=nil_threshold),
         nil_threshold=nil_threshold,
         probability=probability,
-        candidates=tuple(explain_candidate(c, kb) for c in link.candidates),
+        candidates=tuple(candidates),
         kbs=releases(kb, link.label) if kb is not None else (),
-        said=said,
-    )
-
-
-def explain_candidate(candidate: Candidate, kb: KnowledgeBase | None) -> ExplainedCandidate:
-    """A candidate with its preferred name."""
-    row = -1 if kb is None else kb.find(candidate.id)
-    preferred = candidate.name if kb is None or row < 0 else kb.preferred_name(row)
-    return ExplainedCandidate(
-        candidate.id, candidate.name, preferred, candidate.score, candidate.evidence
+        said="" if context is None else describe(context, span.doc.text),
     )
 
 
@@ -227,8 +213,8 @@ def _get_cui(span: Span) -> str | None:
 
 
 def _get_candidates(span: Span) -> tuple[Candidate, ...]:
-    link = link_of(span)
-    return () if link is None else link.candidates
+    found = record_of(span)
+    return () if found is None else found[0].candidates
 
 
 def _get_hgvs(span: Span) -> str | None:

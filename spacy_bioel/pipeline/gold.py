@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from spacy.tokens import Doc, Span, SpanGroup
@@ -67,15 +68,12 @@ def add_gold(
     spans = []
     for mention in text.mentions:
         kb_id = join_ids(mention.ids)
-        span = doc.char_span(mention.start, mention.end, label=mention.label, kb_id=kb_id)
+        to_span = partial(
+            doc.char_span, mention.start, mention.end, label=mention.label, kb_id=kb_id
+        )
+        span = to_span()
         if span is None and widen:
-            span = doc.char_span(
-                mention.start,
-                mention.end,
-                label=mention.label,
-                kb_id=kb_id,
-                alignment_mode="expand",
-            )
+            span = to_span(alignment_mode="expand")
             alignment.widened += span is not None
         if span is None:
             surface = text.text[mention.start : mention.end]

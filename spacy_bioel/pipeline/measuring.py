@@ -16,11 +16,10 @@ from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import GOLD_KEY, with_gold_mentions
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
-from spacy_bioel.pipeline.tokens import listens, with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
-from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.scoring.evaluation import Measurement, evaluate
 from spacy_bioel.scoring.linking_errors import Knowledge
-from spacy_bioel.scoring.measure import Measurement
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
@@ -95,16 +94,13 @@ def predict_links(
     *,
     progress: ProgressBar = silent,
 ) -> Predicted:
-    """Run a pipeline once a kind of protocol: on bare texts, and on given mentions."""
+    """Run a pipeline once a kind of protocol: on bare texts, and, if it has a linker, on given
+    mentions.
+    """
+    link: dict[bool, Any] = {True: link_given, False: link_open}
+    kinds = sorted({one.given_mentions for one in chosen.values()})
     linker = find_linker(nlp)
-    links: Predicted = {}
-    for given in sorted({one.given_mentions for one in chosen.values()}):
-        if given:
-            assert linker is not None  # callers refuse these protocols without one
-            links[given] = list(link_given(nlp, linker, texts, progress=progress))
-        else:
-            links[given] = list(link_open(nlp, linker, texts, progress=progress))
-    return links
+    return {given: list(link[given](nlp, linker, texts, progress=progress)) for given in kinds}
 
 
 def score_links(
@@ -116,20 +112,15 @@ def score_links(
     seed: int = 0,
 ) -> list[Measurement]:
     """Score what `predict_links` returned, as `measure_pipeline` does."""
-    linker = find_linker(nlp)
-    kb = None if linker is None else linker.kb
+    of_linker: dict[str, Any] = {}
+    if (linker := find_linker(nlp)) is not None:
+        kb = linker.kb
+        of_linker = {"canonical": kb.canonical, "in_kb": lambda id_: kb.find(id_) >= 0}
+        of_linker["max_candidates"] = linker.cfg["max_candidates"]
     found: list[Measurement] = []
     for given, of_kind in links.items():
         names = [name for name, one in chosen.items() if one.given_mentions == given]
-        found += evaluate(
-            texts,
-            of_kind,
-            protocols=names,
-            canonical=str if kb is None else kb.canonical,
-            max_candidates=linker.cfg["max_candidates"] if linker is not None else 1,
-            in_kb=None if kb is None else lambda id_: kb.find(id_) >= 0,
-            seed=seed,
-        )
+        found += evaluate(texts, of_kind, protocols=names, seed=seed, **of_linker)
     order = list(chosen)
     return sorted(found, key=lambda row: order.index(row.protocol))
 

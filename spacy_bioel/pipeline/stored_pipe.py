@@ -1,4 +1,5 @@
-"""The files of a saved pipe, with a manifest of their sizes and digests, so that damage is told.
+"""What pipes share: files with a manifest of sizes and digests, so that damage is told, and the
+token vectors that they listen to.
 
     manifest.json   {"files": {"cfg.json": {"bytes": 512, "sha256": "9f3a..."}, ...}}
 
@@ -16,13 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import srsly
-from numpy.typing import NDArray
-from safetensors.numpy import load, save
-from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.language import Language
+from spacy.pipeline.tok2vec import Tok2Vec, Tok2VecListener
 from spacy.pipeline.trainable_pipe import TrainablePipe
-from thinc.api import Optimizer
+from spacy.tokens import Doc
+from thinc.api import Model, Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.torch_io import unchanged_on_error
@@ -44,11 +44,11 @@ class SavedFiles:
         self.folder = folder
         self._most = sys.maxsize if whole else CHECKED
         self.manifest: dict[str, Any] | None = None
-        if (folder / MANIFEST).is_file():
+        if (path := folder / MANIFEST).is_file():
             try:
-                self.manifest = dict(json.loads((folder / MANIFEST).read_bytes())["files"])
+                self.manifest = dict(json.loads(path.read_bytes())["files"])
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise self._changed(MANIFEST, expected="a table of files", found=error) from None
+                raise _changed(path, expected="a table of files", found=error) from None
 
     def read(self, name: str) -> bytes:
         """RAISES BioelError: [B042] the file is missing, [B466] it is not as it was saved."""
@@ -60,35 +60,32 @@ class SavedFiles:
             saved = self.manifest.get(name)
             found = _describe(data) if len(data) <= self._most else {"bytes": len(data)}
             if not (isinstance(saved, dict) and found.items() <= saved.items()):
-                raise self._changed(name, expected=_words(saved), found=_words(found))
+                expected, actual = (
+                    ", ".join(f"{key} {value}" for key, value in file.items())
+                    if isinstance(file, dict)
+                    else "no such file"
+                    for file in (saved, found)
+                )
+                raise _changed(path, expected=expected, found=actual)
         return data
 
-    def _changed(self, name: str, *, expected: object, found: object) -> BioelError:
-        path = self.folder / name
-        return BioelError(
-            Errors.B466.format(path=path, expected=expected, found=found, manifest=MANIFEST)
-        )
 
-
-def _words(file: object) -> str:
-    if not isinstance(file, dict):
-        return "no such file"
-    return ", ".join(f"{name} {value}" for name, value in file.items())
+def _changed(path: Path, *, expected: str, found: object) -> BioelError:
+    return BioelError(
+        Errors.B466.format(path=path, expected=expected, found=found, manifest=MANIFEST)
+    )
 
 
 def save_files(folder: Path, parts: Parts) -> None:
     """Write each part to its own file, by way of a temporary name, and the manifest last."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {}
-    for name, part in parts.items():
-        files[name] = _describe(data := part())
-        _write(folder / name, data)
-    _write(folder / MANIFEST, json.dumps({"files": files}, indent=1).encode("utf8"))
-
-
-def _write(path: Path, data: bytes) -> None:
-    with replacing_file(path, follow=False) as temporary:
-        temporary.write_bytes(data)
+    files: dict[str, Any] = {}
+    manifest = {MANIFEST: lambda: json.dumps({"files": files}, indent=1).encode("utf8")}
+    for name, part in {**parts, **manifest}.items():
+        data = part()
+        with replacing_file(folder / name, follow=False) as temporary:
+            temporary.write_bytes(data)
+        files[name] = _describe(data)
 
 
 def _describe(data: bytes) -> dict[str, Any]:
@@ -191,10 +188,25 @@ class StoredPipe(TrainablePipe):
             raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
-def arrays_to_bytes(arrays: Mapping[str, NDArray]) -> bytes:
-    """Named arrays in safetensors format."""
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+def with_token_vectors(
+    nlp: Language, docs: Iterable[Doc], *, batch_size: int = 32
+) -> Iterator[Doc]:
+    """Documents after the pipes whose token vectors ours may listen to, and no others."""
+    for _, pipe in nlp.pipeline:
+        if isinstance(pipe, Tok2Vec):
+            docs = pipe.pipe(docs, batch_size=batch_size)
+    yield from docs
 
 
-def arrays_from_bytes(data: bytes) -> dict[str, NDArray]:
-    return load(data)
+def listens(model: Model) -> bool:
+    """Whether a part of the model reads the token vectors of another pipe."""
+    return any(isinstance(layer, Tok2VecListener) for layer in model.walk())
+
+
+def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
+    """Refuse documents of which a listener in the model would get zeros, in silence.
+
+    RAISES BioelError: [B174] when the pipe that it listens to has not been there.
+    """
+    if listens(model) and any(len(doc) and not doc.tensor.size for doc in docs):
+        raise BioelError(Errors.B174.format(model=model.name))

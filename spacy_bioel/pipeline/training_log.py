@@ -59,7 +59,7 @@ def _open_log(
 
 
 def _short(name: str) -> str:
-    """A name without what the names of this package begin with: "mention f", "linker"."""
+    """Name a score or pipe without what the names of this package begin with: "mention f"."""
     return name.removeprefix("bioel_").replace("_", " ")
 
 

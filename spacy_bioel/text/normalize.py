@@ -33,7 +33,7 @@ def normalize_name(name: str) -> str:
 
     Knowledge base builds, training and queries call this function and no other. It works word by
     word: a text and its pieces, cut at non-alphanumeric characters, normalise to the same words.
-    The span lookup of `kb.columns.ragged` depends on it. The function is idempotent.
+    The span lookup of `kb.columns.keys` depends on it. The function is idempotent.
 
     name (str): Any string.
     RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.scoring.measure import percent
+from spacy_bioel.scoring.evaluation import percent
 from spacy_bioel.scoring.protocols import Metric, get_protocol
 
-Setting = TypeVar("Setting")
 Value = float | bool | str
 IntArray = NDArray[np.int64]
 FOLDS = 5
@@ -53,15 +52,6 @@ class Tuned:
         return asdict(self) | rounded
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[Setting]):
-    """Best of several settings, with figures as in `Tuned`."""
-
-    setting: Setting
-    fitted: float
-    cross_fitted: float | None
-
-
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
     """Split documents into folds, deterministically; no folds for a single document."""
     if n_documents < 2:
@@ -75,23 +65,26 @@ def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
 
 
 def choose(
-    settings: Sequence[Setting],
+    what: str,
+    settings: Sequence[dict[str, Value]],
     counts: Sequence[Sequence[Counts]],
-    metric: Metric,
     *,
+    protocol: str,
+    metric: str = "f1",
     folds: Sequence[Fold],
-) -> Choice[Setting]:
-    """Choose the setting with the highest metric; at a tie, the first.
+) -> Tuned:
+    """Choose the settings of a pipe with the highest metric; at a tie, the first.
 
-    settings (Sequence): At least one setting, in the order of preference.
-    counts (Sequence): For each setting, the counts of each document.
+    settings (Sequence): At least one, in the order of preference.
+    counts (Sequence): For each of the settings, the counts of each document.
     folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
-    names = sorted({name for ratio in metric.ratios for name in ratio})
+    how = metric_of(protocol, metric)
+    names = sorted({name for ratio in how.ratios for name in ratio})
     counts_sdc = np.array([[[row[n] for n in names] for row in rows] for rows in counts], float)
 
     def percents(sums_sc: NDArray[np.float64]) -> NDArray[np.float64]:
-        return percent(metric, dict(zip(names, sums_sc.T, strict=True)))
+        return percent(how, dict(zip(names, sums_sc.T, strict=True)))
 
     on_all = percents(counts_sdc.sum(axis=1))
     best = int(np.argmax(on_all))
@@ -102,12 +95,14 @@ def choose(
             chosen = int(np.argmax(percents(counts_sdc[:, fold.fitting].sum(axis=1))))
             total_c += counts_sdc[chosen, fold.held_out].sum(axis=0)
         cross_fitted = float(percents(total_c[None])[0])
-    return Choice(settings[best], float(on_all[best]), cross_fitted)
+    return Tuned(what, dict(settings[best]), protocol, metric, float(on_all[best]), cross_fitted)
 
 
 def percent_of(counts: Sequence[Counts], metric: Metric) -> float:
     """Compute a metric, in percent, from the summed counts of documents."""
-    return choose([None], [counts], metric, folds=[]).fitted
+    names = {name for ratio in metric.ratios for name in ratio}
+    sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
+    return float(percent(metric, sums)[0])
 
 
 def metric_of(protocol: str, metric: str) -> Metric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,12 @@ from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.queries import Mentions, rank_mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.tokens import with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
 
+_BATCH = 32  # documents that are read at once
 _Gold = tuple[int, str, str, tuple[str, ...]]  # number of the document, query, label, ids
 
 
@@ -48,13 +50,8 @@ class Development:
     def take(self, mentions: Iterable[int]) -> Development:
         """Select mentions by index."""
         chosen = list(mentions)
-        return Development(
-            self.features,
-            [self.rows[i] for i in chosen],
-            [self.right[i] for i in chosen],
-            [self.strings[i] for i in chosen],
-            [self.documents[i] for i in chosen],
-        )
+        columns: tuple[Sequence[Any], ...] = (self.rows, self.right, self.strings, self.documents)
+        return Development(self.features, *([column[i] for i in chosen] for column in columns))
 
     def of_documents(self, numbers: Iterable[int]) -> Development:
         """Select the mentions of some documents."""
@@ -67,20 +64,28 @@ def pool(parts: Sequence[Development]) -> Development:
 
     Documents are numbered consecutively over all parts.
     """
-    starts = np.cumsum([0, *(len(part.features) for part in parts)]).tolist()
-    n_documents = [max(part.documents, default=-1) + 1 for part in parts]
-    first = np.cumsum([0, *n_documents]).tolist()
+    rows: list[NDArray[np.int64]] = []
+    documents: list[int] = []
+    n_features = n_documents = 0
+    for part in parts:
+        rows += [own + n_features for own in part.rows]
+        documents += [n_documents + number for number in part.documents]
+        n_features += len(part.features)
+        n_documents += max(part.documents, default=-1) + 1
     return Development(
         np.concatenate([part.features for part in parts]),
-        [
-            rows + start
-            for part, start in zip(parts, starts[:-1], strict=True)
-            for rows in part.rows
-        ],
+        rows,
         [right for part in parts for right in part.right],
         [string for part in parts for string in part.strings],
-        [start + i for part, start in zip(parts, first, strict=False) for i in part.documents],
+        documents,
     )
+
+
+def linker_of(nlp: Language) -> Linker:
+    """Return the linker of a pipeline that has one."""
+    linker = find_linker(nlp)
+    assert linker is not None
+    return linker
 
 
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
@@ -88,24 +93,16 @@ def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
 
     Mentions are aligned by characters; a mention that cuts a token is widened to whole tokens.
     """
-    linker = find_linker(nlp)
-    assert linker is not None
-    docs = []
+    key, docs = linker_of(nlp).cfg["gold_key"], []
     for text in texts:
-        doc = nlp.make_doc(text.text)
-        add_gold(doc, text, widen=True, key=linker.cfg["gold_key"])
-        docs.append(doc)
+        docs.append(doc := nlp.make_doc(text.text))
+        add_gold(doc, text, widen=True, key=key)
     return docs
 
 
-def gold_queries(linker: Linker, doc: Doc) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Query, label and ids of the gold mentions of a document."""
-    spans = _gold_spans(linker, doc)
-    return [
-        (query.whole, span.label_, split_ids(span.kb_id_))
-        for span, query in zip(spans, linker.queries(spans), strict=True)
-        if query.whole
-    ]
+def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
+    key = linker.cfg["gold_key"]
+    return list(doc.spans[key]) if key in doc.spans else []
 
 
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
@@ -115,9 +112,12 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     """
     of_generators: dict[CandidateGenerator, list[_Gold]] = {}
     for number, doc in enumerate(docs):
-        for query, label, ids in gold_queries(linker, doc):
-            generator = linker.generator.of(label)
-            of_generators.setdefault(generator, []).append((number, query, label, ids))
+        spans = _gold_spans(linker, doc)
+        for span, query in zip(spans, linker.queries(spans), strict=True):
+            if query.whole:
+                gold = (number, query.whole, span.label_, split_ids(span.kb_id_))
+                generator = linker.generator.of(span.label_)
+                of_generators.setdefault(generator, []).append(gold)
     parts = [_gather(*mentions) for mentions in of_generators.items()]
     if len(parts) < 2:
         return parts[0] if parts else _gather(linker.generator, [])
@@ -141,20 +141,30 @@ def _gather(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Develop
     return Development(candidates.features, rows, right, strings, documents)
 
 
-def gather_reading(nlp: Language, docs: Sequence[Doc], *, batch_size: int = 32) -> Development:
+def gather_reading(nlp: Language, docs: Sequence[Doc]) -> Development:
     """Gather the evidence of a contextual linker for the gold mentions of documents.
 
     nlp (Language): A pipeline with a `bioel_linker`, and the pipes that it listens to.
     docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`. Their texts
         are tokenised again, and their mentions are aligned by characters.
     """
-    linker = find_linker(nlp)
-    assert linker is not None
-    parts = []
-    for batch in minibatch(docs, size=batch_size):
+    linker, parts = linker_of(nlp), []
+    for batch in minibatch(docs, size=_BATCH):
         golds = [_gold_spans(linker, doc) for doc in batch]
         bare = list(with_token_vectors(nlp, (nlp.make_doc(doc.text) for doc in batch)))
-        spans = [[_span_of(doc, g) for g in gold] for doc, gold in zip(bare, golds, strict=True)]
+        spans: Any = [
+            [
+                doc.char_span(
+                    gold.start_char,
+                    gold.end_char,
+                    label=gold.label_,
+                    kb_id=gold.kb_id_,
+                    alignment_mode="expand",
+                )
+                for gold in of_doc
+            ]
+            for doc, of_doc in zip(bare, golds, strict=True)
+        ]
         parts.append(_read_batch(linker, bare, spans))
     numbers = [number for number, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
     return replace(pool(parts), documents=numbers)
@@ -183,19 +193,30 @@ def _read_batch(
     return Development(reading.features, rows, right, mentions.strings, mentions.owners)
 
 
-def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
-    key = linker.cfg["gold_key"]
-    return list(doc.spans[key]) if key in doc.spans else []
-
-
-def _span_of(doc: Doc, gold: Span) -> Span:
-    """Span of whole tokens that covers a gold span, in another tokenisation of the same text."""
-    span = doc.char_span(
-        gold.start_char,
-        gold.end_char,
-        label=gold.label_,
-        kb_id=gold.kb_id_,
-        alignment_mode="expand",
-    )
-    assert span is not None  # the texts are equal, so the offsets are valid
-    return span
+def gather_names(nlp: Language, texts: Sequence[AnnotatedText]) -> Development:
+    """Gather the spans that may be names, each a mention with one candidate, right or not."""
+    linker = linker_of(nlp)
+    finder, kb = linker.generator.finder, linker.kb
+    docs = [nlp.make_doc(text.text) for text in texts]
+    words, hits = finder.look_up(docs, finding_of(linker.state))
+    hits, rows, features = finder.weigh(words, hits).allowed()
+    alone = hits.gap == hits.end  # parts of coordinations are weighed by rules
+    hits, rows, features = hits.take(alone), rows[alone], features[alone]
+    of_doc = words.doc[hits.start].tolist()
+    starts, ends = words.places(hits.start, hits.end)
+    gold = {
+        (number, mention.start, mention.end): set(kb.find_all(list(mention.ids)).tolist())
+        for number, text in enumerate(texts)
+        for mention in text.mentions
+    }
+    indptr, concepts, _ = kb.concepts_of_names(rows)
+    right = [
+        np.array([not gold.get(place, set()).isdisjoint(concepts[first:end].tolist())])
+        for place, (first, end) in zip(
+            zip(of_doc, starts.tolist(), ends.tolist(), strict=True),
+            pairwise(indptr.tolist()),
+            strict=True,
+        )
+    ]
+    each = [np.array([i]) for i in range(len(rows))]
+    return Development(features, each, right, [""] * len(rows), of_doc)

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.evidence import FEATURES
-from spacy_bioel.pipeline.linker.fusion import FloatArray, Fusion, default_fusion, share
-from spacy_bioel.pipeline.loading import find_linker
-from spacy_bioel.pipeline.measuring import ProgressBar, link_given, silent
-from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.scoring.evaluation import count_documents
-from spacy_bioel.tuning.choosing import Fold, Tuned, metric_of, percent_of
-from spacy_bioel.tuning.development import (
-    Development,
-    gather_development,
-    gather_reading,
-    gold_docs,
-)
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.pipeline.linker.fusion import FloatArray, Fusion, share
+from spacy_bioel.tuning.choosing import FOLDS
+from spacy_bioel.tuning.development import Development
 
 # Weight of the prior: it equals that of this many mentions for a weight that differs by one.
 _PRIOR_MENTIONS = 80.0
@@ -79,34 +64,26 @@ def fit_fusion(
     return Fusion(mean, scale, hidden, hidden_bias, output, direct, float(bias[0]))
 
 
-def fit_nearest(
-    development: Development, priors: Sequence[Fusion | None], *, folds: int = 5, seed: int = 0
-) -> Fusion:
+def fit_nearest(development: Development, priors: Sequence[Fusion | None]) -> Fusion:
     """Fit a fusion with the prior under which held-out mentions are most likely.
 
     The default weights may be a poor prior for some corpora, such as phrases of patients. Mentions
     with equal strings are in one fold, because their evidence is equal.
 
     priors (Sequence): Priors to choose from, weights of other corpora; None: no prior.
-    folds (int): Number of folds.
-    seed (int): Seed of sample, folds and initial weights.
     """
     # With more mentions than these, the prior matters little.
-    sample = np.random.default_rng(seed).permutation(len(development))[:_CHOOSING_MENTIONS]
-    fold = string_folds([development.strings[i] for i in sample], folds=folds, seed=seed)
+    sample = np.random.default_rng(0).permutation(len(development))[:_CHOOSING_MENTIONS]
+    strings = np.array([development.strings[i] for i in sample], dtype=object)
+    different, string = np.unique(strings, return_inverse=True)
+    fold = (np.random.default_rng(0).permutation(len(different)) % FOLDS)[string]
     losses = [0.0] * len(priors)
     for number in sorted(set(fold.tolist())) if fold.any() else []:
         fitting = development.take(sample[fold != number])
         held_out = development.take(sample[fold == number])
         for i, prior in enumerate(priors):
-            losses[i] += log_loss(fit_fusion(fitting, prior=prior, seed=seed), held_out)
-    return fit_fusion(development, prior=priors[int(np.argmin(losses))], seed=seed)
-
-
-def string_folds(strings: Sequence[str], *, folds: int, seed: int) -> NDArray[np.int64]:
-    """Assign a fold to each mention, the same to equal strings. Shape (n,)."""
-    unique, string = np.unique(np.array(strings, dtype=object), return_inverse=True)
-    return (np.random.default_rng(seed).permutation(len(unique)) % folds)[string]
+            losses[i] += log_loss(fit_fusion(fitting, prior=prior), held_out)
+    return fit_fusion(development, prior=priors[int(np.argmin(losses))])
 
 
 def log_loss(fusion: Fusion, development: Development) -> float:
@@ -168,106 +145,3 @@ class _Loss:
         gradient = np.concatenate([part.ravel() for part in parts])
         gradient += 2 * self.l2 * (weights - self.centre)
         return float(value), gradient
-
-
-# NIL is ignored, because its threshold is chosen afterwards.
-PROTOCOL, METRIC = "gold", "accuracy@1_nil_ignored"
-
-
-def tune_weights(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar = silent,
-) -> Tuned | None:
-    """Fit the linker's fusion, so that scores of candidates are probabilities of being right.
-
-    texts (Sequence[AnnotatedText]): Gold documents, at least one.
-    folds (Sequence[Fold]): Folds of the documents.
-    RETURNS (Tuned | None): None without evidence from candidate generation, which may be switched
-        off.
-    """
-    linker = find_linker(nlp)
-    assert linker is not None
-    development = gather_development(linker, gold_docs(nlp, texts))
-    if not len(development.features):
-        return None
-
-    def fit(part: Development) -> Fusion:
-        return fit_nearest(part, [default_fusion(), None])
-
-    return _tune(nlp, texts, "fusion", development, fit, folds=folds, progress=progress)
-
-
-def tune_reading(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar = silent,
-) -> Tuned | None:
-    """Fit the weights of a contextual linker: scores from the context against scores of strings.
-
-    Arguments and return value are those of `tune_weights`.
-    """
-    development = gather_reading(nlp, gold_docs(nlp, texts))
-    if not len(development.features):
-        return None
-
-    def fit(part: Development) -> Fusion:
-        # Five numbers need no hidden layer.
-        return fit_fusion(part, n_hidden=0, l2=0.001)
-
-    return _tune(nlp, texts, "reading", development, fit, folds=folds, progress=progress)
-
-
-# The features that the weights in each attribute of a linker are for.
-_FEATURES = {"fusion": FEATURES, "reading": READ_FEATURES}
-
-
-def _tune(
-    nlp: Language,
-    texts: Sequence[AnnotatedText],
-    name: str,
-    development: Development,
-    fit: Callable[[Development], Fusion],
-    *,
-    folds: Sequence[Fold],
-    progress: ProgressBar,
-) -> Tuned:
-    """Fit and assign the attribute `name` of the linker.
-
-    development (Development): Mentions of all documents.
-    """
-    linker = find_linker(nlp)
-    assert linker is not None
-    metric = metric_of(PROTOCOL, METRIC)
-    previous = getattr(linker, name)
-    held_out: list[Counts] = []
-    with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
-        for fold in folds:
-            part = development.of_documents(fold.fitting.tolist())
-            setattr(linker, name, _as_saved(fit(part), name) if len(part) else previous)
-            held_out += _counts(nlp, linker, [texts[i] for i in fold.held_out.tolist()])
-            advance(1)
-        setattr(linker, name, _as_saved(fit(development), name))
-        advance(1)
-    return Tuned(
-        linker.name,
-        {"weights": name, "mentions": len(development)},
-        PROTOCOL,
-        METRIC,
-        percent_of(_counts(nlp, linker, texts), metric),
-        percent_of(held_out, metric) if held_out else None,
-    )
-
-
-def _as_saved(fusion: Fusion, name: str) -> Fusion:
-    """Round weights as saving does, so that the saved weights are measured."""
-    return Fusion.from_json(fusion.to_json(_FEATURES[name]), _FEATURES[name])
-
-
-def _counts(nlp: Language, linker: Linker, texts: Sequence[AnnotatedText]) -> list[Counts]:
-    links = list(link_given(nlp, linker, texts))
-    return count_documents(texts, links, protocol=PROTOCOL, canonical=linker.kb.canonical)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,8 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spacy_bioel.cli.error_page import SHOWN
-from spacy_bioel.cli.error_rows import COLUMNS
+from spacy_bioel.cli.error_files import COLUMNS, SHOWN
 from spacy_bioel.scoring.counts import KINDS, MARKS
 
 Run = Callable[..., int]
@@ -130,7 +128,6 @@ class Page(HTMLParser):
 
 
 def test_the_page(run: Run, model: Path, gold: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     out = tmp_path / "errors.html"
     assert run("evaluate", model, gold, "--prefix", "MESH", "--html", out) == 0
     text = out.read_text("utf8")
@@ -150,17 +147,6 @@ def test_the_page(run: Run, model: Path, gold: Path, tmp_path: Path) -> None:
     assert page.count("article") == 4
     assert {"counts", "worst", "reliability", "definitions", *KINDS_FOUND} <= set(page.ids)
     assert "none, so that no error is marked as unseen" in text
-
-
-def test_a_page_without_matplotlib_has_tables_and_says_so(
-    run: Run, model: Path, gold: Path, tmp_path: Path, capsys: Capture, monkeypatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    out = tmp_path / "errors.html"
-    assert run("evaluate", model, gold, "--prefix", "MESH", "--html", out) == 0
-    assert "[W310]" in capsys.readouterr().err
-    page = Page(out.read_text("utf8"))
-    assert (page.count("svg"), page.count("figure"), page.count("article")) == (0, 0, 4)
 
 
 def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(

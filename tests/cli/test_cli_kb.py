@@ -13,7 +13,8 @@ from spacy_bioel.cli.kb_show import ann_text
 from spacy_bioel.cli.sources import parse_columns
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import has_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors
+from spacy_bioel.kb.vectors.writing import write_vectors
 
 Run = Callable[..., int]
 

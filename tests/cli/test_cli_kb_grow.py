@@ -12,7 +12,8 @@ import spacy
 from kb_files import all_files, to_old_layout
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import has_vectors, is_encoded, write_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
+from spacy_bioel.kb.vectors.writing import write_vectors
 
 Run = Callable[..., int]
 

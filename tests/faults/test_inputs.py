@@ -19,7 +19,7 @@ from spacy_bioel.cli.console import visible
 from spacy_bioel.cli.texts import read_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.json_object import _Reader, iter_json_object
+from spacy_bioel.io.json_text import _Reader, iter_json_object
 from spacy_bioel.io.open import open_binary
 from spacy_bioel.io.phrases import read_phrase_table
 from spacy_bioel.io.records import BadRecord, skipping_bad
@@ -149,14 +149,6 @@ def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> 
     assert {record.code for record in noted} == {"B103"}
     with skipping_bad(noted.append):
         assert list(read_phrase_table(tmp_path / name)) == []
-
-
-def test_the_report_of_bad_records_names_that_line(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_bytes(b"id\tn\xe9\n")
-    status, shown = bioel(
-        tmp_path, "kb", "build", "kb", "a.tsv", "--format", "table", "--skip-bad", "bad.tsv"
-    )
-    assert status == 2 and "[B400]" in shown and "[B103] a.tsv, line 1" in shown
 
 
 @pytest.mark.parametrize("field", ["names", "types", "definition", "xrefs"])

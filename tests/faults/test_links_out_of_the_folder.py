@@ -14,8 +14,8 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.grow import (
+    NameEdit,
     add_concepts,
     compact_kb,
     edit_names,
@@ -25,8 +25,7 @@ from spacy_bioel.kb.build.grow import (
 from spacy_bioel.kb.columns.schema import sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.encoding import Unfinished
-from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.kb.vectors.writing import Unfinished, write_vectors
 from spacy_bioel.pipeline.stored_pipe import save_files
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import Concept

@@ -8,7 +8,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.gene_info import read_gene_info
+from spacy_bioel.io.nlm import read_gene_info
 from spacy_bioel.types import Concept
 
 HEADER = (

@@ -5,8 +5,8 @@ import io
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io import json_object
-from spacy_bioel.io.json_object import iter_json_object
+from spacy_bioel.io import json_text
+from spacy_bioel.io.json_text import iter_json_object
 
 PROBLEM = "{path}: found {found}"
 
@@ -14,7 +14,7 @@ PROBLEM = "{path}: found {found}"
 @pytest.fixture(params=[1, 7, 1 << 20])
 def chunk(request, monkeypatch):
     """However few characters are read at a time."""
-    monkeypatch.setattr(json_object, "_CHUNK", request.param)
+    monkeypatch.setattr(json_text, "_CHUNK", request.param)
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_what_is_no_object_is_named_by_the_entry_before(tmp_path, chunk, content
 
 
 def test_one_entry_is_in_memory_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_object, "_CHUNK", 10)
+    monkeypatch.setattr(json_text, "_CHUNK", 10)
     path = tmp_path / "x.json"
     path.write_text('{"a": 1, "b": 2, "c": 3, "d": 4}')
     file = io.StringIO(path.read_text())
-    entries = json_object._entries(json_object._Reader(file))
+    entries = json_text._entries(json_text._Reader(file))
     assert next(entries) == ("a", 1)
     assert file.tell() == 10

@@ -9,15 +9,10 @@ from spacy_bioel.io.jsonl import (
     read_concepts_jsonl,
     read_documents_jsonl,
     read_texts_jsonl,
-    write_concepts_jsonl,
     write_texts_jsonl,
 )
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
-CONCEPTS = [
-    Concept("MESH:D1", ("Sjögren",), ("C05", "C"), ("MESH:D0",), "Dry mouth."),
-    Concept("MESH:D9", (), replaced_by="MESH:D1"),
-]
 TEXTS = [
     AnnotatedText(
         "1",
@@ -34,13 +29,22 @@ def lines(tmp_path, *records: object):
     return path
 
 
-def test_concepts_there_and_back(tmp_path):
-    path = tmp_path / "concepts.jsonl"
-    assert write_concepts_jsonl(path, CONCEPTS) == 2
-    assert path.read_text(encoding="utf8").splitlines()[1] == (
-        '{"id": "MESH:D9", "replaced_by": "MESH:D1"}'
+def test_concepts(tmp_path):
+    path = lines(
+        tmp_path,
+        {
+            "id": "MESH:D1",
+            "names": ["Sjögren"],
+            "types": ["C05", "C"],
+            "parents": ["MESH:D0"],
+            "definition": "Dry mouth.",
+        },
+        {"id": "MESH:D9", "replaced_by": "MESH:D1"},
     )
-    assert list(read_concepts_jsonl(path)) == CONCEPTS
+    assert list(read_concepts_jsonl(path)) == [
+        Concept("MESH:D1", ("Sjögren",), ("C05", "C"), ("MESH:D0",), "Dry mouth."),
+        Concept("MESH:D9", (), replaced_by="MESH:D1"),
+    ]
 
 
 def test_concepts_get_the_prefix(tmp_path):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.mesh import read_mesh_xml, tree_types
+from spacy_bioel.io.nlm import read_mesh_xml
+from spacy_bioel.io.records import tree_types
 from spacy_bioel.types import Concept
 
 DESCRIPTORS = """<?xml version="1.0"?>

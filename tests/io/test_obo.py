@@ -12,7 +12,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.obo import read_obo_header, read_obo_lines
+from spacy_bioel.io.ontology import read_obo, read_obo_header
 from spacy_bioel.types import Concept
 
 HEAD = "format-version: 1.2\ndefault-namespace: toy\n\n[Term]\nid: X:1\n"
@@ -21,7 +21,7 @@ HEAD = "format-version: 1.2\ndefault-namespace: toy\n\n[Term]\nid: X:1\n"
 def read(tmp_path: Path, lines: str, *, head: str = HEAD) -> list[Concept]:
     path = tmp_path / "toy.obo"
     path.write_text(head + lines, encoding="utf8")
-    return list(read_obo_lines(path))
+    return list(read_obo(path))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_terms_are_streamed(tmp_path: Path) -> None:
     path.write_text("format-version: 1.2\n\n" + "".join(term.format(n=n) for n in range(50_000)))
     tracemalloc.start()
     try:
-        assert sum(1 for _ in read_obo_lines(path)) == 50_000
+        assert sum(1 for _ in read_obo(path)) == 50_000
         assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 3.5 million
     finally:
         tracemalloc.stop()

@@ -8,8 +8,7 @@ import zstandard
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.obo import read_obo_header
-from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
+from spacy_bioel.io.ontology import read_cellxgene_json, read_obo, read_obo_header
 from spacy_bioel.types import Concept
 
 OBO = """format-version: 1.2

@@ -6,6 +6,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.records import BadRecord, skipping_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 TEXT = "1|t|Renal and liver failure.\n1|a|After naïve lithium use.\n"
@@ -120,8 +121,8 @@ def test_documents_that_cannot_be_read_may_be_skipped(tmp_path: Path) -> None:
     path = tmp_path / "two.txt"
     bad = "1|t|Renal\n1|a|failure\n1\t1\t6\tRenal\tDisease\tD1\n\n"
     path.write_text(f"{bad}2|t|Renal\n2|a|\n", encoding="utf8")
-    said: list[str] = []
-    texts = read_pubtator(path, skip=lambda error: said.append(str(error)))
-    assert [text.id for text in texts] == ["2"]
-    (message,) = said
-    assert message.startswith("[B106]") and "line 3" in message
+    said: list[BadRecord] = []
+    with skipping_bad(said.append):
+        assert [text.id for text in read_pubtator(path)] == ["2"]
+    (bad,) = said
+    assert (bad.line, bad.code) == (1, "B106") and ", line 3: " in bad.message

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.rrf import read_umls
+from spacy_bioel.io.nlm import read_umls
 from spacy_bioel.types import Concept
 
 

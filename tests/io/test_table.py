@@ -74,9 +74,6 @@ def test_separators(write):
     columns = {"id": 1, "name": 2, "synonyms": 3}
     assert list(read_table(write("1,a b,c d\n", "n.csv"), columns=columns)) == concept
     assert list(read_table(write("1\ta b\tc d\n", "n.txt"), columns=columns)) == concept
-    assert list(read_table(write("1^a b^c d\n"), columns=columns, separator="^")) == concept
-    two = read_table(write("1,a b,c d/e\n", "n.csv"), columns=columns, multi="/")
-    assert list(two) == [Concept("1", ("a b", "c d", "e"))]
 
 
 def test_a_csv_of_a_spreadsheet_that_writes_semicolons(write):

@@ -20,7 +20,8 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import ann
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.kb.vectors.writing import open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
+from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 N, DIM = 1000, 16

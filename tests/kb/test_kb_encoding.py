@@ -14,14 +14,14 @@ import pytest
 from kb_files import all_files
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import transaction
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
-from spacy_bioel.kb.vectors import encoding as unfinished_module
 from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.encoding import KnownVectors, name_digests
 from spacy_bioel.kb.vectors.quantized import quantize
-from spacy_bioel.kb.vectors.writing import Encoded, open_vectors, verify_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
+from spacy_bioel.kb.vectors.writing import Encoded, KnownVectors, name_digests, write_vectors
 from spacy_bioel.types import Concept
 
 ALL = slice(None)
@@ -98,14 +98,15 @@ def test_a_stopped_process_leaves_what_it_did(
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     write(kb, Encoder(), fingerprint="old")
     before = stored(kb)
+    monkeypatch.setattr(vectors_module, "_BATCH", 1)
     with pytest.raises(KeyboardInterrupt):
-        write(kb, Encoder(fails_after=5), batch_size=1)
+        write(kb, Encoder(fails_after=5))
     assert np.array_equal(stored(kb), before)
     assert open_vectors(kb, fingerprint="old").shape == (6, 2)
     assert (folder / ".encoding").is_dir()
     again, done = Encoder(), []
     assert write(kb, again, progress=done.append) == Encoded(2, 4, None)
-    assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 2])
+    assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 1, 1])
     assert np.array_equal(stored(kb), before)  # of the same encoder, whatever it is called
     verify_vectors(kb)
     assert not (folder / ".encoding").exists()
@@ -116,8 +117,9 @@ def test_what_does_not_fit_is_thrown_away(
     kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_BATCH", 1)
     with pytest.raises(KeyboardInterrupt):
-        write(kb, Encoder(fails_after=5), batch_size=1)
+        write(kb, Encoder(fails_after=5))
     codes = folder / ".encoding" / "codes.npy"
     if damage == "cut column":
         codes.write_bytes(codes.read_bytes()[:-1])
@@ -153,14 +155,15 @@ def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.M
     verify_vectors(kb)
 
 
-def test_two_at_once(kb: KnowledgeBase, folder: Path) -> None:
+def test_two_at_once(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "PATIENCE", 0)
     with (
         editing(folder, to="add concepts"),
         ThreadPoolExecutor(1) as other,
         pytest.raises(BioelError, match=r"\[B212\].*process \d+ on .* \(add concepts, since "),
     ):
-        other.submit(write, kb, Encoder(), wait=False).result()
-    assert write(kb, Encoder(), wait=False).encoded == 6
+        other.submit(write, kb, Encoder()).result()
+    assert write(kb, Encoder()).encoded == 6
 
 
 def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +173,7 @@ def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.Monkey
     def no_room(*args) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(unfinished_module, "_allocate", no_room)
+    monkeypatch.setattr(vectors_module, "_allocate", no_room)
     with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Make room"):
         write(kb, Encoder(), fingerprint="4c1e")
     assert all_files(folder) == before

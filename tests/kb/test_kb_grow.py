@@ -12,16 +12,17 @@ from kb_files import all_files, columns_of, vectors_of
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import grow
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.grow import (
     Compaction,
+    NameEdit,
     add_concepts,
     compact_kb,
     edit_names,
     retire_ids,
 )
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import has_vectors, is_encoded, open_vectors, write_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded, open_vectors
+from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 

@@ -22,18 +22,6 @@ def test_best_rows_and_ties(block_rows):
     assert len(index) == 7
 
 
-@pytest.mark.parametrize("block_rows", [1, 3, 100])
-def test_only_allowed_rows(block_rows):
-    index = ExactIndex(VECTORS, block_rows=block_rows)
-    allowed = np.array([False, True, False, True, True, False, False])
-    rows, scores = index.search(QUERIES, 4, allowed=allowed)
-    assert rows.tolist() == [[3, 1, 4, -1], [1, 3, 4, -1]]
-    np.testing.assert_allclose(scores, [[1, 0, -1, -INF], [2, 0, 0, -INF]], rtol=1e-6)
-    rows, scores = index.search(QUERIES, 2, allowed=np.zeros(7, dtype=bool))
-    assert rows.tolist() == [[-1, -1], [-1, -1]]
-    assert scores.tolist() == [[-INF, -INF], [-INF, -INF]]
-
-
 def test_more_wanted_than_there_is():
     rows, scores = ExactIndex(quantize(np.eye(2))).search(QUERIES, 30)
     assert rows[:, :3].tolist() == [[0, 1, -1], [1, 0, -1]]
@@ -83,5 +71,3 @@ def test_shapes_that_do_not_fit():
     assert index.block_rows == 2
     with pytest.raises(BioelError, match=r"\[B036\].*\(1, 3\).*\(n_queries, 2\)"):
         index.search(np.ones((1, 3), np.float32), 1)
-    with pytest.raises(BioelError, match=r"\[B036\].*\(4,\).*\(7,\)"):
-        index.search(QUERIES, 1, allowed=np.ones(4, dtype=bool))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.columns.ragged import name_key, name_keys, span_keys, word_key
+from spacy_bioel.kb.columns.keys import name_key, name_keys, span_keys, word_key
 
 
 def test_keys_are_the_same_on_every_machine():

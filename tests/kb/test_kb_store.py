@@ -10,9 +10,9 @@ from kb_files import columns_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.files import SortedKeys
+from spacy_bioel.kb.columns.arrays import SortedKeys
+from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.lookups import Coverage
-from spacy_bioel.kb.columns.ragged import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_knowledge_base_v1
 from spacy_bioel.types import Concept
 

@@ -14,8 +14,9 @@ from tokenizers import Tokenizer
 import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.layout import TRIE_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.trie import COLUMNS, NameTrie, build_trie, open_trie, trie_of, write_trie
+from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie, trie_of, write_trie
 from spacy_bioel.models.vocabulary import train_vocabulary
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
@@ -39,7 +40,7 @@ def test_columns() -> None:
     assert trie.leaves.tolist() == [4, 5, 7]
     assert trie.name_offsets.tolist() == [0, 2, 3, 4]
     assert trie.names.tolist() == [11, 13, 10, 12]
-    assert [getattr(trie, name).dtype for name in COLUMNS] == [
+    assert [getattr(trie, name).dtype for name in TRIE_COLUMNS] == [
         np.uint32,
         np.uint16,
         np.uint32,
@@ -199,7 +200,7 @@ def test_written_once_and_mapped(folder: Path, english: Pieces) -> None:
     mapped = open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
     for trie in (again, mapped):
         assert (trie.left_out, trie.nameless) == (2, 1)
-        for name in COLUMNS:
+        for name in TRIE_COLUMNS:
             assert getattr(trie, name).tolist() == getattr(made, name).tolist()
     assert [path.name for path in (folder / "tries").iterdir()] == [
         f"{PIECES}.{next(folder.glob('columns.*')).name.partition('.')[2]}"

@@ -13,15 +13,15 @@ from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.files import npy_bytes
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.writing import (
+from spacy_bioel.kb.vectors.stored import (
     are_outdated,
     describe_vectors,
     has_vectors,
     is_encoded,
     open_vectors,
     verify_vectors,
-    write_vectors,
 )
+from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 # "disease", "illness", "cold", "common cold", "heart attack", "beta estradiol": length and
@@ -49,22 +49,24 @@ def reopened(kb):
     return KnowledgeBase.open(kb.path)
 
 
-def test_unit_vectors_in_row_order(folder):
+def test_unit_vectors_in_row_order(folder, monkeypatch):
     for batch_size in (1, 2, 4096):
+        monkeypatch.setattr(vectors_module, "_BATCH", batch_size)
         kb, encoder = KnowledgeBase.open(folder), f"9f3a{batch_size}"
-        write_vectors(kb, encode, fingerprint=encoder, dim=2, batch_size=batch_size)
+        write_vectors(kb, encode, fingerprint=encoder, dim=2)
         assert_unit(kb, encoder)
 
 
 def test_blocks_and_batches(kb, monkeypatch):
     monkeypatch.setattr(vectors_module, "_BLOCK", 4)
+    monkeypatch.setattr(vectors_module, "_BATCH", 3)
     batches, done = [], []
 
     def recorded(names):
         batches.append(list(names))
         return encode(names)
 
-    write_vectors(kb, recorded, fingerprint="9f3a", dim=2, batch_size=3, progress=done.append)
+    write_vectors(kb, recorded, fingerprint="9f3a", dim=2, progress=done.append)
     assert batches == [
         ["cold", "disease", "illness"], ["common cold"], ["heart attack", "beta estradiol"],
     ]  # fmt: skip
@@ -221,7 +223,7 @@ def test_the_byte_order_of_another_machine(kb, folder):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     path = file_of(folder, "scales")
     np.save(path, np.load(path).astype(np.dtype(np.float32).newbyteorder()))
-    with pytest.raises(BioelError, match=r"\[B033\].*byte order of another kind"):
+    with pytest.raises(BioelError, match=r"\[B033\].*little-endian"):
         open_vectors(kb, fingerprint="9f3a")
 
 

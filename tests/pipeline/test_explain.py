@@ -140,17 +140,6 @@ def test_every_span_has_a_fate() -> None:
     assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
 
 
-def test_spans_of_a_detector(trained: Language) -> None:
-    text = "Naloxone-induced hypertension after morphine."
-    report = spacy_bioel.explain(trained, text)
-    kept = {(c.start, c.end, c.label) for c in report.considered if c.is_mention}
-    doc = trained(text)
-    group = doc.spans["bioel"]
-    assert kept == {(s.start_char, s.end_char, s.label_) for s in group} != set()
-    assert [m.ids for m in report.mentions] == [s._.cuis for s in group]
-    assert report.mentions[0].probability == group.attrs["scores"][0]
-
-
 def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
     doc = nlp("A cold.")
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())

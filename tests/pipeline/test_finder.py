@@ -12,7 +12,7 @@ from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
-from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.pipeline.mentions.finder import Finding, NameFinder
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES
 from spacy_bioel.types import Concept
 
@@ -59,7 +59,7 @@ def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
 
 def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
-    (found,) = finder.find([doc], **({"learned": False} | options))
+    (found,) = finder.find([doc], Finding(**({"learned": False} | options)))
     return [(doc[n.first : n.last + 1].text, finder.kb.name(n.row)) for n in found]
 
 
@@ -144,8 +144,7 @@ def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None
 
 def test_the_end_of_a_line_binds_no_words(finder: NameFinder) -> None:
     doc = blank().make_doc("Hx\nSeizures\nPneumonia\nnone")
-    spans = finder.look_up([doc], variants=True, typos=True, abbreviations=True, shorthand=True)
-    _, _, features = finder.weigh(spans)
+    features = finder.weigh(*finder.look_up([doc], Finding())).features
     columns = [FEATURES.index("after"), FEATURES.index("before")]
     assert features[:, columns].tolist() == [[0, 0], [0, 0]]
 
@@ -268,6 +267,5 @@ def test_settings_that_are_refused(finder: NameFinder, finding: dict, code: str)
     ],
 )
 def test_why_a_name_is_none(finder: NameFinder, text: str, reason: str) -> None:
-    options = {"variants": True, "typos": True, "abbreviations": True, "shorthand": True}
-    found = finder.consider(blank().make_doc(text), threshold=0.5, learned=False, **options)
+    found = finder.consider(blank().make_doc(text), Finding(learned=False))
     assert reason in {one.reason for one in found}

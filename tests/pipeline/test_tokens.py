@@ -11,7 +11,7 @@ from spacy.vocab import Vocab
 from thinc.api import Linear, Model, chain
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.tokens import require_token_vectors, with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import require_token_vectors, with_token_vectors
 
 
 def listening() -> Model:

@@ -13,7 +13,7 @@ from tiny import blank, examples, fleeting, learn, links, train, with_linker
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import open_vectors
+from spacy_bioel.kb.vectors.stored import open_vectors
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,47 +97,31 @@ def nlp(
 def test_every_setting_that_is_tried(
     nlp: Language, golds: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Counts of each setting are those of the whole pipeline, before one is chosen."""
     linker: Any = find_linker(nlp)
     detector: Any = find_detector(nlp)
     done = []
 
-    def check(
-        module: str, changes: Mapping[str, Callable[[Any], tuple[Any, dict[str, Any]]]]
-    ) -> None:
-        """Compare counts of each setting with those of the whole pipeline, before one is chosen."""
+    def choose(what: str, settings: Any, counts: Any, *, protocol: str, **more: Any) -> Any:
+        different = []
+        for setting, tried in zip(settings, counts, strict=True):
+            pipe, values = (detector if protocol == "mention" else linker), setting
+            if "refitted" in setting:
+                finding = {**linker.cfg["finding"], "threshold": setting["threshold"]}
+                values = {"finding": finding}
+            with changed(pipe.cfg, values):
+                links = list(link_open(nlp, linker, golds))
+            found = count_documents(golds, links, protocol=protocol, canonical=linker.kb.canonical)
+            # Weights of finding are refitted by fold, each measured on other documents.
+            assert tried == found or setting.get("refitted"), setting
+            different += [found] if found not in different else []
+        done.append(([*settings[0]][0], len(different) > 1))
+        return choosing.choose(what, settings, counts, protocol=protocol, **more)
 
-        def choose(settings: Sequence[Any], counts: Sequence[Any], *rest: Any, **more: Any) -> Any:
-            name = "detector" if hasattr(settings[0], "consistency") else [*changes][-1]
-            protocol = "mention" if name == "detector" else "end_to_end"
-            different = []
-            for setting, tried in zip(settings, counts, strict=True):
-                with changed(*changes[name](setting)):
-                    links = list(link_open(nlp, linker, golds))
-                found = count_documents(
-                    golds, links, protocol=protocol, canonical=linker.kb.canonical
-                )
-                # Weights of finding are refitted by fold, each measured on other documents.
-                assert tried == found or name == "finding" and setting[0], setting
-                different += [found] if found not in different else []
-            done.append((name, len(different) > 1))
-            return choosing.choose(settings, counts, *rest, **more)
-
-        monkeypatch.setattr(f"spacy_bioel.tuning.{module}.choose", choose)
-
-    def finding(setting: tuple[bool, float]) -> tuple[Any, dict[str, Any]]:
-        return linker.cfg, {"finding": {**linker.cfg["finding"], "threshold": setting[1]}}
-
-    check("finding", {"finding": finding})
-    check(
-        "thresholds",
-        {
-            "detector": lambda setting: (detector.cfg, setting._asdict()),
-            "nil": lambda threshold: (linker.cfg, {"nil_threshold": threshold}),
-        },
-    )
+    monkeypatch.setattr("spacy_bioel.tuning.run.choose", choose)
     tune(nlp, golds)
-    first = ("finding", False) if detector is None else ("detector", True)
-    assert done == [first, ("nil", True)]
+    first = ("refitted", False) if detector is None else ("threshold", True)
+    assert done == [first, ("nil_threshold", True)]
 
 
 def test_the_report_is_of_the_pipeline_that_is_saved(

@@ -35,9 +35,10 @@ def test_the_best_setting_with_both_figures() -> None:
     # Of three documents each of two settings gets some right:
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
-    choice = choose(["first", "second"], [first, second], F1, folds=document_folds(3))
+    settings = [{"chosen": "first"}, {"chosen": "second"}]
+    choice = choose("pipe", settings, [first, second], protocol="mention", folds=document_folds(3))
     # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
-    assert (choice.setting, choice.fitted) == ("second", pytest.approx(50.0))
+    assert (choice.chosen, choice.fitted) == (settings[1], pytest.approx(50.0))
     # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
     # Without the second: 2 right of 3 predicted and 4 gold (57) against 1 of 4 and 4 (25): 0, 1, 2.
     # Without the third: 2 of 3 and 4 (57) against 2 of 4 and 4 (50): 0, 1, 2. In sum none right.
@@ -45,9 +46,9 @@ def test_the_best_setting_with_both_figures() -> None:
 
 
 def test_of_equal_settings_the_first() -> None:
-    same = [counted(1, 2, 2)]
-    choice = choose(["a", "b"], [same, same], F1, folds=[])
-    assert (choice.setting, choice.fitted, choice.cross_fitted) == ("a", pytest.approx(50.0), None)
+    same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
+    choice = choose("pipe", settings, [same, same], protocol="mention", folds=[])
+    assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)
 
 
 def test_percent_of_a_sum() -> None:

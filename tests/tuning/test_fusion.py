@@ -13,7 +13,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
 from spacy_bioel.tuning.development import Development, pool
-from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss, string_folds
+from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
@@ -194,14 +194,6 @@ def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
         assert near.to_json() == fit_fusion(data, prior=fitted).to_json()
     # Far from what they should be, no weights are a better start than such.
     assert fit_nearest(data, [backwards, None]).to_json() == fit_fusion(data).to_json()
-
-
-def test_equal_strings_are_in_one_fold() -> None:
-    strings = [f"string {i % 7}" for i in range(40)]
-    fold = string_folds(strings, folds=5, seed=0)
-    assert sorted(set(fold.tolist())) == [0, 1, 2, 3, 4]
-    assert all(len(set(fold[i::7].tolist())) == 1 for i in range(7))
-    assert fold.tolist() == string_folds(strings, folds=5, seed=0).tolist()
 
 
 def test_strings_do_not_leak_into_the_choice_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from spacy.language import Language
 
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.thresholds import tune_detector
+from spacy_bioel.tuning.run import tune_detector
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 Answering = Callable[..., Any]

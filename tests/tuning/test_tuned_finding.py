@@ -10,8 +10,7 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.finding import tune_finding
-from spacy_bioel.tuning.run import tune
+from spacy_bioel.tuning.run import tune, tune_finding
 from spacy_bioel.types import AnnotatedText, Mention
 
 MakeLinker = Callable[..., Language]

@@ -10,7 +10,7 @@ from by_hand import linked
 from spacy.language import Language
 
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.thresholds import tune_nil
+from spacy_bioel.tuning.run import tune_nil
 from spacy_bioel.types import AnnotatedText, Mention
 
 Answering = Callable[..., Any]

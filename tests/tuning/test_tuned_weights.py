@@ -18,7 +18,7 @@ from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.tuning import development
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gather_reading, gold_docs
-from spacy_bioel.tuning.fusion import tune_weights
+from spacy_bioel.tuning.run import tune_weights
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 MakeLinker = Callable[..., Language]

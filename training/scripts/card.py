@@ -1,4 +1,4 @@
-"""Copy a tuned pipeline of the project, with its model card: see `spacy_bioel.cli.card_text`."""
+"""Copy a tuned pipeline of the project, with its model card: see `spacy_bioel.cli.card`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import typer
 from alike import doubts
 from specs import is_mixture, load_spec, parts_of
 
-from spacy_bioel.cli.card import read_scores, size_of
-from spacy_bioel.cli.card_text import CorpusFacts, Facts, write_card
+from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write_card
 from spacy_bioel.storage.atomic import replacing_folder
 
 _DEMO = (

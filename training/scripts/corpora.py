@@ -22,6 +22,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,7 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.io.open import numbered_lines
 from spacy_bioel.io.phrases import read_phrase_table
-from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.storage.atomic import replacing_folder
@@ -165,8 +166,6 @@ def place_split(
         return
     if "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
-    elif file.get("skip_bad"):
-        texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda e: note(str(e)))
     else:
         texts = read_texts(path, prefix=spec["prefix"])
     ids = [
@@ -189,7 +188,9 @@ def place_split(
     prefixes = spec.get("prefixes", {})
     named = (relabelled(text, labels=labels, prefixes=prefixes) for text in kept)
     name = f"{split}.fold-{spec['fold']}.jsonl" if "fold" in spec else f"{split}.jsonl"
-    write_texts_jsonl(folder / name, named)
+    skips = skipping_bad(lambda bad: note(bad.message)) if file.get("skip_bad") else nullcontext()
+    with skips:
+        write_texts_jsonl(folder / name, named)
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -31,7 +31,7 @@ from spacy.language import Language
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.finder import NameFinder
+from spacy_bioel.pipeline.mentions.finder import Finding, NameFinder
 from spacy_bioel.pipeline.mentions.name_evidence import COMMON, EQUAL, FEATURES, common_words
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.tuning.development import Development
@@ -145,9 +145,8 @@ def gather(
 
 def _anchors(finder: NameFinder, docs: list) -> list[dict[Span, int]]:
     """Names of one concept that are in the documents as they are: the concept of each span."""
-    found = finder.find(
-        docs, variants=False, typos=False, learned=False, abbreviations=False, shorthand=False
-    )
+    how = Finding(variants=False, typos=False, learned=False, abbreviations=False, shorthand=False)
+    found = finder.find(docs, how)
     anchors = []
     for doc, names in zip(docs, found, strict=True):
         indptr, concepts, _ = finder.kb.concepts_of_names(np.array([n.row for n in names], int))
@@ -199,14 +198,11 @@ def _judged(
     finder: NameFinder, docs: list, anchors: list[dict[Span, int]], random: Random
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Spans that overlap an anchor and are not longer: features, and whether they are right."""
-    spans = finder.look_up(
-        docs, variants=True, typos=True, abbreviations=False, shorthand=False, all_ways=True
-    )
-    rows, features = finder.evidence.table(spans.words, spans.hits, spans.meant)
-    is_whole = (features[:, EQUAL] > 0) & (spans.hits.by < 0) & (spans.hits.gap == spans.hits.end)
+    words, hits = finder.look_up(docs, Finding(abbreviations=False, shorthand=False))
+    rows, features = finder.evidence.table(words, hits)
+    is_whole = (features[:, EQUAL] > 0) & (hits.by < 0) & (hits.gap == hits.end)
     hidden = is_whole & np.array([random.random() < _HIDDEN for _ in rows], dtype=bool)
-    words, hits = spans.words, spans.hits.take(~hidden)
-    hits, rows, features = finder.weigh(spans._replace(hits=hits))
+    hits, rows, features = finder.weigh(words, hits.take(~hidden)).allowed()
     starts, ends = words.places(hits.start, hits.end)
     indptr, concepts, _ = finder.kb.concepts_of_names(rows)
     kept, right = [], []

@@ -24,8 +24,9 @@ from finder import DOWNLOADS, Finder
 from specs import load_spec
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.io.gene_info import read_gene_info
+from spacy_bioel.io.nlm import read_gene_info
 from spacy_bioel.io.pubtator import read_pubtator
+from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.storage.atomic import replacing_file
 from spacy_bioel.types import Concept
 
@@ -132,7 +133,8 @@ def cells(data: DataOption = "") -> None:
     spec = load_spec("bioid_figures")
     ((file, path),) = _finder(data).choose([[spec["splits"]["train"][0]]])
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    texts = read_pubtator(path, prefix=spec["prefix"], skip=lambda error: None)
+    with skipping_bad(lambda bad: None):
+        texts = list(read_pubtator(path, prefix=spec["prefix"]))
     for text in selected(texts, fifths=_TRAINING):
         for mention in text.mentions:
             name = text.text[mention.start : mention.end]

@@ -20,9 +20,10 @@ from spacy_bioel.kb.build.merge import (
     merge_records,
     nothing_left,
 )
-from spacy_bioel.kb.columns.files import offsets_of, write_array, write_strings
-from spacy_bioel.kb.columns.layout import check_replaceable, is_kb, map_vectors, set_names
-from spacy_bioel.kb.columns.ragged import KeyArray, name_keys, word_key
+from spacy_bioel.kb.columns.arrays import offsets_of
+from spacy_bioel.kb.columns.files import write_array, write_strings
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_keys
+from spacy_bioel.kb.columns.layout import check_replaceable, homes_of, is_kb, map_vectors
 from spacy_bioel.kb.columns.schema import ARRAY_COLUMNS, XREF_SEPARATOR, write_meta
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import build_postings
@@ -55,7 +56,6 @@ def build_kb(
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     branches (Branches | None): Keep only these; None keeps all.
     source, release, licence (str): Origin of the records, for meta.json.
-    RETURNS (BuildReport): Counts of records, concepts and names that were kept, merged or dropped.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
         another writer does not finish in time, [B310] a branch that the records do not have.
@@ -68,7 +68,7 @@ def build_kb(
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
-            before = set_names(map_vectors(out))
+            before = homes_of(map_vectors(out), "vectors")
             with transaction.columns(without=before) as folder:
                 write_columns(folder, drafts, report=report, about=about)
     except OSError as error:
@@ -101,9 +101,8 @@ def build_once(
 def write_columns(
     folder: Path, drafts: Drafts, *, report: BuildReport, about: Mapping[str, str]
 ) -> None:
-    """Write the files of a knowledge base.
+    """Write the files of a knowledge base to an empty folder.
 
-    folder (Path): Empty folder.
     drafts (Drafts): Concepts in the order of their ids; chains of retired ids are followed.
     report (BuildReport): Gets the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
@@ -113,10 +112,14 @@ def write_columns(
     if not rows.ids:
         raise nothing_left(report, types=None, drafts=drafts.current)
     writer = _Writer(folder)
-    _write_names(writer, rows, report)
-    _write_sources(writer, rows, drafts.sources)
+    _write_names(writer, rows, drafts.sources, report)
     _write_concepts(writer, rows, drafts.current, report)
-    _write_retired(writer, rows, drafts.retired, report)
+    retired = drafts.retired
+    known = {id: rows.ids[target] for id, target in sorted(retired.items()) if target in rows.ids}
+    report.retired, report.retired_missing = len(known), len(retired) - len(known)
+    writer.strings("retired", known)
+    writer.keys("retired", word_keys(known))
+    writer.array("retired_targets", list(known.values()))
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
     report.fingerprint = write_meta(folder, counts=counts, **about)
 
@@ -177,11 +180,11 @@ def _distinct_names(draft: Draft, report: BuildReport) -> dict[str, tuple[str, i
     return surfaces
 
 
+@dataclass(frozen=True)
 class _Writer:
     """Writes columns with the types of the schema."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def array(self, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
         write_array(self.folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
@@ -195,8 +198,12 @@ class _Writer:
         self.array(f"{name}_keys", keys[order])
         self.array(f"{name}_key_rows", order)
 
+    def ragged(self, offsets: str, values: str, rows: Sequence[Sequence[int]]) -> None:
+        self.array(offsets, offsets_of([len(row) for row in rows]))
+        self.array(values, [value for row in rows for value in row])
 
-def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
+
+def _write_names(writer: _Writer, rows: _Rows, sources: Sequence[str], report: BuildReport) -> None:
     names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
@@ -214,10 +221,7 @@ def _write_names(writer: _Writer, rows: _Rows, report: BuildReport) -> None:
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.surfaces))
     for column, values in zip(_NGRAMS, postings, strict=True):
         writer.array(column, values)
-
-
-def _write_sources(writer: _Writer, rows: _Rows, sources: Sequence[str]) -> None:
-    """Write the sources of names; those that brought no name leave no trace."""
+    # Sources that brought no name leave no trace.
     entries = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, numbers = np.unique(entries, return_inverse=True)
     writer.strings("sources", (" ".join(sources[number].split()) for number in used.tolist()))
@@ -229,34 +233,16 @@ def _write_concepts(
 ) -> None:
     kept = [drafts[id] for id in rows.ids]
     writer.strings("ids", rows.ids)
-    writer.keys("id", _word_keys(rows.ids))
+    writer.keys("id", word_keys(rows.ids))
     writer.strings("definitions", (" ".join(draft.definition.split()) for draft in kept))
     writer.strings("xrefs", (XREF_SEPARATOR.join(draft.xrefs) for draft in kept))
     vocabulary = {t: i for i, t in enumerate(sorted({t for draft in kept for t in draft.types}))}
     writer.strings("type_names", vocabulary)
-    writer.array("type_offsets", offsets_of([len(draft.types) for draft in kept]))
-    writer.array("type_ids", [vocabulary[t] for draft in kept for t in draft.types])
-    parents = [_parent_rows(id, drafts[id], rows=rows, report=report) for id in rows.ids]
-    writer.array("parent_offsets", offsets_of([len(row) for row in parents]))
-    writer.array("parents", [parent for row in parents for parent in row])
-
-
-def _parent_rows(id: str, draft: Draft, *, rows: _Rows, report: BuildReport) -> list[int]:
-    parents = [parent for parent in dict.fromkeys(draft.parents) if parent != id]
-    known = [rows.ids[parent] for parent in parents if parent in rows.ids]
-    report.unknown_parents += len(parents) - len(known)
-    return known
-
-
-def _write_retired(
-    writer: _Writer, rows: _Rows, retired: dict[str, str], report: BuildReport
-) -> None:
-    known = {id: rows.ids[target] for id, target in sorted(retired.items()) if target in rows.ids}
-    report.retired, report.retired_missing = len(known), len(retired) - len(known)
-    writer.strings("retired", known)
-    writer.keys("retired", _word_keys(known))
-    writer.array("retired_targets", list(known.values()))
-
-
-def _word_keys(words: Collection[str]) -> KeyArray:
-    return np.fromiter((word_key(word) for word in words), dtype=np.uint64, count=len(words))
+    writer.ragged("type_offsets", "type_ids", [[vocabulary[t] for t in d.types] for d in kept])
+    named = [
+        [parent for parent in dict.fromkeys(draft.parents) if parent != id]
+        for id, draft in zip(rows.ids, kept, strict=True)
+    ]
+    parents = [[rows.ids[parent] for parent in ids if parent in rows.ids] for ids in named]
+    report.unknown_parents += sum(map(len, named)) - sum(map(len, parents))
+    writer.ragged("parent_offsets", "parents", parents)

@@ -9,27 +9,82 @@ each on the result of the one before.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.build.build import write_columns
-from spacy_bioel.kb.build.edit import NameEdit
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
-from spacy_bioel.kb.columns.files import IntArray, write_files
-from spacy_bioel.kb.columns.layout import generation_of, is_old_set, left_by_earlier
+from spacy_bioel.kb.columns.arrays import IntArray
+from spacy_bioel.kb.columns.files import write_files
+from spacy_bioel.kb.columns.layout import (
+    generation_of,
+    is_old_set,
+    left_by_earlier,
+    vectors_name,
+)
 from spacy_bioel.kb.columns.schema import KB_FILES
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
-from spacy_bioel.kb.vectors.stored import stored_vectors
-from spacy_bioel.kb.vectors.writing import has_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors, stored_vectors
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
 _ABOUT = ("source", "release", "licence")
+
+
+@dataclass(frozen=True, slots=True)
+class NameEdit:
+    """A change of the names of a concept; names are compared by `normalize_name`.
+
+    add (Sequence[str]): Synonyms to add.
+    remove (Sequence[str]): Names to remove; of the others the first is the preferred name then.
+    rename (str): New preferred name; the one before stays as a synonym. "": none.
+    """
+
+    add: Sequence[str] = ()
+    remove: Sequence[str] = ()
+    rename: str = ""
+
+    def apply(self, draft: Draft, *, id: str, where: str, source: int) -> None:
+        """Change the names of a draft.
+
+        id, where: Concept and knowledge base, for messages.
+        source (int): Source of new names, among `Drafts.sources`.
+        RAISES BioelError: [B403] when there is no such name to remove, [B404] when none would be
+            left, [B405] on a new name that no text could have, [B442] on one that is there.
+        """
+        for name in (*self.add, *([self.rename] if self.rename else [])):
+            if not normalize_name(name):
+                raise BioelError(Errors.B405.format(name=name))
+        known = {normalize_name(name): name for name in draft.names}
+        for name in self.add:
+            if (same := known.get(normalize_name(name))) is not None:
+                raise BioelError(Errors.B442.format(path=where, id=id, name=name, same=same))
+        pairs = [*zip(draft.names, draft.sources, strict=True), *((n, source) for n in self.add)]
+        if self.rename:
+            pairs = [(self.rename, source), *_others(pairs, self.rename)]
+        for name in self.remove:
+            left = _others(pairs, name)
+            if len(left) == len(pairs):
+                names = ", ".join(repr(name) for name, _ in pairs)
+                raise BioelError(Errors.B403.format(path=where, id=id, name=name, names=names))
+            if not left:
+                raise BioelError(Errors.B404.format(path=where, id=id, name=name))
+            pairs = left
+        draft.names = [name for name, _ in pairs]
+        draft.sources = [source for _, source in pairs]
+
+
+def _others(pairs: list[tuple[str, int]], name: str) -> list[tuple[str, int]]:
+    gone = normalize_name(name)
+    return [(other, source) for other, source in pairs if normalize_name(other) != gone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +258,7 @@ def upgrade_kb(path: str | Path) -> bool:
             return False
         for vectors in old:
             if vectors.state is not None:  # else they are unreadable
-                with transaction.vectors(vectors.encoder) as folder:
+                with transaction.adding("vectors", vectors_name(vectors.encoder)) as folder:
                     write_files(folder, vectors.files)
         with transaction.columns(without=[vectors.name for vectors in old]) as folder:
             write_files(folder, {name: files[name] for name in KB_FILES if name in files})
@@ -239,7 +294,7 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
         _pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
         _pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
         kb.definitions,
-        (list(kb.xrefs(row)) for row in range(len(kb))),
+        map(list, kb.xrefs_of_all(np.arange(len(kb)))),
         _pieces(kb.concept_offsets, kb.name_sources.tolist()),
     )
     current = dict(zip(ids, drafts, strict=True))

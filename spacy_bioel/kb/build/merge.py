@@ -76,7 +76,9 @@ class Draft:
         self.types.extend(t for t in record.types if t and t not in self.types)
         self.parents.extend(p for p in record.parents if p not in self.parents)
         self.definition = self.definition or record.definition
-        self.xrefs.extend(x for x in map(_tidy, record.xrefs) if x and x not in self.xrefs)
+        # On one line: line breaks and tabs separate them in the column.
+        xrefs = (" ".join(xref.split()) for xref in record.xrefs)
+        self.xrefs.extend(x for x in xrefs if x and x not in self.xrefs)
 
 
 @dataclass(slots=True)
@@ -107,7 +109,6 @@ def merge_records(
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     report (BuildReport): Gets the counts.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
-    source (str): Origin of the records, which their names remember.
     branches (Branches | None): Keep these concepts, also below concepts of other types.
     RETURNS (Drafts): In the order of ids, chains of retired ids followed to the end.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
@@ -126,11 +127,7 @@ def merge_records(
     kept = {id: drafts.current[id] for id in sorted(drafts.current)}
     if types is not None:
         wanted = frozenset(types)
-        kept = {
-            id: draft
-            for id, draft in kept.items()
-            if id in known or not wanted.isdisjoint(draft.types)
-        }
+        kept = {id: d for id, d in kept.items() if id in known or wanted & set(d.types)}
         report.dropped_by_type = len(drafts.current) - len(kept)
     if branches is not None:
         in_branches = branches.kept(drafts)
@@ -171,29 +168,16 @@ def _collect(
             continue
         id = before.get(record.id, record.id)
         report.redirected += id != record.id
-        draft = drafts.current.get(id)
-        if draft is None:
-            draft = drafts.current[id] = Draft()
-        else:
-            report.merged_records += 1
-        draft.add(record, source=source)
-
-
-def _tidy(xref: str) -> str:
-    """A cross-reference on one line: line breaks and tabs separate them in the column."""
-    return " ".join(xref.split())
+        report.merged_records += id in drafts.current
+        drafts.current.setdefault(id, Draft()).add(record, source=source)
 
 
 def check_ids(record: Concept, *, number: int) -> None:
-    """RAISES BioelError: [B026] when id or replacement of a record cannot be one."""
-    _check_id(record.id, field="id", number=number)
-    if record.replaced_by:
-        _check_id(record.replaced_by, field="replacement", number=number)
-
-
-def _check_id(id: str, *, field: str, number: int) -> None:
-    if not id or _BAD_ID.search(id):
-        raise BioelError(Errors.B026.format(number=number, field=field, found=id))
+    """Refuse a record whose id or replacement cannot be one. RAISES BioelError: [B026]."""
+    replacement = {"replacement": record.replaced_by} if record.replaced_by else {}
+    for what, id in {"id": record.id, **replacement}.items():
+        if not id or _BAD_ID.search(id):
+            raise BioelError(Errors.B026.format(number=number, field=what, found=id))
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:

@@ -6,49 +6,43 @@ name, each column from its first use on, and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import Origin, RawFile
-from spacy_bioel.kb.columns.files import IntArray, SortedKeys, StringColumn, offsets_of
-from spacy_bioel.kb.columns.joined_rows import JoinedSearch, JoinedStrings, string_column
-from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, word_key
+from spacy_bioel.kb.columns.arrays import (
+    IntArray,
+    Ragged,
+    RawFile,
+    SortedKeys,
+    StringColumn,
+    offsets_of,
+)
+from spacy_bioel.kb.columns.keys import word_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.opened import remember
+from spacy_bioel.kb.search import JoinedSearch
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import KbRelease
+from spacy_bioel.types import KbRelease, remember
 
-
-class _Numbered(NamedTuple):
-    """Strings of all parts with joined rows, and the search for a row by its key."""
-
-    strings: JoinedStrings
-    by_key: SortedKeys
-
-
-class _Entries(NamedTuple):
-    """Names of concepts and concepts of names."""
-
-    names_of_concept: Ragged
-    sources_of_concept: Ragged
-    concepts_of_name: Ragged
-    is_preferred: NDArray[np.bool_]
-
-
-class _Replaced(NamedTuple):
-    """Retired ids, and the concept rows that replace them."""
-
-    ids: StringColumn
-    targets: NDArray[np.int32]
-    by_key: SortedKeys
+SameForm = Callable[[list[str]], list[str]]
+# Columns that are made together, at first use, and by which method.
+_MADE = {
+    "_join_ids": ("ids", "concept_rows", "_by_id"),
+    "_join_names": ("names", "name_rows", "name_keys", "_by_name", "ngrams"),
+    "_join_entries": (
+        "_names_of_concept", "_sources_of_concept", "_concepts_of_name", "name_is_preferred",
+    ),
+    "_join_types": ("_types_of_concept",),
+    "_join_parents": ("_parents_of_concept",),
+    "_join_retired": ("retired", "_retired_targets", "_by_retired"),
+    "_join_meta": ("meta",),
+}  # fmt: skip
+_MAKER = {column: maker for maker, columns in _MADE.items() for column in columns}
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
@@ -61,23 +55,14 @@ class JoinedKnowledgeBase(KnowledgeBase):
     parts (Sequence[KnowledgeBase]): Two or more.
     labels (Mapping[str, int]): Number of the part whose concepts mentions of a label may link to.
         Others may link to all.
+
+    concept_rows, name_rows (list): Of each part, the joined row of each of its rows.
     """
 
-    # Made together, at first use.
-    ids = property(attrgetter("_joined_ids.strings"))
-    _by_id = property(attrgetter("_joined_ids.by_key"))
-    concept_rows = property(attrgetter("_joined_ids.strings.rows"))
-    names = property(attrgetter("_joined_names.strings"))
-    _by_name = property(attrgetter("_joined_names.by_key"))
-    name_rows = property(attrgetter("_joined_names.strings.rows"))
-    name_keys = property(attrgetter("_joined_names.strings.keys"))
-    _names_of_concept = property(attrgetter("_entries.names_of_concept"))
-    _sources_of_concept = property(attrgetter("_entries.sources_of_concept"))
-    _concepts_of_name = property(attrgetter("_entries.concepts_of_name"))
-    name_is_preferred = property(attrgetter("_entries.is_preferred"))
-    retired = property(attrgetter("_replaced.ids"))
-    retired_targets = property(attrgetter("_replaced.targets"))
-    _by_retired = property(attrgetter("_replaced.by_key"))
+    ids: JoinedStrings
+    names: JoinedStrings
+    concept_rows: list[NDArray[np.int32]]
+    name_rows: list[NDArray[np.int32]]
 
     def __init__(
         self, parts: Sequence[KnowledgeBase], *, labels: Mapping[str, int] | None = None
@@ -95,100 +80,93 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.fingerprint = blake2b("\n".join(lines).encode("utf8"), digest_size=16).hexdigest()
         remember(self)
 
-    @cached_property
-    def meta(self) -> dict[str, Any]:  # type: ignore[override]
-        """Contents that other knowledge bases have in meta.json."""
-        of_parts = {
-            key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
-            for key in ("source", "release", "licence")
-        }
-        counts = {"concepts": len(self), "names": self.n_names, "entries": len(self.concept_names)}
-        return {**of_parts, "fingerprint": self.fingerprint, "counts": counts}
+    def __getattr__(self, name: str) -> Any:
+        if name not in _MAKER:
+            raise AttributeError(name)
+        getattr(self, _MAKER[name])()
+        return self.__dict__[name]
 
     # -- Columns --------------------------------------------------------------------------------
 
-    @cached_property
-    def _joined_ids(self) -> _Numbered:
-        return _number(self.parts, "ids", "_by_id", same_form=list)
+    def _join_ids(self) -> None:
+        keys = [part._by_id for part in self.parts]
+        joined = join_strings([part.ids for part in self.parts], keys, same_form=list)
+        self.ids, self.concept_rows, self._by_id = joined
 
-    @cached_property
-    def _joined_names(self) -> _Numbered:
-        return _number(self.parts, "names", "_by_name", same_form=normalize_names)
+    def _join_names(self) -> None:
+        keys = [part._by_name for part in self.parts]
+        names = [part.names for part in self.parts]
+        joined = join_strings(names, keys, same_form=normalize_names)
+        self.names, self.name_rows, self._by_name = joined
+        self.name_keys = self._by_name.keys
+        ngrams = [part.ngrams for part in self.parts]
+        self.ngrams = JoinedSearch(ngrams, self.name_rows, nothing=0.0)  # type: ignore[assignment]
 
-    @cached_property
-    def definitions(self) -> JoinedStrings:  # type: ignore[override]
-        return self.ids.beside([part.definitions for part in self.parts])
-
-    @cached_property
-    def ngrams(self) -> JoinedSearch:  # type: ignore[override]
-        return JoinedSearch([part.ngrams for part in self.parts], self.name_rows, nothing=0.0)
-
-    @cached_property
-    def _entries(self) -> _Entries:
+    def _join_entries(self) -> None:
         """Give concepts the names of all parts, those of the first part first."""
         n, n_names = len(self.ids), len(self.names)
         concept = self._owners([part.concept_offsets for part in self.parts])
         pairs = zip(self.name_rows, self.parts, strict=True)
-        name = _joined([rows[part.concept_names] for rows, part in pairs])
-        is_first = np.zeros(len(name), dtype=bool)
+        name = _joined(rows[part.concept_names] for rows, part in pairs)
+        first = zip(self.built_sources, self.parts, strict=True)
+        sources = _joined(number + part.name_sources for number, part in first)
         starts = offsets_of([len(part.concept_names) for part in self.parts])
+        is_first = np.zeros(len(name), dtype=bool)
         for start, part in zip(starts, self.parts, strict=False):
             is_first[start + part.concept_offsets[:-1]] = True
-        pairs = zip(self.built_sources, self.parts, strict=True)
-        sources = _joined([first + part.name_sources for first, part in pairs])
-
         kept = _different(concept, name, below=n_names)
         # A name may be the preferred one of any part.
         keys = concept * n_names + name
         is_preferred = np.isin(keys[kept], keys[is_first])
-        by_name = np.lexsort((concept[kept], name[kept]))
-        return _Entries(
-            _ragged(concept[kept], name[kept], n, below=n_names),
-            _ragged(concept[kept], sources[kept], n, below=len(self.sources)),
-            _ragged(name[kept][by_name], concept[kept][by_name], n_names, below=n),
-            is_preferred[by_name],
-        )
+        concept, name = concept[kept], name[kept]
+        by_name = np.lexsort((concept, name))
+        self._names_of_concept = _ragged(concept, name, n, below=n_names)
+        self._sources_of_concept = _ragged(concept, sources[kept], n, below=len(self.sources))
+        self._concepts_of_name = _ragged(name[by_name], concept[by_name], n_names, below=n)
+        self.name_is_preferred = is_preferred[by_name]
 
-    @cached_property
-    def _types_of_concept(self) -> Ragged:  # type: ignore[override]
+    def _join_types(self) -> None:
         number = {name: i for i, name in enumerate(self.type_names)}
-        types = [
-            np.array([number[name] for name in part.type_names], dtype=np.int64)[part.type_ids]
-            for part in self.parts
-        ]
+        rows = [np.array([number[name] for name in p.type_names], np.int64) for p in self.parts]
+        pairs = zip(rows, self.parts, strict=True)
+        types = _joined(own[part.type_ids] for own, part in pairs)
         owner = self._owners([part.type_offsets for part in self.parts])
-        return self._unique_values(owner, _joined(types), below=len(number))
+        self._types_of_concept = self._unique_values(owner, types, below=len(number))
 
-    @cached_property
-    def _parents_of_concept(self) -> Ragged:  # type: ignore[override]
+    def _join_parents(self) -> None:
         pairs = zip(self.concept_rows, self.parts, strict=True)
-        parents = _joined([rows[part.parents] for rows, part in pairs])
+        parents = _joined(rows[part.parents] for rows, part in pairs)
         owner = self._owners([part.parent_offsets for part in self.parts])
-        return self._unique_values(owner, parents, below=len(self))
+        self._parents_of_concept = self._unique_values(owner, parents, below=len(self))
 
-    @cached_property
-    def _replaced(self) -> _Replaced:
+    def _join_retired(self) -> None:
         """Keep retired ids that are current in no part, each with its first replacement."""
         targets: dict[str, int] = {}
         for rows, part in zip(self.concept_rows, self.parts, strict=True):
             for id, row in zip(part.retired, rows[part.retired_targets].tolist(), strict=True):
                 targets.setdefault(id, row)
         ids = list(targets)
-        keys = np.array([word_key(id) for id in ids], dtype=np.uint64)
-        current = self._by_id.find(keys, ids, self.ids.take)
-        kept = np.flatnonzero(current < 0)
-        retired = string_column(ids[i] for i in kept.tolist())
-        order = np.argsort(keys[kept], kind="stable")
-        return _Replaced(
-            retired,
-            np.array([targets[id] for id in retired], dtype=np.int32),
-            SortedKeys(keys[kept][order], order.astype(np.int32), below=len(kept)),
-        )
+        current = self._by_id.find(word_keys(ids), ids, self.ids.take)
+        ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
+        keys = word_keys(ids)
+        order = np.argsort(keys, kind="stable")
+        self.retired = _string_column(ids)
+        self._retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
+        self._by_retired = SortedKeys(keys[order], order.astype(np.int32), below=len(ids))
+
+    def _join_meta(self) -> None:
+        """Contents that other knowledge bases have in meta.json."""
+        of_parts = {
+            key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
+            for key in ("source", "release", "licence")
+        }
+        counts = {"concepts": len(self), "names": self.n_names, "entries": len(self.concept_names)}
+        self.meta = {**of_parts, "fingerprint": self.fingerprint, "counts": counts}
 
     def _owners(self, offsets: Sequence[IntArray]) -> IntArray:
         """Joined concept row of each value of a ragged column of all parts."""
         pairs = zip(self.concept_rows, offsets, strict=True)
-        return _joined([np.repeat(rows, np.diff(of_part)) for rows, of_part in pairs])
+        return _joined(np.repeat(rows, np.diff(of_part)) for rows, of_part in pairs)
 
     def _unique_values(self, owner: IntArray, values: IntArray, *, below: int) -> Ragged:
         kept = _different(owner, values, below=below)
@@ -197,27 +175,23 @@ class JoinedKnowledgeBase(KnowledgeBase):
     # -- Concepts -------------------------------------------------------------------------------
 
     def definition(self, concept: int) -> str:
-        return next(
-            (found for kb, row in self._found(concept) if (found := kb.definition(row))), ""
-        )
+        return next(filter(None, (kb.definition(row) for kb, row in self._found(concept))), "")
 
     @property
     def has_xrefs(self) -> bool:
         return any(part.has_xrefs for part in self.parts)
 
-    def xrefs(self, concept: int) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(x for kb, row in self._found(concept) for x in kb.xrefs(row)))
-
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        return [self.xrefs(concept) for concept in concepts.tolist()]
+        found = (self._found(concept) for concept in concepts.tolist())
+        return [tuple(dict.fromkeys(x for kb, row in of for x in kb.xrefs(row))) for of in found]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
         label_of = {number: label for label, number in reversed(self.labels.items())}
-        parts = [self.ids.origin(concept) for concept in concepts.tolist()]
-        return [
-            label_of.get(number) or self.parts[number].labels_of(np.array([row]))[0]
-            for number, row in parts
-        ]
+        labels = np.empty(len(concepts), dtype=object)
+        for number, at, rows in self.ids.local(concepts):
+            labels[at] = label_of.get(number) or self.parts[number].labels_of(rows)
+        found: list[str] = labels.tolist()
+        return found
 
     def part_of(self, label: str) -> int | None:
         """Number of the part that mentions of a label may link to; None: all."""
@@ -230,7 +204,6 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return mask
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Of each part, the concepts that are in it. Shape (n_concepts,)."""
         return map(self.has_concepts, range(len(self.parts)))
 
     def _found(self, concept: int) -> Iterator[tuple[KnowledgeBase, int]]:
@@ -281,28 +254,90 @@ def _rejoin(parts: Sequence[KnowledgeBase], labels: Mapping[str, int]) -> Joined
     return JoinedKnowledgeBase(parts, labels=labels)
 
 
-def _number(
-    parts: Sequence[KnowledgeBase],
-    column: str,
-    keys: str,
-    *,
-    same_form: Callable[[list[str]], list[str]],
-) -> _Numbered:
-    """Number the strings of a column of all parts anew."""
-    of_rows = [_by_row(getattr(part, keys)) for part in parts]
-    strings = JoinedStrings([getattr(p, column) for p in parts], of_rows, same_form=same_form)
-    return _Numbered(strings, SortedKeys(strings.keys, strings.key_rows, below=len(strings)))
+class JoinedStrings(StringColumn):
+    """Strings of several columns, each different one with a row of its own.
+
+    columns (Sequence[StringColumn]): One of each knowledge base.
+    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
+    """
+
+    def __init__(
+        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
+    ) -> None:
+        self._columns, self._part, self._row = columns, part, row
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def _read(self, rows: IntArray) -> list[str]:
+        taken = np.empty(len(rows), dtype=object)
+        for number, at, own in self.local(rows):
+            taken[at] = self._columns[number].take(own)
+        strings: list[str] = taken.tolist()
+        return strings
+
+    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
+        parts = self._part[rows]
+        for number in range(len(self._columns)):
+            if len(at := np.flatnonzero(parts == number)):
+                yield number, at, self._row[rows[at]].astype(np.int64)
+
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        return _string_column(self).raw()
 
 
-def _by_row(keys: SortedKeys) -> KeyArray:
-    """Keys in the order of their rows."""
-    by_row = np.empty(len(keys.keys), dtype=np.uint64)
-    by_row[keys.rows] = keys.keys
-    return by_row
+def join_strings(
+    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
+) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
+    """Number the different strings of several columns.
+
+    by_key (Sequence[SortedKeys]): The rows of each column by their keys.
+    same_form (Callable): The form in which strings of equal keys are compared.
+    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
+        joined rows by their keys.
+    """
+    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
+    joined = SortedKeys(np.zeros(0, np.uint64), np.zeros(0, np.int32), below=0)
+    rows_of: list[NDArray[np.int32]] = []
+    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
+        keys = np.empty(len(own.keys), dtype=np.uint64)
+        keys[own.rows] = own.keys
+        rows = joined.search(keys)
+        known = np.flatnonzero(rows >= 0)
+        # Keys are hashes: strings are compared too.
+        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
+        rows[known[~is_same]] = -1
+        new = np.flatnonzero(rows < 0)
+        rows[new] = len(strings) + np.arange(len(new))
+        rows_of.append(rows.astype(np.int32))
+        part = np.append(strings._part, np.full(len(new), number, np.int16))
+        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
+        all_keys = np.append(joined.keys, keys[new])
+        all_rows = np.append(joined.rows, rows_of[-1][new])
+        order = np.argsort(all_keys, kind="stable")
+        joined = SortedKeys(all_keys[order], all_rows[order], below=len(strings))
+    return strings, rows_of, joined
 
 
-def _joined(columns: Sequence[NDArray[Any]]) -> IntArray:
-    return np.concatenate(columns).astype(np.int64)
+def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
+    """Whether strings are the same in the form that counts; most are as they are."""
+    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
+    others = np.flatnonzero(~is_same).tolist()
+    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
+    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
+    return is_same
+
+
+def _string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
+    """A column of strings in memory."""
+    lines = [f"{string}\n".encode() for string in strings]
+    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
+    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
+
+
+def _joined(columns: Iterable[NDArray[Any]]) -> IntArray:
+    return np.concatenate(list(columns)).astype(np.int64)
 
 
 def _different(owner: IntArray, values: IntArray, *, below: int) -> IntArray:
@@ -315,5 +350,4 @@ def _different(owner: IntArray, values: IntArray, *, below: int) -> IntArray:
 def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
     """A ragged column of n rows, from pairs of owner and value, by owner."""
     offsets = offsets_of(np.bincount(owner, minlength=n))
-    origins = (Origin(), Origin())
-    return Ragged(offsets, values.astype(np.int32), below=below, least=0, origins=origins)
+    return Ragged(offsets, values.astype(np.int32), below=below)

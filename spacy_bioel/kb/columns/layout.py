@@ -8,7 +8,7 @@
 
 The folder of an earlier version has the columns, vectors.json and the vectors of one encoder
 directly in it, and stays readable. In memory a knowledge base is a mapping of files in any layout:
-columns by their names, vectors by their paths.
+columns by their names, those of a home (of vectors, or of a trie) by their paths.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.files import RawFile, map_folder
+from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.files import map_folder, read_small
 from spacy_bioel.kb.columns.schema import (
     COLUMN_FILES,
     KB_FILES,
@@ -34,17 +33,24 @@ from spacy_bioel.kb.columns.schema import (
     columns_of_version,
 )
 
-VECTORS_FOLDER = "vectors"
 ABOUT_FILE = "about.json"
-SET_FILES = (ABOUT_FILE, *(f"{name}.npy" for name in VECTOR_COLUMNS), "ann")
+TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
+# Files of a home, by its kind: the folder that it is in.
+PARTS = {
+    "vectors": (ABOUT_FILE, *(f"{name}.npy" for name in VECTOR_COLUMNS), "ann"),
+    "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
+}
+# Name of a home: of the encoder or the word pieces, and of the time or the names.
+_HOMES = {
+    "vectors": re.compile(r"[\w-]+\.[0-9a-f]{16}", re.ASCII),
+    "tries": re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}"),
+}
 # Description of the vectors in the layout of an earlier version, with their generation.
 OLD_VECTORS_FILE = "vectors.json"
-# Fingerprint of the encoder if the description of the vectors is unreadable.
-UNKNOWN_ENCODER = "unknown"
+_OLD_SET = "0" * 16  # time of these vectors, before all others
+UNKNOWN_ENCODER = "unknown"  # its fingerprint, if the description is unreadable
 
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
-_SET = re.compile(r"([\w-]+)\.[0-9a-f]{16}", re.ASCII)
-_OLD_SET = "0" * 16  # time of vectors of an earlier version, before all others
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
 # Attempts to open, attempts with the same meta.json, and seconds between attempts.
 _MOST, _UNCHANGED, _PAUSE = 200, 3, 0.005
@@ -60,7 +66,7 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
     """
     before, unchanged = None, 0
     for _ in range(_MOST):
-        meta = map_meta(folder)
+        meta = read_small(folder, META_FILE)
         files = meta | map_folder(folder / generation_of(meta), COLUMN_FILES)
         now = bytes(meta.get(META_FILE, b""))
         unchanged = unchanged + 1 if now == before else 0
@@ -73,29 +79,21 @@ def map_columns(folder: Path) -> dict[str, RawFile]:
 
 def _n_files(meta: Mapping[str, RawFile]) -> int:
     """Number of files of a knowledge base of the version in meta.json."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return 1 + len(columns_of_version(int(json.loads(bytes(meta[META_FILE]))["schema"])))
-    return len(KB_FILES) if meta else 0
-
-
-def map_meta(folder: Path) -> dict[str, RawFile]:
-    """Read meta.json alone. RETURNS (dict): Empty if it is missing."""
-    return _read_small(folder / META_FILE, META_FILE)
+    schema = _parsed(meta, META_FILE).get("schema")
+    return 1 + len(columns_of_version(schema if type(schema) is int else 0)) if meta else 0
 
 
 def generation_of(files: Mapping[str, RawFile]) -> str:
     """Folder of the columns that meta.json names; "" in the earlier layout or without meta.json."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        name = json.loads(bytes(files[META_FILE]))["generation"]
-        return str(name) if GENERATION.fullmatch(name) else ""
-    return ""
+    name = str(_parsed(files, META_FILE).get("generation"))
+    return name if GENERATION.fullmatch(name) else ""
 
 
-def removed_sets(files: Mapping[str, RawFile]) -> set[str]:
+def removed_vectors(folder: Path) -> set[str]:
     """Names of the vectors that went with the last change of the columns, in the same step."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return set(filter(_SET.fullmatch, json.loads(bytes(files[META_FILE]))["removed"]))
-    return set()
+    removed = _parsed(read_small(folder, META_FILE), META_FILE).get("removed")
+    names = map(str, removed if isinstance(removed, list) else ())
+    return set(filter(_HOMES["vectors"].fullmatch, names))
 
 
 def generation_name(fingerprint: str) -> str:
@@ -105,10 +103,11 @@ def generation_name(fingerprint: str) -> str:
 
 def is_kb(folder: Path) -> bool:
     """Whether a folder holds a knowledge base of any version, by its meta.json."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        meta = json.loads(bytes(map_meta(folder)[META_FILE]))
-        return isinstance(meta["schema"], int) and "ids.txt" in dict(meta["columns"])
-    return False
+    meta = _parsed(read_small(folder, META_FILE), META_FILE)
+    columns = meta.get("columns")
+    return (
+        isinstance(meta.get("schema"), int) and isinstance(columns, dict) and "ids.txt" in columns
+    )
 
 
 def has_columns(folder: Path) -> bool:
@@ -124,17 +123,15 @@ def check_replaceable(out: Path) -> None:
     """
     if not out.exists() or is_kb(out):
         return
-    if out.is_dir() and all(_is_leftover(path) for path in out.iterdir()):
-        return
-    if is_kb(out):  # another writer has finished since it was asked above
-        return
-    raise BioelError(Errors.B029.format(path=out))
+    is_empty = out.is_dir() and all(map(_is_leftover, out.iterdir()))
+    if not is_empty and not is_kb(out):  # another writer may have finished meanwhile
+        raise BioelError(Errors.B029.format(path=out))
 
 
 def _is_leftover(path: Path) -> bool:
     """Whether a path is a leftover of a killed writer in a folder without a knowledge base."""
-    if path.name == VECTORS_FOLDER and path.is_dir():
-        return all(_SET.fullmatch(home.name) for home in path.iterdir())
+    if path.name == "vectors" and path.is_dir():
+        return all(_HOMES["vectors"].fullmatch(home.name) for home in path.iterdir())
     return bool(_LEFTOVERS.fullmatch(path.name))
 
 
@@ -151,23 +148,23 @@ def left_by_earlier(folder: Path, kinds: str = "old") -> list[Path]:
     return []
 
 
-# -- Vectors ------------------------------------------------------------------------------------
+# -- Vectors and tries --------------------------------------------------------------------------
 
 
-def set_name(fingerprint: str) -> str:
+def vectors_name(fingerprint: str) -> str:
     """New name for vectors of an encoder; newer names sort after older ones.
 
     RAISES ValueError: When the fingerprint has characters other than letters, digits, "_" and "-".
     """
     name = f"{fingerprint}.{time.time_ns():016x}"
-    if not _SET.fullmatch(name):
+    if not _HOMES["vectors"].fullmatch(name):
         raise ValueError(f"{fingerprint!r} is no fingerprint of an encoder")
     return name
 
 
-def is_old_set(name: str) -> bool:
-    """Whether vectors are in the layout of an earlier version."""
-    return name.endswith(_OLD_SET)
+def trie_name(pieces: str, kb: str) -> str:
+    """Name of a trie, by the fingerprints of its word pieces and of the knowledge base."""
+    return f"{pieces}.{generation_name(kb).partition('.')[2]}"
 
 
 def encoder_of(name: str) -> str:
@@ -175,22 +172,35 @@ def encoder_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def set_file(name: str, part: str) -> str:
-    """Key of a file of vectors in memory: a column, or the approximate index "ann"."""
-    return f"{VECTORS_FOLDER}/{name}/{part}" + (".npy" if part in VECTOR_COLUMNS else "")
+def is_old_set(name: str) -> bool:
+    """Whether vectors are in the layout of an earlier version."""
+    return name.endswith(_OLD_SET)
 
 
-def set_names(files: Mapping[str, RawFile]) -> list[str]:
-    """Names of the vectors among files, newer ones of an encoder after older ones."""
-    paths = (name.split("/") for name in files)
-    found = (path for path in paths if len(path) == 3 and path[2] == ABOUT_FILE)
-    return sorted(path[1] for path in found if path[0] == VECTORS_FOLDER)
+def homes_in(folder: Path, kind: str) -> list[str]:
+    """Names of the homes of a kind in a folder, described or not."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        names = sorted(path.name for path in (folder / kind).iterdir())
+        return [name for name in names if _HOMES[kind].fullmatch(name)]
+    return []
 
 
-def files_of_set(files: Mapping[str, RawFile], name: str) -> dict[str, RawFile]:
-    """Files of vectors, by their names in their own folder."""
-    named = ((part, f"{VECTORS_FOLDER}/{name}/{part}") for part in SET_FILES)
-    return {part: files[path] for part, path in named if path in files}
+def homes_of(files: Mapping[str, RawFile], kind: str) -> list[str]:
+    """Names of the homes among files; of vectors, newer ones of an encoder after older ones."""
+    paths = (path.split("/") for path in files)
+    found = (path[1] for path in paths if len(path) == 3 and path[::2] == [kind, ABOUT_FILE])
+    return sorted(filter(_HOMES[kind].fullmatch, found))
+
+
+def files_of(files: Mapping[str, RawFile], kind: str, name: str) -> dict[str, RawFile]:
+    """Files of a home, by their names in its folder."""
+    found = {part: files.get(f"{kind}/{name}/{part}") for part in PARTS[kind]}
+    return {part: raw for part, raw in found.items() if raw is not None}
+
+
+def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
+    """The inverse of `files_of`."""
+    return {f"{kind}/{name}/{part}": raw for part, raw in parts.items()}
 
 
 def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
@@ -198,85 +208,56 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
 
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
-    files = _old_vectors(map_folder(folder, _old_names(folder)))
-    for name in sets_in(folder):
-        files |= _map_set(folder, name)
-    removed = removed_sets(map_meta(folder))
-    wanted = {name for name in set_names(files) if of is None or _state(files, name) == of}
-    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted - removed}
+    files = _old_vectors(folder)
+    for name in homes_in(folder, "vectors"):
+        home = folder / "vectors" / name
+        parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
+        if (home / ABOUT_FILE).is_file():  # writers remove the description first
+            files |= in_home("vectors", name, parts)
+    wanted = set(homes_of(files, "vectors")) - removed_vectors(folder)
+    if of is not None:
+        abouts = {name: _parsed(files, f"vectors/{name}/{ABOUT_FILE}") for name in wanted}
+        wanted = {name for name, about in abouts.items() if about.get("kb") == of}
+    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted}
+
+
+def map_tries(folder: Path, *, of: str) -> dict[str, RawFile]:
+    """Map the tries of the names of the knowledge base with this fingerprint."""
+    files: dict[str, RawFile] = {}
+    for name in homes_in(folder, "tries"):
+        if name == trie_name(name.partition(".")[0], of):
+            files |= in_home("tries", name, map_folder(folder / "tries" / name, PARTS["tries"]))
+    return files
 
 
 def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Select the files of a knowledge base, by their names in the current layout."""
+    """Select the files of a knowledge base."""
     known = {name: files[name] for name in KB_FILES if name in files}
-    for name in set_names(files):
-        if _SET.fullmatch(name):
-            parts = files_of_set(files, name)
-            known |= {f"{VECTORS_FOLDER}/{name}/{part}": raw for part, raw in parts.items()}
-    return known | _old_vectors(files)
+    for kind in PARTS:
+        for name in homes_of(files, kind):
+            known |= in_home(kind, name, files_of(files, kind, name))
+    return known
 
 
-def sets_in(folder: Path) -> Iterator[str]:
-    """Names of the vectors in a folder, described or not."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for path in (folder / VECTORS_FOLDER).iterdir():
-            if _SET.fullmatch(path.name):
-                yield path.name
-
-
-def _map_set(folder: Path, name: str) -> dict[str, RawFile]:
-    """Map the vectors of one name. RETURNS (dict): Empty while they are being removed."""
-    home = folder / VECTORS_FOLDER / name
-    parts = _read_small(home / ABOUT_FILE, ABOUT_FILE) | map_folder(home, SET_FILES[1:])
-    if not (home / ABOUT_FILE).is_file():  # writers remove the description first
-        return {}
-    return {f"{VECTORS_FOLDER}/{name}/{part}": raw for part, raw in parts.items()}
-
-
-def _state(files: Mapping[str, RawFile], name: str) -> str | None:
-    """Fingerprint of the encoded knowledge base; None if the description is unreadable."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        return str(json.loads(bytes(files[set_file(name, ABOUT_FILE)]))["kb"])
-    return None
-
-
-def _old_names(folder: Path) -> list[str]:
-    about = _read_small(folder / OLD_VECTORS_FILE, OLD_VECTORS_FILE)
-    return [OLD_VECTORS_FILE, *_old_parts(_old_about(about))] if about else []
-
-
-def _old_vectors(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
+def _old_vectors(folder: Path) -> dict[str, RawFile]:
     """Vectors in the layout of an earlier version, by their names in the current layout."""
-    if OLD_VECTORS_FILE not in files:
+    if not (described := read_small(folder, OLD_VECTORS_FILE)):
         return {}
-    about = _old_about(files)
-    encoder = str(about.get("fingerprint", ""))
-    name = f"{encoder}.{_OLD_SET}"
-    if not _SET.fullmatch(name):
+    about = _parsed(described, OLD_VECTORS_FILE)
+    name = f"{about.get('fingerprint', '')}.{_OLD_SET}"
+    if not _HOMES["vectors"].fullmatch(name):
         name = f"{UNKNOWN_ENCODER}.{_OLD_SET}"
-    parts = _old_parts(about).items()
-    vectors = {set_file(name, part): files[old] for old, part in parts if old in files}
-    return {set_file(name, ABOUT_FILE): files[OLD_VECTORS_FILE]} | vectors
-
-
-def _old_parts(about: Mapping[str, Any]) -> dict[str, str]:
-    """From old file name to part of the vectors."""
+    parts = {ABOUT_FILE: described[OLD_VECTORS_FILE]}
     generation = str(about.get("generation", ""))
-    if not generation.isalnum():  # missing, or a path to another folder
-        return {}
-    columns = {f"vectors.{generation}.{part}.npy": part for part in VECTOR_COLUMNS}
-    return columns | {f"vectors.{generation}.ann": "ann"}
+    if generation.isalnum():  # neither missing, nor a path to another folder
+        old = {f"vectors.{generation}.{part}": part for part in PARTS["vectors"][1:]}
+        parts |= {old[file]: raw for file, raw in map_folder(folder, old).items()}
+    return in_home("vectors", name, parts)
 
 
-def _old_about(files: Mapping[str, RawFile]) -> dict[str, Any]:
-    with suppress(ValueError, TypeError, RecursionError):
-        return dict(json.loads(bytes(files[OLD_VECTORS_FILE])))
+def _parsed(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
+    """The object in a JSON file; empty if the file is missing or unreadable."""
+    with suppress(ValueError, KeyError, RecursionError):
+        found = json.loads(bytes(files[name]))
+        return found if isinstance(found, dict) else {}
     return {}
-
-
-def _read_small(path: Path, name: str) -> dict[str, RawFile]:
-    """Read a file that may be replaced meanwhile. RETURNS (dict): Empty if it is missing."""
-    try:
-        return {name: np.frombuffer(path.read_bytes(), dtype=np.uint8)}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}

@@ -8,16 +8,16 @@ from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import RawFile
-from spacy_bioel.kb.columns.files import IntArray, SortedKeys
-from spacy_bioel.kb.columns.ragged import KeyArray, Ragged, name_keys, word_key
+from spacy_bioel.kb.columns.arrays import IntArray, Origin, Ragged, SortedKeys, StringColumn
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_keys
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
+from spacy_bioel.kb.words.ngrams import NgramIndex
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Concept, KbRelease
 
@@ -39,23 +39,6 @@ class Coverage:
     first_missing: tuple[str, ...] = ()
 
 
-class Strings(Protocol):
-    """Strings by row; `kb.columns.files.StringColumn` is one."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, row: int) -> str: ...
-    def __iter__(self) -> Iterator[str]: ...
-    def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]: ...
-    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]: ...
-
-
-class SpellingIndex(Protocol):
-    """Names by their 3-grams; `kb.words.ngrams.NgramIndex` is one."""
-
-    def rarity(self, codes: IntArray) -> NDArray[np.float64]: ...
-    def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, NDArray[np.float32]]: ...
-
-
 class Lookups:
     """Rows of concepts and names, and what is known of each.
 
@@ -68,36 +51,44 @@ class Lookups:
     path: Path | None
     meta: dict[str, Any]
     fingerprint: str
-    ids: Strings
-    names: Strings
-    definitions: Strings
-    retired: Strings
+    ids: StringColumn
+    names: StringColumn
+    definitions: StringColumn
+    retired: StringColumn
     type_names: tuple[str, ...]
     sources: tuple[str, ...]
     built_sources: tuple[int, ...] = (0,)  # those of the build, or of the builds of the parts
     name_is_preferred: NDArray[np.bool_]
     name_keys: KeyArray
-    ngrams: SpellingIndex
-    _xrefs: Strings | None = None
+    ngrams: NgramIndex
+    _xrefs: StringColumn | None = None
     _concepts_of_name: Ragged
     _names_of_concept: Ragged
-    _sources_of_concept: Ragged | None = None
+    _sources_of_concept: Ragged
     _types_of_concept: Ragged
     _parents_of_concept: Ragged
     _by_name: SortedKeys
     _by_id: SortedKeys
     _by_retired: SortedKeys
+    _retired_targets: NDArray[np.int32]
 
     # Whole columns, each checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))
     name_concepts = property(attrgetter("_concepts_of_name.values"))
     concept_offsets = property(attrgetter("_names_of_concept.offsets"))
     concept_names = property(attrgetter("_names_of_concept.values"))
+    name_sources = property(attrgetter("_sources_of_concept.values"))
     type_offsets = property(attrgetter("_types_of_concept.offsets"))
     type_ids = property(attrgetter("_types_of_concept.values"))
     parent_offsets = property(attrgetter("_parents_of_concept.offsets"))
     parents = property(attrgetter("_parents_of_concept.values"))
     name_key_rows = property(attrgetter("_by_name.rows"))
+
+    @cached_property
+    def retired_targets(self) -> NDArray[np.int32]:
+        """Row of the concept that replaced each retired id. Shape (n_retired,)."""
+        origin = Origin(self.where, "retired_targets.npy")
+        return origin.rows(self._retired_targets, below=len(self))
 
     @property
     def title(self) -> str:
@@ -119,11 +110,6 @@ class Lookups:
         """Folder, or "memory", for messages."""
         return str(self.path) if self.path else "memory"
 
-    @property
-    def retired_targets(self) -> NDArray[np.int32]:
-        """Row of the concept that replaced each retired id. Shape (n_retired,)."""
-        raise NotImplementedError
-
     # -- Concepts -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -138,17 +124,15 @@ class Lookups:
 
         RAISES BioelError: [B337] for an unknown id.
         """
-        row = self.find(id)
-        if row < 0:
-            example = self.ids[0] if len(self) else "MESH:D003920"
-            vocabulary = example.rpartition(":")[0]
-            local = id.rpartition(":")[2]
-            likely = {f"{vocabulary}:{local}", f"{vocabulary}:{local.upper()}", id.upper()}
-            meant = [other for other in sorted(likely) if other in self]
-            hint = f" Did you mean {meant[0]}?" if meant else ""
-            name = self.releases[0].source or self.title
-            raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
-        return self.concept(row)
+        if (row := self.find(id)) >= 0:
+            return self.concept(row)
+        example = self.ids[0] if len(self) else "MESH:D003920"
+        vocabulary, local = example.rpartition(":")[0], id.rpartition(":")[2]
+        likely = {f"{vocabulary}:{local}", f"{vocabulary}:{local.upper()}", id.upper()}
+        meant = [other for other in sorted(likely) if other in self]
+        hint = f" Did you mean {meant[0]}?" if meant else ""
+        name = self.releases[0].source or self.title
+        raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
         """Concept of a row. Names that differ in case or punctuation alone have one spelling."""
@@ -190,7 +174,7 @@ class Lookups:
 
     def _find_current(self, ids: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Rows of current ids, and rows of the concepts that replaced retired ids; -1 for none."""
-        keys = np.fromiter((word_key(id) for id in ids), dtype=np.uint64, count=len(ids))
+        keys = word_keys(ids)
         rows = self._by_id.find(keys, ids, self.ids.take)
         retired = self._by_retired.find(keys, ids, self.retired.take)
         if len(self.retired):
@@ -208,8 +192,7 @@ class Lookups:
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
         """Cross-references of the concept to other vocabularies, as its source writes them."""
-        line = self._xrefs[concept] if self._xrefs is not None else ""
-        return tuple(line.split(XREF_SEPARATOR)) if line else ()
+        return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
         """`xrefs` of many concepts at once."""
@@ -237,8 +220,6 @@ class Lookups:
 
     def retired_ids_of(self, concept: int) -> tuple[str, ...]:
         """Ids that this concept replaced, in the order of the columns."""
-        if not len(self.retired):
-            return ()
         return tuple(self.retired.take(np.flatnonzero(self.retired_targets == concept)))
 
     def types_of(self, concept: int) -> tuple[str, ...]:
@@ -287,16 +268,7 @@ class Lookups:
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
         """Source of each of `names_of`: that of the build, or of a later addition."""
-        if self._sources_of_concept is None:
-            return self.sources * len(self.names_of(concept))
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
-
-    @property
-    def name_sources(self) -> NDArray[np.int32]:
-        """Row in `sources` of each entry of `concept_names`. Shape (n_entries,)."""
-        if self._sources_of_concept is None:
-            return np.zeros(len(self.concept_names), np.int32)
-        return self._sources_of_concept.values
 
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
@@ -324,7 +296,7 @@ class Lookups:
         return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
-        """Name row of each key of `kb.columns.ragged`, e.g. of all spans of a document.
+        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
 
         keys (KeyArray): Any shape; 0 stands for no name.
         RETURNS (IntArray): Rows, -1 if there is no such name. Same shape.
@@ -332,15 +304,11 @@ class Lookups:
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Name row of each normalised string, by comparing strings, not only hashes.
-
-        normalized (Sequence[str]): Results of `normalize_name`.
-        RETURNS (IntArray): Rows, -1 if there is no such name. Shape (n,).
-        """
+        """Name row of each result of `normalize_name`, by comparing strings, not only hashes; -1 if
+        there is no such name. Shape (n,)."""
+        keys = name_keys(normalized)
         return self._by_name.find(
-            name_keys(normalized),
-            normalized,
-            lambda rows: normalize_names(self.names.take(rows)),
+            keys, normalized, lambda rows: normalize_names(self.names.take(rows))
         )
 
     def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:

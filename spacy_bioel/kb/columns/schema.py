@@ -8,21 +8,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import (
+from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.files import (
     UNSEALED,
-    RawFile,
     check_contents,
     check_seal,
-    check_small,
     checksum,
     edited,
+    map_folder,
+    read_array,
     read_json,
     sealed_json,
 )
-from spacy_bioel.kb.columns.files import map_folder, read_array
 from spacy_bioel.text.normalize import NORMALIZER_VERSION
 
 # Raise it whenever a column is added, dropped or gets another meaning. Folders of a version that
@@ -100,25 +98,26 @@ def columns_of_version(version: int) -> tuple[str, ...]:
 def write_meta(folder: Path, *, counts: Mapping[str, int], **about: str) -> str:
     """Write meta.json beside finished columns, as the last file of a build.
 
-    folder (Path): Folder with every file of COLUMN_FILES.
     counts (Mapping[str, int]): Counts of the build report.
     about (str): source, release and licence.
     RETURNS (str): Fingerprint of the columns.
     """
-    columns = {}
-    for name, raw in map_folder(folder, COLUMN_FILES).items():
-        columns[name] = _describe(name, raw) | {"checksum": checksum(raw)}
+    columns = {
+        name: _describe(name, raw) | {"checksum": checksum(raw)}
+        for name, raw in map_folder(folder, COLUMN_FILES).items()
+    }
+    fingerprint = fingerprint_of(columns)
     meta = {
         "schema": SCHEMA_VERSION,
         "normalizer": NORMALIZER_VERSION,
-        "fingerprint": fingerprint_of(columns),
+        "fingerprint": fingerprint,
         "created": datetime.now(UTC).date().isoformat(),
         **about,
         "counts": dict(counts),
         "columns": columns,
     }
     (folder / META_FILE).write_bytes(sealed_meta(meta))
-    return str(meta["fingerprint"])
+    return fingerprint
 
 
 def sealed_meta(meta: Mapping[str, Any]) -> bytes:
@@ -136,13 +135,10 @@ def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
 def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     """Read meta.json, and compare the presence, size, type and length of every column with it.
 
-    files (Mapping[str, RawFile]): Files of a knowledge base by name.
-    where (str): Folder, for messages.
-    RETURNS (dict[str, Any]): Parsed meta.json.
     RAISES BioelError: [B020] no knowledge base, [B409] the name of one of the package, [B408] a
-        saved pipeline, [B030] unreadable meta.json, [B021] another
-        schema, [B022] another normaliser, [B210] edited meta.json, [B023] missing, truncated or
-        foreign column, [B024] damaged small column.
+        saved pipeline, [B030] unreadable meta.json, [B021] another schema, [B022] another
+        normaliser, [B210] edited meta.json, [B023] missing, truncated or foreign column, [B024]
+        damaged small column.
     """
     if META_FILE not in files:
         of_package = Path(where).name.startswith("starter:")
@@ -152,7 +148,7 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
     try:
         schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
     except (ValueError, KeyError, TypeError) as error:
-        if isinstance(meta, dict) and {"lang", "pipeline"} <= set(meta):  # spaCy's
+        if {"lang", "pipeline"} <= set(meta):  # spaCy's
             raise BioelError(Errors.B408.format(path=where)) from None
         raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
     if type(schema) is not int or not 1 <= schema <= SCHEMA_VERSION:
@@ -162,15 +158,23 @@ def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
             Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
         )
     _check_text(text, meta, where=where)
-    for name in columns_of_version(schema):
+    names = columns_of_version(schema)
+    for name in names:
         _check_column(name, files.get(name), columns.get(name), where=where)
-    _check_lengths(columns, where=where)
-    _check_fingerprint(meta, where=where)
+    for group in _SAME_ROWS:
+        there = [f"{name}.npy" for name in group if f"{name}.npy" in columns]
+        rows = [columns[name]["length"] - ("offsets" in name) for name in there]
+        for name, found in zip(there, rows, strict=True):
+            if found != rows[0]:
+                raise _bad_column(where, name, f"{rows[0]} rows", f"{found} rows")
+    expected = fingerprint_of({name: columns[name] for name in names})
+    if (found := meta.get("fingerprint")) != expected:
+        raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
     return meta
 
 
 def check_columns(files: Mapping[str, RawFile], meta: Mapping[str, Any], *, where: str) -> None:
-    """Read every column and compare checksums; `checked_meta` has compared that of meta.json.
+    """Compare every column with its checksum; `checked_meta` has compared that of meta.json.
 
     RAISES BioelError: [B024] with the first column that differs.
     """
@@ -193,43 +197,21 @@ def _check_text(text: bytes, meta: Mapping[str, Any], *, where: str) -> None:
         check_seal(text, seal, where=where, file=META_FILE)
 
 
-def _check_lengths(columns: Mapping[str, Mapping[str, Any]], *, where: str) -> None:
-    """Check that columns of the same rows have the same length."""
-    for group in _SAME_ROWS:
-        there = [name for name in group if f"{name}.npy" in columns]
-        rows = {name: columns[f"{name}.npy"]["length"] - ("offsets" in name) for name in there}
-        expected = rows[group[0]]
-        for name, found in rows.items():
-            if found != expected:
-                raise _bad_column(
-                    where, f"{name}.npy", expected=f"{expected} rows", found=f"{found} rows"
-                )
-
-
-def _check_fingerprint(meta: Mapping[str, Any], *, where: str) -> None:
-    columns = {name: meta["columns"][name] for name in columns_of_version(meta["schema"])}
-    expected = fingerprint_of(columns)
-    if meta.get("fingerprint") != expected:
-        found = meta.get("fingerprint")
-        raise edited(where, META_FILE, expected=f"fingerprint {expected}", found=found)
-
-
 def _check_column(name: str, raw: RawFile | None, recorded: object, *, where: str) -> None:
     if not isinstance(recorded, dict):
-        raise _bad_column(where, name, expected="an entry in meta.json", found="none")
+        raise _bad_column(where, name, "an entry in meta.json", "none")
     expected = {key: value for key, value in recorded.items() if key != "checksum"}
     if raw is None:
-        raise _bad_column(where, name, expected=_words(expected), found="no file")
+        raise _bad_column(where, name, expected, "no file")
     if raw.size != expected.get("bytes"):
-        raise _bad_column(where, name, expected=_words(expected), found=f"{raw.size} bytes")
+        raise _bad_column(where, name, expected, f"{raw.size} bytes")
     try:
         found = _describe(name, raw)
     except ValueError as error:
-        raise _bad_column(where, name, expected=_words(expected), found=str(error)) from None
-    dtype = ARRAY_COLUMNS.get(name.removesuffix(".npy"))
-    if found != expected or found.get("dtype") != dtype:
-        raise _bad_column(where, name, expected=_words(expected), found=_words(found))
-    check_small(raw, recorded.get("checksum"), where=where, file=name)
+        raise _bad_column(where, name, expected, str(error)) from None
+    if found != expected or found.get("dtype") != ARRAY_COLUMNS.get(name.removesuffix(".npy")):
+        raise _bad_column(where, name, expected, found)
+    check_contents(raw, recorded.get("checksum"), where=where, file=name, if_small=True)
 
 
 def _describe(name: str, raw: RawFile) -> dict[str, Any]:
@@ -238,12 +220,13 @@ def _describe(name: str, raw: RawFile) -> dict[str, Any]:
     array = read_array(raw)
     if array.ndim != 1:
         raise ValueError(f"{array.ndim} dimensions")
-    return {"bytes": int(raw.size), "dtype": np.dtype(array.dtype).name, "length": int(array.size)}
+    return {"bytes": int(raw.size), "dtype": array.dtype.name, "length": int(array.size)}
 
 
-def _words(description: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in description.items())
-
-
-def _bad_column(where: str, name: str, *, expected: str, found: str) -> BioelError:
+def _bad_column(where: str, name: str, *values: str | dict[str, Any]) -> BioelError:
+    """Error [B023] of a column; values: what was expected and what was found."""
+    expected, found = (
+        value if isinstance(value, str) else ", ".join(f"{k} {v}" for k, v in value.items())
+        for value in values
+    )
     return BioelError(Errors.B023.format(path=where, file=name, expected=expected, found=found))

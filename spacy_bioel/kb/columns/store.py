@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,72 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import Origin, RawFile
-from spacy_bioel.kb.columns.files import (
-    SortedKeys,
-    StringColumn,
-    pack,
-    read_array,
-    unpack,
-    write_files,
-)
+from spacy_bioel.kb.columns.arrays import Origin, Ragged, RawFile, SortedKeys, StringColumn
+from spacy_bioel.kb.columns.files import pack, read_array, unpack, write_files
 from spacy_bioel.kb.columns.layout import (
     check_replaceable,
     encoder_of,
-    files_of_set,
+    files_of,
+    homes_of,
     known_files,
     left_by_earlier,
     map_columns,
+    map_tries,
     map_vectors,
-    set_names,
+    vectors_name,
 )
 from spacy_bioel.kb.columns.lookups import Lookups
-from spacy_bioel.kb.columns.ragged import Ragged
 from spacy_bioel.kb.columns.schema import KB_FILES, check_columns, checked_meta
-from spacy_bioel.kb.columns.tries import files_of_trie, known_tries, map_tries, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.words.ngrams import NgramIndex
-from spacy_bioel.opened import remember
-
-
-class ColumnReader:
-    """Views files as columns, without a copy.
-
-    files (Mapping[str, RawFile]): Files by name, checked by `schema.checked_meta`.
-    where (str): Folder, for messages.
-    """
-
-    def __init__(self, files: Mapping[str, RawFile], where: str) -> None:
-        self._files = files
-        self._where = where
-
-    def origin(self, name: str) -> Origin:
-        """Origin of an array, for messages."""
-        return Origin(self._where, f"{name}.npy")
-
-    def array(self, name: str) -> NDArray[Any]:
-        return read_array(self._files[f"{name}.npy"])
-
-    def strings(self, name: str) -> StringColumn:
-        offsets = f"{name}.offsets"
-        blob = self._files[f"{name}.txt"]
-        return StringColumn(blob, self.array(offsets), origin=self.origin(offsets))
-
-    def ragged(self, offsets: str, values: str, *, below: int, least: int = 0) -> Ragged:
-        """Ragged column of two arrays; `below` and `least` as in `Ragged`."""
-        return Ragged(
-            self.array(offsets),
-            self.array(values),
-            below=below,
-            least=least,
-            origins=(self.origin(offsets), self.origin(values)),
-        )
-
-    def sorted_keys(self, name: str, *, below: int) -> SortedKeys:
-        """Sorted keys of the arrays NAME_keys and NAME_key_rows; see `SortedKeys`."""
-        rows = f"{name}_key_rows"
-        keys = self.array(f"{name}_keys")
-        return SortedKeys(keys, self.array(rows), below=below, origin=self.origin(rows))
+from spacy_bioel.types import remember
 
 
 class KnowledgeBase(Lookups):
@@ -95,44 +47,58 @@ class KnowledgeBase(Lookups):
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
-        self.meta: dict[str, Any] = checked_meta(files, where=self.where)
+        self.meta = checked_meta(files, where=self.where)
         self.fingerprint = str(self.meta["fingerprint"])
-        self._files = known_files(files) | known_tries(files)
-        read = ColumnReader(files, self.where)
-        self.ids = read.strings("ids")
-        self.names = read.strings("names")
-        self.definitions = read.strings("definitions")
-        self.retired = read.strings("retired")
-        self.type_names = tuple(read.strings("type_names"))
-        n, n_names, n_types = len(self.ids), len(self.names), len(self.type_names)
-        self._concepts_of_name = read.ragged("name_offsets", "name_concepts", below=n, least=1)
-        self._names_of_concept = read.ragged(
-            "concept_offsets", "concept_names", below=n_names, least=1
+        self._files = known_files(files)
+        self.ids, self.names = self._strings("ids"), self._strings("names")
+        self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
+        self.type_names = tuple(self._strings("type_names"))
+        n, n_names = len(self.ids), len(self.names)
+        self._concepts_of_name = self._ragged("name_offsets", "name_concepts", below=n, least=1)
+        names = self._ragged("concept_offsets", "concept_names", below=n_names, least=1)
+        self._names_of_concept = names
+        self._types_of_concept = self._ragged(
+            "type_offsets", "type_ids", below=len(self.type_names)
         )
-        self._types_of_concept = read.ragged("type_offsets", "type_ids", below=n_types)
-        self._xrefs, self.sources = None, (str(self.meta.get("source", "")),)
+        self._parents_of_concept = self._ragged("parent_offsets", "parents", below=n)
         if self.meta["schema"] > 1:
-            self._xrefs = read.strings("xrefs")
-            self.sources = tuple(read.strings("sources"))
-            self._sources_of_concept = read.ragged(
+            self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
+            self._sources_of_concept = self._ragged(
                 "concept_offsets", "name_sources", below=len(self.sources)
             )
-        self._parents_of_concept = read.ragged("parent_offsets", "parents", below=n)
-        self.name_is_preferred = read.array("name_is_preferred")
-        self.name_keys = read.array("name_keys")
-        grams = (read.array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
-        self.ngrams = NgramIndex(*grams, origin=read.origin("ngram_names"))
-        self._by_name = read.sorted_keys("name", below=n_names)
-        self._by_id = read.sorted_keys("id", below=n)
-        self._by_retired = read.sorted_keys("retired", below=len(self.retired))
-        self._read = read
+        else:
+            self.sources = (str(self.meta.get("source", "")),)
+            offsets = self._array("concept_offsets")
+            zeros = np.zeros(offsets[-1], np.int32)
+            self._sources_of_concept = Ragged(offsets, zeros, below=1)
+        self.name_is_preferred = self._array("name_is_preferred")
+        self.name_keys = self._array("name_keys")
+        grams = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
+        self.ngrams = NgramIndex(*grams, origin=self._origin("ngram_names"))
+        self._by_name = self._sorted_keys("name", below=n_names)
+        self._by_id = self._sorted_keys("id", below=n)
+        self._by_retired = self._sorted_keys("retired", below=len(self.retired))
+        self._retired_targets = self._array("retired_targets")
         remember(self)
 
-    @cached_property
-    def retired_targets(self) -> NDArray[np.int32]:
-        """Row of the concept that replaced each retired id; checked on first access."""
-        targets = self._read.array("retired_targets")
-        return self._read.origin("retired_targets").rows(targets, below=len(self))
+    def _origin(self, name: str) -> Origin:
+        return Origin(self.where, f"{name}.npy")
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return read_array(self._files[f"{name}.npy"])
+
+    def _strings(self, name: str) -> StringColumn:
+        offsets = f"{name}.offsets"
+        return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
+
+    def _ragged(self, *names: str, below: int, least: int = 0) -> Ragged:
+        origins, (offsets, values) = list(map(self._origin, names)), map(self._array, names)
+        return Ragged(offsets, values, below=below, least=least, origins=origins)
+
+    def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
+        keys, rows = f"{name}_keys", f"{name}_key_rows"
+        origin = self._origin(rows)
+        return SortedKeys(self._array(keys), self._array(rows), below=below, origin=origin)
 
     # -- Opening and saving ---------------------------------------------------------------------
 
@@ -175,15 +141,15 @@ class KnowledgeBase(Lookups):
         files = self.files()
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
-            before = set_names(map_vectors(out))
-            for name in set_names(files):
-                with transaction.vectors(encoder_of(name)) as folder:
-                    write_files(folder, files_of_set(files, name))
+            before = homes_of(map_vectors(out), "vectors")
+            for name in homes_of(files, "vectors"):
+                with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
+                    write_files(folder, files_of(files, "vectors", name))
             with transaction.columns(without=before) as folder:
                 write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-            for name in trie_names(files):
-                with transaction.trie(name) as folder:
-                    write_files(folder, files_of_trie(files, name))
+            for name in homes_of(files, "tries"):
+                with transaction.adding("tries", name) as folder:
+                    write_files(folder, files_of(files, "tries", name))
 
     def files(self) -> dict[str, RawFile]:
         """All files by name, with vectors and tries that were written after opening."""

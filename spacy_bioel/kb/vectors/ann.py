@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.kb.columns.checks import RawFile, checksum
-from spacy_bioel.kb.columns.files import give_back
-from spacy_bioel.kb.columns.lookups import Strings
+from spacy_bioel.kb.columns.arrays import RawFile, StringColumn
+from spacy_bioel.kb.columns.files import checksum, give_back
 from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
-from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors, Steps
+from spacy_bioel.kb.vectors.quantized import Encode, FloatArray, IntArray, QuantizedVectors, Steps
 from spacy_bioel.text.normalize import normalize_name
-
-Encode = Callable[[Sequence[str]], FloatArray]
 
 _NONE = -1.0  # threshold that every cosine reaches
 
@@ -92,9 +89,13 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
         return ExactIndex(vectors)
     if vectors.ann is None:
         raise BioelError(Errors.B183.format(n=len(vectors), least=ANN_NAMES))
-    _check_file(vectors.ann, vectors.ann_checksum)
+    # On a damaged index faiss crashes or runs out of memory.
+    if (found := checksum(vectors.ann)) != (expected := vectors.ann_checksum):
+        error = f"its checksum is {found}, expected {expected}"
+        raise BioelError(Errors.B184.format(error=error))
     try:
         faiss: Any = import_module("faiss")
+        # A mapped file can be read even if it was removed meanwhile.
         index = faiss.read_index(faiss.PyCallbackIOReader(_reader(vectors.ann)))
         give_back(vectors.ann)  # faiss has a copy of its own
     except (ImportError, RuntimeError) as error:
@@ -103,15 +104,8 @@ def open_index(vectors: QuantizedVectors, *, n_probe: int | None = None) -> Exac
     return FaissIndex(vectors, index, steps)
 
 
-def _check_file(file: RawFile, expected: str) -> None:
-    """Compare the index with its checksum: on a damaged one faiss crashes or runs out of memory."""
-    if (found := checksum(file)) != expected:
-        differs = f"its checksum is {found}, expected {expected}"
-        raise BioelError(Errors.B184.format(error=differs))
-
-
 def _reader(file: RawFile) -> Callable[[int], bytes]:
-    """Function that reads a mapped file from start to end, even if it was removed meanwhile."""
+    """Function that reads a file from start to end."""
     at = 0
 
     def read(n: int) -> bytes:
@@ -147,15 +141,14 @@ def create_auto_index_v1() -> Callable[[QuantizedVectors], ExactIndex | FaissInd
 
 
 def write_index(
-    names: Strings, vectors: QuantizedVectors, encode: Encode, path: Path
+    names: StringColumn, vectors: QuantizedVectors, encode: Encode, path: Path
 ) -> dict[str, Any] | None:
     """Build the approximate index of more than `ANN_NAMES` names, if faiss is installed.
 
     Names with one changed character measure the recall of the nearest name and of the 10 nearest,
     and the cosine from which a query needs no more lists.
 
-    names (Strings): Names of `vectors`.
-    encode (Encode): Encoder of `vectors`.
+    names (StringColumn), encode (Encode): Names of `vectors`, and their encoder.
     path (Path): File to write.
     RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
     RAISES OSError: When the file is not writable.
@@ -168,8 +161,11 @@ def write_index(
     n_lists = int(4 * n**0.5)
     # r: the quantiser encodes residuals from the centre of the list.
     kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fsr"
-    empty = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
-    index = _filled(empty, vectors, n_lists=n_lists)
+    index = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
+    sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
+    index.train(vectors.take(np.sort(sample)))
+    for start in range(0, n, _ROWS):
+        index.add(vectors.take(slice(start, start + _ROWS)))
     measured = _measured(index, vectors, encode(_misspelled(names)))
     try:
         faiss.write_index(index, str(path))
@@ -178,17 +174,7 @@ def write_index(
     return {"kind": kind, "bytes": path.stat().st_size, **measured}
 
 
-def _filled(index: Any, vectors: QuantizedVectors, *, n_lists: int) -> Any:
-    """Train an index on a sample of the vectors, and add all."""
-    n = len(vectors)
-    sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
-    index.train(vectors.take(np.sort(sample)))
-    for start in range(0, n, _ROWS):
-        index.add(vectors.take(slice(start, start + _ROWS)))
-    return index
-
-
-def _misspelled(names: Strings) -> list[str]:
+def _misspelled(names: StringColumn) -> list[str]:
     """Sample of names with one changed character, the same in every run."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _QUERIES), replace=False)

@@ -12,8 +12,6 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.vectors.quantized import FloatArray, IntArray, QuantizedVectors
 from spacy_bioel.processor import one_thread_each, parts_of
 
-Mask = NDArray[np.bool_]
-
 _RESCORED = 4096  # candidates per block of the exact scores
 _QUERIES = 256  # queries per block
 _FEWEST = 16  # queries that are worth a thread
@@ -41,40 +39,29 @@ class ExactIndex:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def search(
-        self, queries: FloatArray, k: int, *, allowed: Mask | None = None
-    ) -> tuple[IntArray, FloatArray]:
+    def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Find the k best rows for each query.
 
         queries (FloatArray): Shape (n_queries, dim).
-        k (int): Rows per query.
-        allowed (Mask | None): True for the rows that may be found; None: all. Shape (n_rows,).
         RETURNS (tuple): Rows and scores, best first, lower row first among equals; -1 and -inf pad
             fewer than k rows. Shape (n_queries, k) each.
-        RAISES BioelError: [B036] when a shape does not fit the vectors.
+        RAISES BioelError: [B036] when the shape does not fit the vectors.
         """
         queries = checked_queries(queries, self.vectors)
-        if allowed is not None and allowed.shape != (len(self),):
-            wrong, expected = f"a mask of shape {allowed.shape}", f"({len(self)},)"
-            raise BioelError(Errors.B036.format(found=wrong, expected=expected))
-        find = partial(self._candidates, width=k + _SPARE, allowed=allowed)
+        find = partial(self._candidates, width=k + _SPARE)
         parts = [queries[part] for part in parts_of(len(queries), most=_QUERIES, least=_FEWEST)]
         with one_thread_each() as spread:
             rows = np.concatenate([np.zeros((0, k + _SPARE), np.int64), *spread(find, parts)])
         return rescored(self.vectors, queries, rows, k=k)
 
-    def _candidates(self, queries: FloatArray, *, width: int, allowed: Mask | None) -> IntArray:
+    def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
         best = _Best(len(queries), width)
         n = len(self)
         size = min(self.block_rows, n, _PRODUCTS // len(queries))
         products = self.vectors.products(queries, block_rows=size)
         for start in range(0, n, max(size, 1)):
-            stop = min(start + size, n)
-            found = products(start, stop)
-            if allowed is not None:
-                found[~allowed[start:stop]] = -np.inf
-            best.add(found, start)
+            best.add(products(start, min(start + size, n)), start)
         return best.rows()
 
 
@@ -93,7 +80,6 @@ def rescored(
     """Select the k best candidates by exact scores, in float64, independent of the batch.
 
     rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
-    k (int): Rows per query.
     lean (bool): Release the pages of the vectors, for large knowledge bases; costs half a
         millisecond per call.
     RETURNS (tuple): Rows and scores as in `ExactIndex.search`. Shape (n_queries, k) each.
@@ -126,8 +112,8 @@ def _exact_scores(
 
 
 def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors], ExactIndex]:
-    """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`."""
-    # Not a closure, so that pipelines can be pickled.
+    """Create a spacy-bioel.ExactIndex.v1: a function from vectors to an `ExactIndex`, which can be
+    pickled."""
     return partial(ExactIndex, block_rows=block_rows)
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.files import RawFile, give_back
-
-FloatArray = NDArray[np.float32]
+from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.files import give_back
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+Encode = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search, see `kb.vectors.ann`
 
 BITS = 16  # bits per number; stored vectors with another number are of an earlier version
@@ -19,6 +21,7 @@ _FINE = 256  # values of the fine part of a number
 _LARGEST = 127 * _FINE
 
 
+@dataclass(eq=False)
 class QuantizedVectors:
     """Quantised vectors: int8 codes, eight more bits per number, and a float32 scale per row.
 
@@ -27,31 +30,19 @@ class QuantizedVectors:
     none. A search reads all codes, and the fine part of its candidates only. No other class depends
     on this representation.
 
-    codes (NDArray[int8]): Possibly mapped. Shape (n, dim).
-    fine (NDArray[uint8]): Fine part plus 128. Possibly mapped. Shape (n, dim).
-    scales (NDArray[float32]): Possibly mapped. Shape (n,).
-    ann (NDArray[uint8] | None): File of the approximate index, see `kb.vectors.ann`. Possibly
-        mapped. Shape (n_bytes,).
+    codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim).
+    scales (FloatArray): Possibly mapped. Shape (n,).
+    ann (RawFile | None): File of the approximate index, see `kb.vectors.ann`. Possibly mapped.
     ann_steps (Steps): Steps of a search in the index.
     ann_checksum (str): Checksum of the file.
     """
 
-    def __init__(
-        self,
-        codes: NDArray[np.int8],
-        fine: NDArray[np.uint8],
-        scales: FloatArray,
-        *,
-        ann: RawFile | None = None,
-        ann_steps: Steps = (),
-        ann_checksum: str = "",
-    ) -> None:
-        self.codes = codes
-        self.fine = fine
-        self.scales = scales
-        self.ann = ann
-        self.ann_steps = ann_steps
-        self.ann_checksum = ann_checksum
+    codes: NDArray[np.int8]
+    fine: NDArray[np.uint8]
+    scales: FloatArray
+    ann: RawFile | None = None
+    ann_steps: Steps = ()
+    ann_checksum: str = ""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -97,10 +88,8 @@ class QuantizedVectors:
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
-    """Quantise vectors to 16 bits; the largest number of a row becomes 32512 or -32512.
-
-    vectors (NDArray): Finite numbers. Shape (n, dim).
-    """
+    """Quantise finite vectors of shape (n, dim) to 16 bits; the largest number of a row becomes
+    32512 or -32512."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(_LARGEST)
     scales[scales < np.finfo(np.float32).tiny] = 0  # subnormal scales would overflow the division

@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import (
-    RawFile,
-    check_contents,
-    check_seal,
-    check_small,
-    mistyped,
-    read_json,
-)
-from spacy_bioel.kb.columns.files import read_array
+from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.files import check_contents, check_seal, read_array, read_json
 from spacy_bioel.kb.columns.layout import (
     ABOUT_FILE,
     UNKNOWN_ENCODER,
     encoder_of,
-    files_of_set,
-    set_file,
-    set_names,
+    files_of,
+    homes_of,
 )
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
-from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.encoding import Columns, column_shapes, vectors_of
+from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
 
-# Types of the values of a description. It also has "ann" (None, or the values below), "text" (its
-# own checksum) and, in an earlier version, "generation".
-_TYPES = {"fingerprint": str, "kb": str, "n": int, "dim": int, "bits": int}
-_TYPES |= {"checksums": dict}
-_ANN_TYPES = {"kind": str, "bytes": int, "steps": list, "queries": int}
-_ANN_TYPES |= {"recall@1": float, "recall@10": float}
-_KEYS = (*_TYPES, "ann")
+Columns = dict[str, NDArray[Any]]
+
+# Types of the values of a description. It also has "ann" (None, or what `ann.write_index` returns),
+# "text" (its own checksum) and, in an earlier version, "generation".
+_TYPES = {"fingerprint": str, "kb": str, "n": int, "dim": int, "bits": int, "checksums": dict}
 
 
-def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """Vectors of a knowledge base, current ones first, then newer before older ones.
+def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the columns of `VECTOR_COLUMNS`."""
+    return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
-    fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
-    """
-    files = kb.files()
-    found = [StoredVectors(kb, name, files) for name in set_names(files)]
-    if fingerprint is not None:
-        found = [stored for stored in found if stored.is_of(fingerprint)]
-    return sorted(found, key=lambda stored: (stored.is_current, stored.age), reverse=True)
+
+def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
+    """Vectors of columns, without a copy; `ann` goes to `QuantizedVectors`."""
+    return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"], **ann)
 
 
 class StoredVectors:
     """Vectors of one encoder: their description and their files.
 
     kb (KnowledgeBase): Knowledge base with the vectors.
-    name (str): Name of the vectors, see `kb.columns.layout.set_name`.
-    files (Mapping[str, RawFile]): Files of the knowledge base.
+    name (str): Name of the vectors, see `kb.columns.layout.vectors_name`.
+    files (dict[str, RawFile]): By the names that they have in their own folder.
     """
 
-    def __init__(self, kb: KnowledgeBase, name: str, files: Mapping[str, RawFile]) -> None:
-        self.name = name
-        self._kb = kb
-        self._files = files
+    def __init__(self, kb: KnowledgeBase, name: str, files: dict[str, RawFile]) -> None:
+        self._kb, self.name, self.files = kb, name, files
+        self.encoder = encoder_of(name)
+        self.n_bytes = sum(raw.size for raw in files.values())
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -72,22 +60,20 @@ class StoredVectors:
 
         RAISES BioelError: [B030] unreadable, [B210] edited, [B180] vectors of an earlier version.
         """
-        where, file = self._kb.where, self.file(ABOUT_FILE)
-        text = self._files[file].tobytes()
+        where, file = self._kb.where, self._path(ABOUT_FILE)
+        text = self.files[ABOUT_FILE].tobytes()
         about = read_json(text, where=where, file=file)
         if "dim" in about and about.get("bits") != BITS:
             raise BioelError(Errors.B180.format(path=where))
-        if wrong := _wrong(about):
-            message = f"unexpected {', '.join(wrong)}"
-            raise BioelError(Errors.B030.format(path=where, file=file, error=message))
+        wrong = sorted(about.keys() - {*_TYPES, "ann", "text", "generation"})
+        wrong += [key for key, kind in _TYPES.items() if type(about.get(key)) is not kind]
+        parts = {*VECTOR_COLUMNS, "ann"} if about.get("ann") else {*VECTOR_COLUMNS}
+        if wrong or about["checksums"].keys() != parts:
+            error = f"unexpected {', '.join(wrong or ['checksums'])}"
+            raise BioelError(Errors.B030.format(path=where, file=file, error=error))
         if "text" in about:  # earlier versions wrote no checksum
             check_seal(text, about["text"], where=where, file=file)
-        return {key: about[key] for key in _KEYS}
-
-    @property
-    def encoder(self) -> str:
-        """Fingerprint of the encoder that made the vectors."""
-        return encoder_of(self.name)
+        return {key: about.get(key) for key in (*_TYPES, "ann")}
 
     def is_of(self, fingerprint: str) -> bool:
         """Whether this encoder made the vectors, or their encoder is unknown."""
@@ -105,25 +91,6 @@ class StoredVectors:
         """Whether the vectors are of the current names of the knowledge base."""
         return self.state == self._kb.fingerprint
 
-    @property
-    def age(self) -> str:
-        """Time of writing; newer ones sort after older ones."""
-        return self.name.rpartition(".")[2]
-
-    @property
-    def files(self) -> dict[str, RawFile]:
-        """All files, by the names that they have in their own folder."""
-        return files_of_set(self._files, self.name)
-
-    @property
-    def n_bytes(self) -> int:
-        """Total size of the files."""
-        return sum(raw.size for raw in self.files.values())
-
-    def file(self, part: str) -> str:
-        """Name of a column's file, or of the approximate index "ann"."""
-        return set_file(self.name, part)
-
     @cached_property
     def columns(self) -> Columns:
         """Mapped columns; see `schema.VECTOR_COLUMNS`.
@@ -135,9 +102,8 @@ class StoredVectors:
         columns = {name: self._column(name, shape) for name, shape in shapes.items()}
         scales = columns["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
-            raise self._bad("scales", "numbers from 0", "others")
-        for name in columns:
-            self._check(name, check_small)
+            raise self._bad("scales.npy", "numbers from 0", "others")
+        self._check_parts([*columns], if_small=True)
         return columns
 
     @property
@@ -149,10 +115,10 @@ class StoredVectors:
         columns, ann = self.columns, self.about["ann"]
         if not ann:
             return vectors_of(columns)
-        expected = ann["bytes"]
-        index = self._raw("ann", f"{expected} bytes")
-        if index.size != expected:
-            raise self._bad("ann", f"{expected} bytes", f"{index.size} bytes")
+        expected = f"{ann['bytes']} bytes"
+        index = self._raw("ann", expected)
+        if index.size != ann["bytes"]:
+            raise self._bad("ann", expected, f"{index.size} bytes")
         checksum = self.about["checksums"]["ann"]
         return vectors_of(columns, ann=index, ann_steps=ann["steps"], ann_checksum=checksum)
 
@@ -161,58 +127,110 @@ class StoredVectors:
 
         RAISES BioelError: [B024] with the first file that differs, [B033] missing file.
         """
-        for part in self.about["checksums"]:
-            self._check(part, check_contents)
+        self._check_parts([*self.about["checksums"]])
 
-    def _check(self, part: str, check: Callable[..., None]) -> None:
-        expected = self.about["checksums"][part]
-        raw = self._raw(part, f"checksum {expected}")
-        check(raw, expected, where=self._kb.where, file=self.file(part))
+    def _check_parts(self, parts: list[str], *, if_small: bool = False) -> None:
+        for part in parts:
+            expected = self.about["checksums"][part]
+            file = f"{part}.npy" if part in VECTOR_COLUMNS else part
+            raw, path = self._raw(file, f"checksum {expected}"), self._path(file)
+            check_contents(raw, expected, where=self._kb.where, file=path, if_small=if_small)
 
-    def _column(self, name: str, shape: tuple[int, ...]) -> Any:
-        expected = f"{VECTOR_COLUMNS[name]} of shape {shape}"
-        raw = self._raw(name, expected)
+    def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        file, expected = f"{name}.npy", f"{VECTOR_COLUMNS[name]} of shape {shape}"
+        raw = self._raw(file, expected)
         try:
             column = read_array(raw)
         except ValueError as error:
-            raise self._bad(name, expected, f"{raw.size} bytes ({error})") from None
+            raise self._bad(file, expected, f"{raw.size} bytes ({error})") from None
         found = f"{column.dtype.name} of shape {column.shape}"
         if found != expected:
-            raise self._bad(name, expected, found)
+            raise self._bad(file, expected, found)
         return column
 
-    def _raw(self, part: str, expected: str) -> RawFile:
-        if (raw := self._files.get(self.file(part))) is None:
-            raise self._bad(part, expected, "no file")
+    def _raw(self, file: str, expected: str) -> RawFile:
+        if (raw := self.files.get(file)) is None:
+            raise self._bad(file, expected, "no file")
         return raw
 
-    def _bad(self, part: str, expected: str, found: str) -> BioelError:
-        name = self.file(part)
-        return BioelError(
-            Errors.B033.format(path=self._kb.where, file=name, expected=expected, found=found)
-        )
+    def _path(self, file: str) -> str:
+        return f"vectors/{self.name}/{file}"
+
+    def _bad(self, file: str, expected: str, found: str) -> BioelError:
+        where, file = self._kb.where, self._path(file)
+        return BioelError(Errors.B033.format(path=where, file=file, expected=expected, found=found))
 
 
-def _wrong(about: Mapping[str, Any]) -> list[str]:
-    """Keys of a description with missing, unknown or invalid values."""
-    ann, parts = about.get("ann"), {*VECTOR_COLUMNS}
-    wrong = [*mistyped(about, _TYPES), *sorted(about.keys() - {*_KEYS, "text", "generation"})]
-    if ann is not None:
-        wrong += mistyped(ann, _ANN_TYPES) if isinstance(ann, dict) else ["ann"]
-        parts.add("ann")
-    if not wrong and about["checksums"].keys() != parts:
-        wrong.append("checksums")
-    if not wrong and ann is not None and not _are_steps(ann["steps"]):
-        wrong.append("steps")
-    return wrong
+def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
+    """Vectors of a knowledge base, current ones first, then newer before older ones.
+
+    fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
+    """
+    files = kb.files()
+    names = homes_of(files, "vectors")
+    found = [StoredVectors(kb, name, files_of(files, "vectors", name)) for name in names]
+    if fingerprint is not None:
+        found = [one for one in found if one.is_of(fingerprint)]
+    age = {one.name: one.name.rpartition(".")[2] for one in found}
+    return sorted(found, key=lambda one: (one.is_current, age[one.name]), reverse=True)
 
 
-def _are_steps(steps: list[Any]) -> bool:
-    """Whether steps are numbers of lists with a cosine each; see `kb.vectors.ann`."""
-    return bool(steps) and all(
-        isinstance(step, list)
-        and [type(n) in (int, float) for n in step] == [True, True]
-        and type(step[0]) is int
-        and step[0] > 0
-        for step in steps
-    )
+def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
+    """Whether a knowledge base has vectors of an encoder (None: of any), current or outdated."""
+    return bool(stored_vectors(kb, fingerprint))
+
+
+def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
+    """Whether there are vectors of an encoder, and all are of earlier states of the knowledge base.
+
+    Vectors with an unreadable description do not count as outdated.
+    """
+    states = [stored.state for stored in stored_vectors(kb, fingerprint)]
+    return bool(states) and not {None, kb.fingerprint} & set(states)
+
+
+def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
+    """Whether there are current vectors of this encoder, with a readable description."""
+    return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
+
+
+def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
+    """Descriptions of the vectors of each encoder, with "current": whether they are.
+
+    RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
+    """
+    return [
+        stored.about | {"n": len(stored.vectors), "current": stored.is_current}
+        for stored in stored_vectors(kb)
+    ]
+
+
+def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
+    """Map the unit vectors of the names of a knowledge base, of shape (n_names, dim).
+
+    kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
+    fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
+    RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
+        foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
+        vectors of an earlier version.
+    """
+    kb = open_kb(kb)
+    stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
+    found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
+    if not stored:
+        raise BioelError(Errors.B032.format(path=kb.where))
+    if not found:
+        others = ", ".join(sorted({one.encoder for one in stored}))
+        raise BioelError(Errors.B031.format(path=kb.where, found=others, expected=fingerprint))
+    if (of := found[0].about["kb"]) != kb.fingerprint:
+        raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
+    return found[0].vectors
+
+
+def verify_vectors(kb: KnowledgeBase) -> None:
+    """Read the vectors and indexes of all encoders, and compare checksums.
+
+    RAISES BioelError: [B024] when a checksum differs; errors of `open_vectors`.
+    """
+    for stored in stored_vectors(kb):
+        stored.verify()

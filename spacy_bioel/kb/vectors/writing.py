@@ -1,36 +1,63 @@
-"""Encoding of all names of a knowledge base to unit vectors, stored in its folder."""
+"""Encoding of all names of a knowledge base to unit vectors, stored in its folder.
+
+Names are encoded block by block, and the next process continues after a stop; known vectors are
+copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import UNSEALED, checksum, sealed_json
-from spacy_bioel.kb.columns.files import npy_bytes
-from spacy_bioel.kb.columns.layout import ABOUT_FILE, set_file, set_name
-from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
-from spacy_bioel.kb.transaction import PATIENCE, Transaction, editing
-from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
-from spacy_bioel.kb.vectors.encoding import (
-    Columns,
-    Encode,
-    KnownVectors,
-    Unfinished,
-    fill_block,
-    new_columns,
+from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.files import (
+    UNSEALED,
+    checksum,
+    map_folder,
+    npy_bytes,
+    read_array,
+    sealed_json,
 )
-from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
-from spacy_bioel.kb.vectors.stored import StoredVectors, stored_vectors
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.kb.columns.layout import ABOUT_FILE, PARTS, in_home, vectors_name
+from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.transaction import Transaction, editing
+from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
+from spacy_bioel.kb.vectors.quantized import (
+    BITS,
+    Encode,
+    FloatArray,
+    IntArray,
+    QuantizedVectors,
+    quantize,
+)
+from spacy_bioel.kb.vectors.stored import (
+    Columns,
+    StoredVectors,
+    column_shapes,
+    stored_vectors,
+    vectors_of,
+)
+from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.text.normalize import normalize_names
+
+Report = Callable[[int], None]
+Digests = NDArray[np.uint64]
 
 _BLOCK = 1 << 16  # names per block; a stopped process loses at most one block
+_BATCH = 4096  # names per call of the encoder
+_JOURNAL = "journal.json"
+_CHUNK = 1 << 20  # bytes per write
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +80,7 @@ def write_vectors(
     *,
     fingerprint: str,
     dim: int,
-    batch_size: int = 4096,
-    wait: bool = True,
-    progress: Callable[[int], None] | None = None,
+    progress: Report | None = None,
 ) -> Encoded:
     """Encode all names and store the vectors with the knowledge base, beside other encoders'.
 
@@ -66,97 +91,83 @@ def write_vectors(
     names of `kb`.
 
     kb (KnowledgeBase): Gets the vectors, in its folder, or attached if it is in memory.
-    encode (Encode): From n normalised names to vectors of shape (n, dim).
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
     dim (int): Width of the vectors.
-    batch_size (int): Names per call of `encode`.
-    wait (bool): Wait up to `kb.transaction.PATIENCE` seconds for another writer; False: raise
-        [B212] at once.
     progress (Callable | None): Called with the number of finished names, each time there are more.
-    RETURNS (Encoded): Number of encoded and copied names, and the approximate index.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape, [B182] when
         the disk is full or the folder is not writable, [B212] when another writer does not finish
         in time.
     """
-    about: dict[str, Any] = {"fingerprint": fingerprint, "kb": kb.fingerprint}
-    about |= {"n": kb.n_names, "dim": dim, "bits": BITS}
     report = progress or (lambda n: None)
-    fill = partial(fill_block, encode=encode, batch_size=batch_size, report=report)
     if kb.path is None:
-        columns = new_columns(kb.n_names, dim)
-        known = _known_vectors(_usable(stored_vectors(kb, fingerprint), dim=dim))
-        n_encoded = sum(fill(columns, rows, names, known) for rows, names in _blocks(kb))
-        _attach(kb, about, columns)
-        return Encoded(n_encoded, kb.n_names - n_encoded, None)
-    to = f"encode names with encoder {fingerprint}"
+        return _attach(kb, encode, _about(kb, fingerprint, dim), report)
     try:
-        with editing(kb.path, to=to, patience=PATIENCE if wait else 0) as transaction:
+        with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
             now = KnowledgeBase.open(kb.path)
-            about |= {"kb": now.fingerprint, "n": now.n_names}
-            return _write(transaction, now, about, fill, encode, report)
+            return _write(transaction, now, encode, _about(now, fingerprint, dim), report)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
+
+
+def _about(kb: KnowledgeBase, fingerprint: str, dim: int) -> dict[str, Any]:
+    """First values of the description of vectors; see `stored.StoredVectors.about`."""
+    about = {"fingerprint": fingerprint, "kb": kb.fingerprint}
+    return {**about, "n": kb.n_names, "dim": dim, "bits": BITS}
+
+
+def _sealed(about: Mapping[str, Any], files: Mapping[str, RawFile]) -> bytes:
+    """The description of vectors with these files."""
+    checksums = {name.removesuffix(".npy"): checksum(raw) for name, raw in files.items()}
+    return sealed_json({**about, "checksums": checksums, "text": UNSEALED})
+
+
+def _attach(kb: KnowledgeBase, encode: Encode, about: dict[str, Any], report: Report) -> Encoded:
+    """Attach vectors to a knowledge base in memory."""
+    shapes = column_shapes(kb.n_names, about["dim"])
+    columns = {name: np.zeros(shapes[name], dtype) for name, dtype in VECTOR_COLUMNS.items()}
+    known = _known(_usable(stored_vectors(kb, about["fingerprint"]), dim=about["dim"]))
+    n_encoded = sum(n for _, n in _fill(kb, columns, known, encode, report))
+    files = {f"{part}.npy": npy_bytes(array) for part, array in columns.items()}
+    sealed = np.frombuffer(_sealed(about | {"ann": None}, files), dtype=np.uint8)
+    name = vectors_name(about["fingerprint"])
+    kb.attach(in_home("vectors", name, {ABOUT_FILE: sealed, **files}))
+    return Encoded(n_encoded, kb.n_names - n_encoded, None)
 
 
 def _write(
     transaction: Transaction,
     kb: KnowledgeBase,
-    about: dict[str, Any],
-    fill: Callable[..., int],
     encode: Encode,
-    report: Callable[[int], None],
+    about: dict[str, Any],
+    report: Report,
 ) -> Encoded:
-    """Encode the names of a locked folder."""
+    """Encode the names of a locked folder, and remove other vectors of this encoder."""
     before = stored_vectors(kb, about["fingerprint"])
     usable = _usable(before, dim=about["dim"])
     if usable is not None and usable.is_current and _is_indexed(usable):
         report(kb.n_names)
-        _remove_others(transaction, before, keep=usable.name)
+        transaction.remove_vectors(stored.name for stored in before if stored is not usable)
         return Encoded(0, kb.n_names, usable.about["ann"])
     unfinished = Unfinished(transaction.folder / ".encoding", about)
     if unfinished.done:
         report(unfinished.done)
-    n_encoded = _finish(kb, unfinished, fill, _known_vectors(usable))
-    ann = write_index(kb.names, unfinished.vectors, encode, unfinished.file("ann"))
-    name = unfinished.put_in_place(about | {"ann": ann}, transaction)
-    _remove_others(transaction, before, keep=name)
-    return Encoded(n_encoded, kb.n_names - n_encoded, ann)
-
-
-def _is_indexed(stored: StoredVectors) -> bool:
-    """Whether there is an approximate index exactly if one is needed."""
-    wanted = stored.about["n"] > ANN_NAMES and has_faiss()
-    return wanted == (stored.about["ann"] is not None)
-
-
-def _remove_others(transaction: Transaction, stored: list[StoredVectors], *, keep: str) -> None:
-    """Remove outdated vectors of an encoder, and unreadable ones."""
-    transaction.remove_vectors(vectors.name for vectors in stored if vectors.name != keep)
-
-
-def _finish(
-    kb: KnowledgeBase,
-    unfinished: Unfinished,
-    fill: Callable[..., int],
-    known: KnownVectors | None,
-) -> int:
-    """Fill the remaining blocks. RETURNS (int): Number of encoded names."""
     n_encoded = 0
     try:
-        for rows, names in _blocks(kb, start=unfinished.done):
-            n_encoded += fill(unfinished.columns, rows, names, known)
-            unfinished.finish_rows(rows.stop)
+        blocks = _fill(
+            kb, unfinished.columns, _known(usable), encode, report, start=unfinished.done
+        )
+        for done, n in blocks:
+            n_encoded += n
+            unfinished.finish_rows(done)
     finally:
         if not unfinished.done:
             unfinished.discard()  # no finished block to continue from
-    return n_encoded
-
-
-def _blocks(kb: KnowledgeBase, *, start: int = 0) -> Iterator[tuple[range, list[str]]]:
-    """Rows and normalised names of each block."""
-    for first in range(start, kb.n_names, _BLOCK):
-        rows = range(first, min(first + _BLOCK, kb.n_names))
-        yield rows, [normalize_name(name) for name in kb.names.take(rows)]
+    (unfinished.folder / "ann").unlink(missing_ok=True)
+    vectors = vectors_of(unfinished.columns)
+    ann = write_index(kb.names, vectors, encode, unfinished.folder / "ann")
+    unfinished.put_in_place(about | {"ann": ann}, transaction)
+    transaction.remove_vectors(stored.name for stored in before)
+    return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
 
 def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
@@ -169,87 +180,167 @@ def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
     return None
 
 
-def _known_vectors(stored: StoredVectors | None) -> KnownVectors | None:
+def _is_indexed(stored: StoredVectors) -> bool:
+    """Whether there is an approximate index exactly if one is needed."""
+    wanted = stored.about["n"] > ANN_NAMES and has_faiss()
+    return wanted == (stored.about["ann"] is not None)
+
+
+# -- Blocks of names ----------------------------------------------------------------------------
+
+
+def name_digests(names: Sequence[str]) -> Digests:
+    """Digests of 128 bits, which identify names in stored vectors. Shape (n, 2)."""
+    digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
+    return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
+
+
+class KnownVectors:
+    """Vectors of names that an encoder has encoded before, by the digest of the name.
+
+    vectors (QuantizedVectors): Shape (n, dim).
+    digests (Digests): Digests of the names. Shape (n, 2).
+    """
+
+    def __init__(self, vectors: QuantizedVectors, digests: Digests) -> None:
+        self.vectors, self._digests = vectors, digests
+        self._order = np.argsort(digests[:, 0], kind="stable")
+        self._sorted = digests[self._order, 0]
+
+    def find(self, digests: Digests) -> IntArray:
+        """Row of each name, -1 for new names. Shape (n,)."""
+        if not len(self._sorted):
+            return np.full(len(digests), -1)
+        at = np.minimum(np.searchsorted(self._sorted, digests[:, 0]), len(self._sorted) - 1)
+        rows = self._order[at]
+        # Of names with the same first half only one is found; the others are encoded again.
+        return np.where((self._digests[rows] == digests).all(axis=1), rows, -1)
+
+
+def _known(stored: StoredVectors | None) -> KnownVectors | None:
     if stored is None:
         return None
     return KnownVectors(stored.vectors, stored.columns["digests"])
 
 
-def _attach(kb: KnowledgeBase, about: dict[str, Any], columns: Columns) -> None:
-    """Attach vectors to a knowledge base in memory."""
-    name = set_name(about["fingerprint"])
-    files = {part: npy_bytes(array) for part, array in columns.items()}
-    checksums = {part: checksum(raw) for part, raw in files.items()}
-    about = about | {"ann": None, "checksums": checksums, "text": UNSEALED}
-    files[ABOUT_FILE] = np.frombuffer(sealed_json(about), dtype=np.uint8)
-    kb.attach({set_file(name, part): raw for part, raw in files.items()})
+def _fill(
+    kb: KnowledgeBase,
+    columns: Columns,
+    known: KnownVectors | None,
+    encode: Encode,
+    report: Report,
+    *,
+    start: int = 0,
+) -> Iterator[tuple[int, int]]:
+    """Fill columns from a row on, block by block; vectors of known names are copied.
 
-
-def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether a knowledge base has vectors, current or outdated.
-
-    fingerprint (str | None): Fingerprint of the encoder; None: any encoder.
+    YIELDS (tuple): The row to go on from, and the number of names that were encoded in this block.
+    RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
-    return bool(stored_vectors(kb, fingerprint))
+    for first in range(start, kb.n_names, _BLOCK):
+        rows = np.arange(first, min(first + _BLOCK, kb.n_names))
+        names = normalize_names(kb.names.take(rows))
+        digests = columns["digests"][rows] = name_digests(names)
+        old = np.full(len(names), -1) if known is None else known.find(digests)
+        copied = np.flatnonzero(old >= 0)
+        if known is not None and len(copied):
+            _put(columns, rows[copied], known.vectors, old[copied])
+            report(len(copied))
+        # Batches have names of similar length, which saves padding.
+        new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
+        for at in range(0, len(new), _BATCH):
+            batch = new[at : at + _BATCH]
+            vectors = _encoded(encode, [names[i] for i in batch], dim=columns["codes"].shape[1])
+            _put(columns, rows[batch], quantize(vectors), slice(None))
+            report(len(batch))
+        yield first + len(rows), len(new)
 
 
-def are_outdated(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Whether there are vectors, and all are of earlier states of the knowledge base.
+def _put(columns: Columns, rows: IntArray, vectors: QuantizedVectors, of: IntArray | slice) -> None:
+    for part in ("codes", "fine", "scales"):
+        columns[part][rows] = getattr(vectors, part)[of]
 
-    Vectors with an unreadable description do not count as outdated.
 
-    fingerprint (str | None): Fingerprint of the encoder; None: any encoder.
+def _encoded(encode: Encode, names: list[str], *, dim: int) -> FloatArray:
+    """Unit vectors of names. RAISES BioelError: [B035]."""
+    vectors = np.asarray(encode(names), dtype=np.float32)
+    expected = len(names), dim
+    if vectors.shape != expected or not np.isfinite(vectors).all():
+        is_other = vectors.shape != expected
+        found = f"numbers of shape {vectors.shape}" if is_other else "NaN or infinity"
+        ends = {"first": names[0], "last": names[-1]}
+        raise BioelError(Errors.B035.format(found=found, expected=expected, **ends))
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return unit
+
+
+class Unfinished:
+    """Columns that are being filled, with a journal of the finished rows.
+
+    folder (Path): Folder of these columns only.
+    about (Mapping): Description of the vectors, with n and dim. Columns in the folder with another
+        description are removed.
     """
-    states = [stored.state for stored in stored_vectors(kb, fingerprint)]
-    return bool(states) and not {None, kb.fingerprint} & set(states)
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        self.folder, self._about = folder, dict(about)
+        self._paths = {name: folder / f"{name}.npy" for name in VECTOR_COLUMNS}
+        self._shapes = column_shapes(about["n"], about["dim"])
+        self.done = self._done_before()
+        if not self.done:
+            self.discard()
+            self._allocate_all()
+        self.columns: Columns = {
+            name: np.lib.format.open_memmap(path, mode="r+") for name, path in self._paths.items()
+        }
+
+    def finish_rows(self, done: int) -> None:
+        """Flush all rows before `done`, and record them in the journal."""
+        for column in self.columns.values():
+            column.flush()  # type: ignore[attr-defined]
+        with replacing_file(self.folder / _JOURNAL, follow=False) as path:
+            path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
+        self.done = done
+
+    def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> None:
+        """Write the description of the finished vectors, and add them to the knowledge base."""
+        self.columns.clear()  # some systems cannot move mapped files
+        sealed = _sealed(about, map_folder(self.folder, PARTS["vectors"][1:]))
+        (self.folder / ABOUT_FILE).write_bytes(sealed)
+        home = transaction.put(self.folder, "vectors", vectors_name(about["fingerprint"]))
+        (home / _JOURNAL).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _done_before(self) -> int:
+        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
+            done = journal.pop("done")
+            files = map_folder(self.folder, [path.name for path in self._paths.values()])
+            found = {name: read_array(files[f"{name}.npy"]).shape for name in self._paths}
+            # A copy by hard links has the same files; they are not written to.
+            is_own = all(path.stat().st_nlink == 1 for path in self._paths.values())
+            if journal == self._about and found == self._shapes and is_own:
+                return int(done)
+        return 0
+
+    def _allocate_all(self) -> None:
+        self.folder.mkdir()
+        try:
+            for name, path in self._paths.items():
+                _allocate(path, self._shapes[name], np.dtype(VECTOR_COLUMNS[name]))
+        except OSError:
+            self.discard()
+            raise
 
 
-def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Whether there are current vectors of this encoder, with a readable description."""
-    return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
-
-
-def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Descriptions of the vectors of each encoder, with "current": whether they are.
-
-    RAISES BioelError: Errors of `open_vectors`, except for outdated vectors.
-    """
-    return [
-        stored.about | {"n": len(stored.vectors), "current": stored.is_current}
-        for stored in stored_vectors(kb)
-    ]
-
-
-def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
-    """Map the vectors of the names of a knowledge base.
-
-    kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
-    fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
-    RETURNS (QuantizedVectors): Read-only unit vectors. Shape (n_names, dim).
-    RAISES BioelError: [B031] vectors of other encoders only, [B032] no vectors, [B033] truncated or
-        foreign vectors, [B034] outdated vectors only, [B030] unreadable description, [B180]
-        vectors of an earlier version.
-    """
-    kb = open_kb(kb)
-    stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
-    found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
-    if not found:
-        others = sorted({one.encoder for one in stored})
-        if not others:
-            raise BioelError(Errors.B032.format(path=kb.where))
-        message = Errors.B031.format(path=kb.where, found=", ".join(others), expected=fingerprint)
-        raise BioelError(message)
-    best = found[0]
-    if best.about["kb"] != kb.fingerprint:
-        of = best.about["kb"]
-        raise BioelError(Errors.B034.format(path=kb.where, found=of, expected=kb.fingerprint))
-    return best.vectors
-
-
-def verify_vectors(kb: KnowledgeBase) -> None:
-    """Read the vectors and indexes of all encoders, and compare checksums.
-
-    RAISES BioelError: [B024] when a checksum differs; errors of `open_vectors`.
-    """
-    for stored in stored_vectors(kb):
-        stored.verify()
+def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Write an array of zeros; a sparse file would kill the process on a full disk."""
+    n_bytes = int(np.prod(shape)) * dtype.itemsize
+    with path.open("wb") as stream:
+        header = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype)) | {"shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, n_bytes, _CHUNK):
+            stream.write(bytes(min(_CHUNK, n_bytes - start)))

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.ragged import KeyArray, word_key
+from spacy_bioel.kb.columns.keys import KeyArray, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks
 from spacy_bioel.text.normalize import normalize_name, normalize_names

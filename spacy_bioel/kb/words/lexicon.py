@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.ragged import KeyArray, name_keys, span_keys
+from spacy_bioel.kb.columns.keys import KeyArray, name_keys, span_keys
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.stems import singular_of
 

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.checks import Origin
+from spacy_bioel.kb.columns.arrays import IntArray, Origin
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 _SPACE = ord(" ")
@@ -126,11 +125,10 @@ class NgramIndex:
         origin: Origin | None = None,
     ) -> None:
         self._grams = np.asarray(grams)
-        self._offsets = np.asarray(offsets)
         self._rows = rows
         self._norms = np.asarray(norms)
         self._origin = origin or Origin()
-        self._origin.check_ends(self._offsets, end=len(rows))
+        self._offsets = self._origin.ends(np.asarray(offsets), end=len(rows))
         self._are_checked = np.zeros(len(grams), dtype=bool)
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:

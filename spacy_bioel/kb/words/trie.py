@@ -8,7 +8,7 @@ is stored. Each path ends with the end piece; its last node, a leaf, has the nam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,32 +17,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.checks import (
+from spacy_bioel.kb.columns.arrays import IntArray, entries_of, offsets_of
+from spacy_bioel.kb.columns.files import (
     UNSEALED,
     check_contents,
     check_seal,
     checksum,
+    map_folder,
+    read_array,
     read_json,
     sealed_json,
-)
-from spacy_bioel.kb.columns.files import (
-    RawFile,
-    entries_of,
-    map_folder,
-    offsets_of,
-    read_array,
     write_array,
 )
-from spacy_bioel.kb.columns.layout import ABOUT_FILE
+from spacy_bioel.kb.columns.layout import (
+    ABOUT_FILE,
+    PARTS,
+    TRIE_COLUMNS,
+    files_of,
+    homes_of,
+    trie_name,
+)
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.columns.tries import TRIE_FILES, files_of_trie, trie_file, trie_name, trie_names
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.text.normalize import normalize_names
 
-IntArray = NDArray[np.int64]
 # From normalised names to the pieces of each, the end piece included; None: it cannot be written.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
-COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
 _TOGETHER = 1 << 14  # names that are tokenised at a time
 
 
@@ -73,7 +73,7 @@ class NameTrie:
 
     @property
     def n_bytes(self) -> int:
-        return sum(getattr(self, name).nbytes for name in COLUMNS)
+        return sum(getattr(self, name).nbytes for name in TRIE_COLUMNS)
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Children of many nodes.
@@ -174,7 +174,6 @@ def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTr
     )
 
 
-_NOTHING = np.zeros(0, np.uint8)  # contents of a file that is missing
 _COUNTS = ("left_out", "nameless")
 
 
@@ -191,17 +190,17 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
         with editing(kb.path, to="write a trie of names") as transaction:
             now = KnowledgeBase.open(kb.path)
             name = trie_name(fingerprint, now.fingerprint)
-            if trie_file(name, ABOUT_FILE) not in now.files():
+            if name not in homes_of(now.files(), "tries"):
                 trie = build_trie(now, to_pieces)
-                with transaction.trie(name) as folder:
-                    for column in COLUMNS:
+                with transaction.adding("tries", name) as folder:
+                    for column in TRIE_COLUMNS:
                         write_array(folder, column, getattr(trie, column))
-                    columns = map_folder(folder, TRIE_FILES)
-                    checksums = {part: checksum(raw) for part, raw in columns.items()}
+                    columns = map_folder(folder, PARTS["tries"][1:])
                     about = {key: getattr(trie, key) for key in _COUNTS}
+                    checksums = {part: checksum(raw) for part, raw in columns.items()}
                     about |= {"checksums": checksums, "text": UNSEALED}
                     (folder / ABOUT_FILE).write_bytes(sealed_json(about))
-            return open_trie(KnowledgeBase.open(kb.path), fingerprint=fingerprint)
+            return open_trie(now, fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
 
@@ -211,17 +210,27 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
 
     RAISES BioelError: [B281] there is none of these names, [B282] it is damaged.
     """
-    files = kb.files()
     name = trie_name(fingerprint, kb.fingerprint)
-    if trie_file(name, ABOUT_FILE) not in files:
+    files = files_of(kb.files(), "tries", name)
+    if ABOUT_FILE not in files:
         raise BioelError(Errors.B281.format(path=kb.where))
     try:
-        about = json.loads(files[trie_file(name, ABOUT_FILE)].tobytes())
-        columns = (_column(files, name, part) for part in COLUMNS)
-        trie = NameTrie(*columns, *(int(about[key]) for key in _COUNTS))
-        _check(trie)
+        about = json.loads(files[ABOUT_FILE].tobytes())
+        columns: list[Any] = [read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS]
+        counts = (int(about[key]) for key in _COUNTS)
+        trie = NameTrie(*columns, *counts)
+        # Lengths, and first and last entries.
+        fits = all(column.ndim == 1 and column.dtype.kind in "iu" for column in columns) and (
+            len(trie.first_child) == len(trie) + 1
+            and int(trie.first_child[0]) == 1
+            and int(trie.first_child[-1]) == len(trie)
+            and len(trie.name_offsets) == len(trie.leaves) + 1
+            and int(trie.name_offsets[-1]) == len(trie.names)
+        )
+        if not fits:
+            raise ValueError("its columns do not fit one another")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        where = Path(kb.where) / trie_file(name, "")
+        where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
     return trie
 
@@ -232,33 +241,13 @@ def verify_tries(kb: KnowledgeBase) -> None:
     RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
     """
     files = kb.files()
-    for name in trie_names(files):
-        file, parts = trie_file(name, ABOUT_FILE), files_of_trie(files, name)
-        text = parts[ABOUT_FILE].tobytes()
-        about = read_json(text, where=kb.where, file=file)
+    for name in homes_of(files, "tries"):
+        home, parts = f"tries/{name}", files_of(files, "tries", name)
+        text, nothing = parts[ABOUT_FILE].tobytes(), np.zeros(0, np.uint8)
+        about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
         if about.keys() == set(_COUNTS):
             continue
-        check_seal(text, about.get("text"), where=kb.where, file=file)
+        check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
         for part, expected in about["checksums"].items():
-            raw, file = parts.get(part, _NOTHING), trie_file(name, part)
-            check_contents(raw, expected, where=kb.where, file=file)
-
-
-def _column(files: Mapping[str, RawFile], name: str, part: str) -> Any:
-    column = read_array(files[trie_file(name, f"{part}.npy")])
-    if column.ndim != 1 or column.dtype.kind not in "iu":
-        raise ValueError(f"{part} is no row of numbers")
-    return column
-
-
-def _check(trie: NameTrie) -> None:
-    """Compare lengths, and first and last entries. RAISES ValueError."""
-    fits = (
-        len(trie.first_child) == len(trie) + 1
-        and int(trie.first_child[0]) == 1
-        and int(trie.first_child[-1]) == len(trie)
-        and len(trie.name_offsets) == len(trie.leaves) + 1
-        and int(trie.name_offsets[-1]) == len(trie.names)
-    )
-    if not fits:
-        raise ValueError("its columns do not fit one another")
+            raw = parts.get(part, nothing)
+            check_contents(raw, expected, where=kb.where, file=f"{home}/{part}")

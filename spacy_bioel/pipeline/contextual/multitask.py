@@ -17,10 +17,11 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
-from spacy_bioel.models.multitask import Inventory
-from spacy_bioel.models.multitask_layers import (
+from spacy_bioel.models.detector import MentionBatch
+from spacy_bioel.models.multitask import (
     NIL,
     UNKNOWN,
+    Inventory,
     Lesson,
     class_logits,
     mention_vectors,
@@ -28,7 +29,6 @@ from spacy_bioel.models.multitask_layers import (
     tag_logits,
     type_logits,
 )
-from spacy_bioel.models.torch_io import MentionBatch
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
@@ -37,7 +37,7 @@ from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.training import gold_mentions
 from spacy_bioel.pipeline.mentions.features import match_lexicon
-from spacy_bioel.pipeline.tokens import require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -243,7 +243,7 @@ class Training(bi_encoder.Training):
         n_others = self.model.attrs["random"] if n_classes else 0
         others = self._random.integers(1, 1 + n_classes, size=n_others)
         tags = encode_bilou(spans[kept], offset)
-        return Lesson(spans, tags, of_types, of_classes, self._task, others)
+        return Lesson(spans, tags, of_types, of_classes, others, self._task)
 
     def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
         if len(gold.ids) == 1:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.files import entries_of
+from spacy_bioel.kb.columns.arrays import entries_of
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.quantized import quantize

@@ -16,8 +16,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
-from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
-from spacy_bioel.models.reading import add_reading, read_encoder, reads
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, read_encoder
+from spacy_bioel.models.reading import add_reading, reads
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
 from spacy_bioel.pipeline.contextual import multitask
 from spacy_bioel.pipeline.contextual.methods import make_training, prepare_kb, prepare_reading
@@ -34,7 +34,7 @@ from spacy_bioel.types import Link
 
 
 class Linker(LinkerResources):
-    """Links mentions; see `make_linker` for the settings and `pipeline.annotate` for the result.
+    """Links mentions; docs/reference/settings.yml has the settings, `pipeline.annotate` the result.
 
     Weights (`fusion`, `reading`, `finding`), mention statistics and settings (`cfg`) may be
     assigned at any time: the next batch is linked by them. Prediction may be called by many

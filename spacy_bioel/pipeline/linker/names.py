@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
-from spacy_bioel.kb.columns.joined_rows import JoinedSearch
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.search import JoinedSearch
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
-from spacy_bioel.kb.vectors.writing import (
-    Encoded,
-    are_outdated,
-    has_vectors,
-    open_vectors,
-    write_vectors,
+from spacy_bioel.kb.vectors.stored import are_outdated, has_vectors, open_vectors
+from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
+from spacy_bioel.models.name_encoder import (
+    Infer,
+    NameEncoder,
+    encode_names,
+    encoder_parts,
+    inference_of,
 )
-from spacy_bioel.models.name_encoder import Infer, NameEncoder, encode_names, inference_of
-from spacy_bioel.models.reading import encoder_parts
 from spacy_bioel.pipeline.linker.searches import IntArray, MakeIndex, NameSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name

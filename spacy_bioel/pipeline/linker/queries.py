@@ -20,6 +20,7 @@ from spacy_bioel.pipeline.gold import mention_spans
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
+from spacy_bioel.pipeline.mentions.finder import Finding
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composite
@@ -28,6 +29,7 @@ from spacy_bioel.types import Candidate
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+    from spacy_bioel.pipeline.linker.state import LinkerState
 
 String = tuple[str, str]  # normalised, and the label of the mention
 Ranked = Mapping[String, tuple[Candidate, ...]]
@@ -155,7 +157,7 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
     """Find the mentions to link in a batch of documents, by the setting `mentions`."""
     docs, settings = list(docs), generator.state.settings
     if settings.mentions == "kb":
-        return _find_names(docs, generator, settings)
+        return _find_names(docs, generator)
     if settings.mentions == "kb_exact":
         spans = [longest_names(doc, generator.kb) for doc in docs]
     else:
@@ -164,23 +166,20 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
     return Mentions.of(docs, spans, settings)
 
 
-def looking_up(settings: LinkerSettings) -> dict[str, bool]:
-    """Arguments of `NameFinder.look_up` by these settings."""
-    finding = dict(settings.finding)
-    return {
-        "variants": bool(finding["variants"]),
-        "typos": bool(finding["typos"]),
-        "abbreviations": settings.abbreviations,
-        "shorthand": settings.shorthand,
-    }
+def finding_of(state: LinkerState) -> Finding:
+    """How names are found by the settings and weights of a linker."""
+    options: dict[str, Any] = dict(state.settings.finding)
+    return Finding(
+        abbreviations=state.settings.abbreviations,
+        shorthand=state.settings.shorthand,
+        weights=state.finding,
+        **options,
+    )
 
 
-def _find_names(
-    docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
-) -> Mentions:
+def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Mentions:
     """Find names of the knowledge base, or nearly so; the name is the query of its mention."""
-    options: dict[str, Any] = {**dict(settings.finding), **looking_up(settings)}
-    found = generator.finder.find(docs, weights=generator.state.finding, **options)
+    found = generator.finder.find(docs, finding_of(generator.state))
     pairs = [(number, name) for number, of_doc in enumerate(found) for name in of_doc]
     names = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
     return Mentions(

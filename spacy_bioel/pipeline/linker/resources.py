@@ -19,16 +19,14 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
+from spacy_bioel.models.name_encoder import encoder_parts, load_encoder
 from spacy_bioel.models.reading import (
-    encoder_parts,
-    load_encoder,
     load_reading,
     name_side,
     reading_evidence,
     reading_parts,
     reads,
 )
-from spacy_bioel.opened import remember_opener
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.explanation import register_extensions
 from spacy_bioel.pipeline.linker import starter
@@ -53,6 +51,7 @@ from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_setting
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
+from spacy_bioel.types import remember_opener
 
 # Named as the first versions named it, so that their pipelines load.
 _STATISTICS = "memory.json"

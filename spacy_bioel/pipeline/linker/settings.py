@@ -12,7 +12,6 @@ from spacy.util import load_config
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.setting_checks import check_kinds, check_number, is_number
 from spacy_bioel.storage.atomic import replacing_file
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
@@ -45,7 +44,7 @@ INCLUDED = "kb"  # folder in a saved pipe
 
 @dataclass(frozen=True)
 class LinkerSettings:
-    """Settings of candidate generation and of the decision; `make_linker` says what each means.
+    """Settings of candidate generation and of the decision, see docs/reference/settings.yml.
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
@@ -129,7 +128,7 @@ def _finding(finding: dict[str, bool | float]) -> tuple[tuple[str, bool | float]
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of training; `make_linker` says what each means."""
+    """Settings of training, see docs/reference/settings.yml."""
 
     synonyms: int
     negatives: int
@@ -232,3 +231,44 @@ def forget_folder(pipe: Path, kb: KbSetting) -> None:
         settings["kb"] = kb
         with replacing_file(path) as temporary:
             config.to_disk(temporary, interpolate=False)
+
+
+def check_number(
+    cfg: Mapping[str, Any],
+    name: str,
+    least: float,
+    most: float | None,
+    *,
+    kind: type[int] | type[float],
+    pipe: str,
+) -> None:
+    """Refuse a setting that is no number of this kind, or out of its range.
+
+    most (float | None): None: there is no limit.
+    RAISES BioelError: [B270].
+    """
+    value = cfg[name]
+    if not (is_number(value, kind) and value >= least and (most is None or value <= most)):
+        expected = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
+
+
+def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) -> None:
+    """Refuse settings of another type than a config may give them.
+
+    kinds (Mapping): Name -> what `isinstance` takes.
+    RAISES BioelError: [B465].
+    """
+    words = {bool: "true or false", str: "a string", dict: "a table"}
+    for name, kind in kinds.items():
+        if name in cfg and not isinstance(cfg[name], kind):
+            expected = words.get(kind, "a list")
+            raise BioelError(
+                Errors.B465.format(name=name, found=cfg[name], expected=expected, pipe=pipe)
+            )
+
+
+def is_number(value: object, kind: type[int] | type[float]) -> bool:
+    """Whether this is an integer, or any number for `float`; True and False are not numbers."""
+    kinds = (int,) if kind is int else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool)

@@ -23,9 +23,9 @@ from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.writing import is_encoded
-from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.reading import (
+from spacy_bioel.kb.vectors.stored import is_encoded
+from spacy_bioel.models.name_encoder import (
+    NameEncoder,
     drop_encoder,
     encoder_parts,
     encoder_settings,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.files import gather
+from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings
 

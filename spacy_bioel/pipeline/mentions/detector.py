@@ -1,14 +1,15 @@
 """The pipe `bioel_mentions`: a model that scores spans or tags tokens finds mentions."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
-# It is imported for every pipeline, so functions import models.detector, which loads tokenizers.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -19,17 +20,17 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import open_kb
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.detector import add_scorer, find_spans, mention_loss
-from spacy_bioel.models.torch_io import (
+from spacy_bioel.models.detector import (
     Logits,
     MentionBatch,
     TokenSpans,
-    network_of,
-    weights_from_bytes,
-    weights_to_bytes,
+    add_scorer,
+    find_spans,
+    mention_loss,
 )
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY, annotated_labels, gold_spans
-from spacy_bioel.pipeline.linker.settings import open_kbs
+from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
+from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
+from spacy_bioel.pipeline.linker.settings import check_kinds, check_number, open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
@@ -41,9 +42,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     consider_spans,
 )
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
-from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
-from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, arrays_from_bytes, arrays_to_bytes
-from spacy_bioel.pipeline.tokens import listens, require_token_vectors
+from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
 # "width" is stored with them.
 _SETTINGS = {
@@ -63,17 +62,9 @@ class MentionDetector(StoredPipe):
         self,
         vocab: Vocab,
         model: Model[MentionBatch, Logits],
-        name: str = "bioel_mentions",
+        name: str,
         *,
-        threshold: float = 0.5,
-        consistency: float = 0.0,
-        allow_overlap: bool = True,
-        abbreviations: bool = False,
-        always: Mapping[str, Sequence[str]] | None = None,
-        never: Sequence[str] = (),
-        set_ents: bool = False,
-        spans_key: str = SPANS_KEY,
-        gold_key: str = GOLD_KEY,
+        settings: Mapping[str, Any],
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -81,18 +72,7 @@ class MentionDetector(StoredPipe):
         self.name = name
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
-        self.cfg: dict[str, Any] = {
-            "labels": [],
-            "threshold": threshold,
-            "consistency": consistency,
-            "allow_overlap": allow_overlap,
-            "abbreviations": abbreviations,
-            "always": always or {},
-            "never": list(never) if isinstance(never, tuple) else never,
-            "set_ents": set_ents,
-            "spans_key": spans_key,
-            "gold_key": gold_key,
-        }
+        self.cfg: dict[str, Any] = {"labels": [], **settings}
         self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self.check_settings()
 
@@ -114,14 +94,6 @@ class MentionDetector(StoredPipe):
     @property
     def label_data(self) -> list[str]:
         return list(self.labels)
-
-    @property
-    def threshold(self) -> float:
-        return self.cfg["threshold"]
-
-    @threshold.setter
-    def threshold(self, value: float) -> None:
-        self.cfg["threshold"] = value
 
     def add_label(self, label: str) -> int:
         """Add a label before training. RAISES BioelError: [B050] once the model exists."""
@@ -193,7 +165,7 @@ class MentionDetector(StoredPipe):
         pairs = zip(docs, self.score_spans(docs), strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
-    def consider(self, doc: Doc, *, lowest: float = 0.01) -> list[Considered]:
+    def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
         """Tell which spans of a document might have been mentions, and what became of each.
 
         lowest (float): Least probability of a span.
@@ -215,7 +187,7 @@ class MentionDetector(StoredPipe):
         read, kept = self._read(docs)
         if not any(map(len, read)):
             return mentions
-        lowest = min(self.threshold, lowest)
+        lowest = min(self.cfg["threshold"], lowest)
         spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in read])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
@@ -303,16 +275,14 @@ class MentionDetector(StoredPipe):
         return self.cfg | {"width": self.model.get_ref("tok2vec").maybe_get_dim("nO")}
 
     def parts(self) -> Parts:
-        lexicon = self.lexicon.arrays()
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
-            "lexicon.safetensors": lambda: arrays_to_bytes(lexicon),
+            "lexicon.safetensors": lambda: save(self.lexicon.arrays()),
         }
 
     def load_parts(self, parts: Mapping[str, bytes]) -> None:
-
         width = self.cfg.pop("width")
-        self.lexicon = Lexicon.from_arrays(arrays_from_bytes(parts["lexicon.safetensors"]))
+        self.lexicon = Lexicon.from_arrays(load(parts["lexicon.safetensors"]))
         if self.labels:
             self.model.get_ref("tok2vec").initialize()
             add_scorer(self.model, n_labels=len(self.labels), width=width)
@@ -320,10 +290,11 @@ class MentionDetector(StoredPipe):
 
     def __reduce__(self) -> tuple:
         # For worker processes under spawn.
-        return _unpickle, (self.vocab, self.model, self.name, self.scorer, self.to_bytes())
+        make = partial(type(self), self.vocab, self.model, self.name, scorer=self.scorer)
+        return _unpickle, (make, self.cfg, self.to_bytes())
 
 
 def _unpickle(
-    vocab: Vocab, model: Model, name: str, scorer: Callable | None, data: bytes
+    make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
 ) -> MentionDetector:
-    return MentionDetector(vocab, model, name, scorer=scorer).from_bytes(data)
+    return make(settings=cfg).from_bytes(data)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.kb.columns.ragged import name_keys, span_keys
+from spacy_bioel.kb.columns.keys import name_keys, span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions.choosing import has_whole_brackets
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, normalize_token

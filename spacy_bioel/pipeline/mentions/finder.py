@@ -53,17 +53,39 @@ class FoundName:
     probability: float
 
 
-class Spans(NamedTuple):
-    """Spans of documents that may be names.
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How names are found: settings of the linker, see docs/reference/settings.yml.
 
-    words (Words): Of the documents.
-    meant (tuple[str, ...]): Of each form of the words; another word where it is misspelled.
-    hits (Hits): The spans.
+    weights (Fusion | None): Of the evidence, if it is `learned`; None: the package's.
     """
 
-    words: Words
-    meant: tuple[str, ...]
+    variants: bool = True
+    typos: bool = True
+    learned: bool = True
+    threshold: float = 0.5
+    nested: bool = False
+    abbreviations: bool = True
+    shorthand: bool = True
+    weights: Fusion | None = None
+
+
+class Weighed(NamedTuple):
+    """Spans near a name: their name rows, features, and why each is ruled out, or ""."""
+
     hits: Hits
+    rows: NDArray[np.int64]
+    features: NDArray[np.float32]
+    reasons: list[str]
+
+    @property
+    def is_allowed(self) -> NDArray[np.bool_]:
+        return np.array([not reason for reason in self.reasons], dtype=bool)
+
+    def allowed(self) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
+        """Return the spans that are not ruled out, their name rows and their features."""
+        kept = self.is_allowed
+        return self.hits.take(kept), self.rows[kept], self.features[kept]
 
 
 class NameFinder:
@@ -78,47 +100,30 @@ class NameFinder:
         self._meant: dict[str, str] = {}
         self._shorthand = shorthand_beside(kb)
 
-    def look_up(
-        self,
-        docs: Sequence[Doc],
-        *,
-        variants: bool,
-        typos: bool,
-        abbreviations: bool,
-        shorthand: bool,
-    ) -> Spans:
+    def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
         forms_of = partial(
             forms_to_write_out,
-            abbreviations=abbreviations,
-            shorthand=self._shorthand if shorthand else {},
+            abbreviations=how.abbreviations,
+            shorthand=self._shorthand if how.shorthand else {},
         )
         words = read_words(docs, stem_key, forms_of)
-        meant = tuple(map(self.meant, words.forms)) if typos else words.forms
-        for number, (form, other) in enumerate(zip(words.forms, meant, strict=True)):
-            if form != other:
-                words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
-        is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in meant]
+        if how.typos:
+            words.meant = tuple(map(self.meant, words.forms))
+            for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
+                if form != other:
+                    words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
+        is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
-        hits = find_hits(words, self.bags, known, variants=variants)
-        return Spans(words, meant, hits)
+        return words, find_hits(words, self.bags, known, variants=how.variants)
 
-    def weigh(self, spans: Spans) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32]]:
-        """Return the spans that are not ruled out, their name rows and their features."""
-        hits, rows, features, reasons = self._weigh(spans)
-        kept = np.array([not reason for reason in reasons], dtype=bool)
-        return hits.take(kept), rows[kept], features[kept]
-
-    def _weigh(
-        self, spans: Spans
-    ) -> tuple[Hits, NDArray[np.int64], NDArray[np.float32], list[str]]:
-        """Return the spans near a name, their rows and features, and why each is ruled out."""
-        words, hits = spans.words, spans.hits
-        rows, features = self.evidence.table(words, hits, spans.meant)
+    def weigh(self, words: Words, hits: Hits) -> Weighed:
+        """Return the spans near a name with their features, and why some are ruled out."""
+        rows, features = self.evidence.table(words, hits)
         reasons = ruled_out(words, hits, rows, features, self.kb)
         named = np.flatnonzero(rows >= 0)
         of_named = [reasons[i] for i in named.tolist()]
-        return hits.take(named), rows[named], features[named], of_named
+        return Weighed(hits.take(named), rows[named], features[named], of_named)
 
     def meant(self, word: str) -> str:
         """Correct a misspelled word; return any other word as it is."""
@@ -130,101 +135,61 @@ class NameFinder:
             self._meant[word] = found
         return found
 
-    def find(
-        self,
-        docs: Sequence[Doc],
-        *,
-        variants: bool = True,
-        typos: bool = True,
-        learned: bool = True,
-        abbreviations: bool = True,
-        shorthand: bool = True,
-        threshold: float = 0.5,
-        nested: bool = False,
-        weights: Fusion | None = None,
-    ) -> list[list[FoundName]]:
-        """Find the names in each document, left to right. Only parts of coordinations overlap.
-
-        nested (bool): Find names within longer ones too.
-        weights (Fusion | None): Of the evidence if `learned`; None: the package's.
-        """
+    def find(self, docs: Sequence[Doc], how: Finding = Finding()) -> list[list[FoundName]]:
+        """Find the names in each document, left to right. Only parts of coordinations overlap."""
         found: list[list[FoundName]] = [[] for _ in docs]
         if not docs:
             return found
-        spans = self.look_up(
-            docs, variants=variants, typos=typos, abbreviations=abbreviations, shorthand=shorthand
-        )
-        hits, rows, features = self.weigh(spans)
-        probability = self._probability(
-            hits, rows, features, variants=variants, learned=learned, weights=weights
-        )
-        kept = choose(hits, probability, threshold=threshold, nested=nested)
-        words, start, end = spans.words, hits.start[kept], hits.end[kept]
+        words, weighed, probability, kept = self._decide(docs, how)
+        start, end = weighed.hits.start[kept], weighed.hits.end[kept]
         of_doc = words.doc[start]
         first, last = (words.token[i] - words.token_starts[of_doc] for i in (start, end - 1))
         order = np.lexsort((last, first))
-        columns = (of_doc, first, last, rows[kept], probability[kept])
+        columns = (of_doc, first, last, weighed.rows[kept], probability[kept])
         for doc, *name in zip(*(column[order].tolist() for column in columns), strict=True):
             found[doc].append(FoundName(*name))
         return found
 
-    def consider(
-        self,
-        doc: Doc,
-        *,
-        threshold: float,
-        variants: bool,
-        learned: bool,
-        nested: bool = False,
-        weights: Fusion | None = None,
-        **looking_up: bool,
-    ) -> list[Considered]:
+    def consider(self, doc: Doc, how: Finding = Finding()) -> list[Considered]:
         """Tell which spans are names or nearly so, and why each was kept or not; see `find`."""
-        spans = self.look_up([doc], variants=variants, **looking_up)
-        hits, rows, features, reasons = self._weigh(spans)
-        probability = self._probability(
-            hits, rows, features, variants=variants, learned=learned, weights=weights
-        )
-        probability[[i for i, reason in enumerate(reasons) if reason]] = 0.0
-        chosen = choose(hits, probability, threshold=threshold, nested=nested)
+        words, (hits, rows, _, reasons), probability, chosen = self._decide([doc], how)
         kept = set(chosen.tolist())
-        starts, ends = spans.words.places(hits.start, hits.end)
+        starts, ends = words.places(hits.start, hits.end)
         names = self.kb.names.take(rows)
         columns = (starts.tolist(), ends.tolist(), names, probability.tolist(), reasons)
         considered = set()
         for i, (start, end, name, p, reason) in enumerate(zip(*columns, strict=True)):
-            if i in kept:
-                reason = ""
-            elif not reason and p < threshold:
-                reason = f"below the threshold of {threshold:g}"
-            elif not reason:
+            if not reason and i not in kept:
                 reason = "overlaps a longer or likelier name"
+                if p < how.threshold:
+                    reason = f"below the threshold of {how.threshold:g}"
             text, p = doc.text[start:end], round(p, 4)
             considered.add(Considered(start, end, text, "", p, i in kept, reason, name))
         return sorted(considered, key=lambda c: (c.start, c.end, not c.is_mention, c.name))
 
-    def _probability(
-        self,
-        hits: Hits,
-        rows: NDArray[np.int64],
-        features: NDArray[np.float32],
-        *,
-        variants: bool,
-        learned: bool,
-        weights: Fusion | None,
-    ) -> NDArray[np.float64]:
-        """Estimate the probability that each hit means the name. Shape (n,)."""
-        probability = _by_rules(features)
-        if learned:  # except coordinations: no text says which of them are right
+    def _decide(
+        self, docs: Sequence[Doc], how: Finding
+    ) -> tuple[Words, Weighed, NDArray[np.float64], NDArray[np.int64]]:
+        """Weigh all spans, and choose among those that are not ruled out: return the words, the
+        spans, the probability that each means the name, and the rows of those that are kept.
+        """
+        words, hits = self.look_up(docs, how)
+        weighed = self.weigh(words, hits)
+        hits, rows, features = weighed.allowed()
+        likely = _by_rules(features)
+        if how.learned:  # except coordinations: no text says which of them are right
             alone = hits.gap == hits.end
-            scores = (weights or default_weights()).scores(features[alone])
-            probability[alone] = 1 / (1 + np.exp(-scores))
-        if not variants:
-            probability[features[:, EQUAL] == 0] = 0.0
+            scores = (how.weights or default_weights()).scores(features[alone])
+            likely[alone] = 1 / (1 + np.exp(-scores))
+        if not how.variants:
+            likely[features[:, EQUAL] == 0] = 0.0
         # No text tells what users mean by the words that they add.
         added = self.kb.is_added[rows] & (features[:, [EQUAL, SINGLE]] > 0).all(axis=1)
-        probability[added] = np.maximum(probability[added], _BY_RULES["equal"])
-        return probability
+        likely[added] = np.maximum(likely[added], _BY_RULES["equal"])
+        probability = np.zeros(len(weighed.hits))
+        probability[weighed.is_allowed] = likely
+        kept = choose(hits, likely, threshold=how.threshold, nested=how.nested)
+        return words, weighed, probability, np.flatnonzero(weighed.is_allowed)[kept]
 
 
 @cache

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spacy.attrs import IDX, LENGTH, ORTH, SPACY
 from spacy.tokens import Doc
 
-from spacy_bioel.kb.columns.ragged import KeyArray
+from spacy_bioel.kb.columns.keys import KeyArray
 from spacy_bioel.kb.words.bags import MAX_WORDS, NameBags
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
@@ -47,6 +47,7 @@ class Words:
     chars, lengths (IntArray): Offset in its document, and length, of each token. Shape (n_tokens,).
     token_starts (IntArray): First token of each document. Shape (n_docs,).
     long (dict[int, list[str]]): Words that a short form stands for, by each word of it.
+    meant (tuple[str, ...]): What each form means: another word where it is misspelled.
     """
 
     docs: Sequence[Doc]
@@ -64,6 +65,10 @@ class Words:
     lengths: IntArray
     token_starts: IntArray
     long: dict[int, list[str]] = field(default_factory=dict)
+    meant: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.meant = self.forms
 
     def __len__(self) -> int:
         return len(self.form)

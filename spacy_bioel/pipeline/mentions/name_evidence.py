@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from math import log
 from pathlib import Path
@@ -92,15 +91,12 @@ class NameEvidence:
         self.bags = bags
         self._kept: dict[tuple[str, int], NameMatch] = {}
 
-    def table(
-        self, words: Words, hits: Hits, meant: Sequence[str]
-    ) -> tuple[IntArray, NDArray[np.float32]]:
+    def table(self, words: Words, hits: Hits) -> tuple[IntArray, NDArray[np.float32]]:
         """Return the name rows of hits, and their features.
 
-        meant (Sequence[str]): Of each form of the words; another word where it is misspelled.
         RETURNS (tuple): Rows, -1 for what is not a name, shape (n,); shape (n, len(FEATURES)).
         """
-        matches = [self._match(string, bag) for string, bag in self._strings(words, hits, meant)]
+        matches = [self._match(string, bag) for string, bag in self._strings(words, hits)]
         table = np.array(matches, dtype=float).reshape(-1, len(NameMatch._fields)).T
         of = dict(zip(NameMatch._fields, table, strict=True))
         rows = of["row"].astype(np.int64)
@@ -110,7 +106,7 @@ class NameEvidence:
         rows[has_comma & ((of["has_comma"] == 0) | (of["near"] > SPELLED) | (hits.by >= 0))] = -1
         rows[(of["single"] > 0) & (of["near"] > SPELLED)] = -1
         features = np.zeros((len(hits), len(FEATURES)), dtype=np.float32)
-        values = _of_kinds(words, hits, meant, self.bags)
+        values = _of_kinds(words, hits, self.bags)
         values |= {name: of[name] for name in NameMatch._fields if name in _COLUMN}
         values |= {name: of["near"] == near for near, name in enumerate(FEATURES[:5])}
         values |= self._of_concepts(rows)
@@ -121,13 +117,13 @@ class NameEvidence:
             features[:, _COLUMN[name]] = value
         return rows, features
 
-    def _strings(self, words: Words, hits: Hits, meant: Sequence[str]) -> list[tuple[str, int]]:
+    def _strings(self, words: Words, hits: Hits) -> list[tuple[str, int]]:
         strings = []
         columns = (hits.start, hits.end, hits.gap, hits.resume, hits.bag, hits.place, hits.by)
         for start, end, gap, resume, bag, place, by in zip(
             *(column.tolist() for column in columns), strict=True
         ):
-            own = [meant[i] for i in words.form[start:end].tolist()]
+            own = [words.meant[i] for i in words.form[start:end].tolist()]
             if by >= 0:
                 own[place - start] = self.bags.substitutes.stem[by]
             if words.long:
@@ -221,8 +217,8 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
 
 
-def _of_kinds(words: Words, hits: Hits, meant: Sequence[str], bags: NameBags) -> dict[str, NDArray]:
-    is_typo = np.array([a != b for a, b in zip(words.forms, meant, strict=True)], dtype=bool)
+def _of_kinds(words: Words, hits: Hits, bags: NameBags) -> dict[str, NDArray]:
+    is_typo = np.array([a != b for a, b in zip(words.forms, words.meant, strict=True)], dtype=bool)
     typos = np.append(0, np.cumsum(is_typo[words.form] & ~words.is_short))
     short = np.append(0, np.cumsum(words.is_short))
     return {
