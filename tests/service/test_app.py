@@ -63,11 +63,11 @@ def test_links(client: TestClient) -> None:
 
 def test_candidates_and_their_xrefs_are_optional(client: TestClient) -> None:
     request: dict[str, Any] = {"texts": ["Narcan"], "xrefs": True}
-    (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
-    assert link["candidates"][0]["xrefs"] == ["Y:1"]
-    request["candidates"] = False
-    (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
-    assert "candidates" not in link
+    for candidates, expected in ((True, [["Y:1"]]), (False, None)):
+        request["candidates"] = candidates
+        (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
+        found = link.get("candidates")
+        assert (found and [candidate["xrefs"] for candidate in found]) == expected
 
 
 def test_a_text_that_fails_leaves_the_others_alone(client: TestClient) -> None:
@@ -149,28 +149,16 @@ HOSTS = [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:8000", 200), ("10.
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-def test_names_of_others_are_refused(
-    nlp: Language, started: list[Any], host: str, status: int
-) -> None:
+def test_names_of_others_are_refused(nlp: Language, host: str, status: int) -> None:
     """As that of a page whose name leads to this machine, and which would read the answer."""
     service = Service(lambda: nlp, max_characters=50)
-    app = create_app(service, Metrics(), LIMITS, hosts=["bioel.example.org"])
-    client = TestClient(app)
+    client = TestClient(create_app(service, Metrics(), LIMITS, hosts=["bioel.example.org"]))
     for path in ("/", "/livez", "/metrics", "/openapi.json"):
         response = client.get(path, headers={"Host": host})
         assert response.status_code == status
         assert (status == 200) or response.json()["code"] == "B486"
-    anyone = create_app(Service(lambda: nlp, max_characters=50), Metrics(), LIMITS, hosts=["*"])
-    assert TestClient(anyone).get("/livez", headers={"Host": host}).status_code == 200
-
-
-def test_messages_have_no_terms_of_the_shell(client: TestClient) -> None:
-    answers = [client.request(**request).json()["message"] for request, *_ in MISTAKES]
-    texts = ["a\ud800b", "x" * 51]
-    linked = client.post("/link", content=json.dumps({"texts": texts}), headers=JSON).json()
-    answers += [document["error"]["message"] for document in linked["documents"]]
-    assert len(answers) == len(MISTAKES) + 2
-    assert [a for a in answers if re.search(r"--\w|bioel [a-z]|pydantic|https?:|FILE|KB", a)] == []
+    anyone = TestClient(create_app(service, Metrics(), LIMITS, hosts=["*"]))
+    assert anyone.get("/livez", headers={"Host": host}).status_code == 200
 
 
 def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(
