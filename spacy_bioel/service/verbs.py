@@ -27,7 +27,7 @@ from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.kbs import setting_of
+from spacy_bioel.pipeline.linker.settings import setting_of
 from spacy_bioel.pipeline.linker.starter import place_of
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.service.batching import Batcher
