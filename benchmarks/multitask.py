@@ -35,7 +35,7 @@ from spacy.util import minibatch
 from benchmarks.record import Row, question
 from benchmarks.texts import KEY, dev, only, python, scored
 from spacy_bioel.models.bio_tagger import decode_bilou
-from spacy_bioel.models.multitask_layers import tag_logits
+from spacy_bioel.models.multitask import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask as network
 from spacy_bioel.pipeline.measuring import link_given, link_open

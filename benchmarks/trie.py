@@ -26,8 +26,8 @@ from benchmarks.texts import blank
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import build_trie, open_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.name_encoder import EncoderSource
-from spacy_bioel.models.seq2seq import add_seq2seq, build_seq2seq_v1, seq2seq_network
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
+from spacy_bioel.models.seq2seq import build_seq2seq_v1
 from spacy_bioel.models.writing import write_about
 from spacy_bioel.pipeline.contextual.seq2seq import mark
 from spacy_bioel.pipeline.gold import with_gold_mentions
@@ -46,7 +46,7 @@ def trie(
     torch.set_num_threads(1)
     kb = KnowledgeBase.open(f"kb/{corpus}")
     model = build_seq2seq_v1(path=str(start), max_pieces=36)
-    add_seq2seq(model, EncoderSource(kb, (), None, 0, 0))
+    add_encoder(model, EncoderSource(kb, (), None, 0, 0))
     pieces: MarkedPieces = model.attrs["pieces"]
     before, began = _peak(), time.perf_counter()
     made = build_trie(kb, pieces.writable)
@@ -133,7 +133,7 @@ def write_slowly(
 ) -> list[set[int]]:
     """Name rows of each name that is written about a mention, the best first."""
     pieces: MarkedPieces = model.attrs["pieces"]
-    backbone = seq2seq_network(model).backbone
+    backbone = get_network(model).backbone
     source = torch.from_numpy(pieces.sources([mention]).flat)[None]
     encoded = backbone.get_encoder()(input_ids=source)[0]
     prompt = pieces.prompts([mention])[0]

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
-from spacy_bioel.models.torch_io import SHORT_FORM, MentionBatch
+from spacy_bioel.models.detector import SHORT_FORM, MentionBatch
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names
