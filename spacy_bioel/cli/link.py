@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -15,15 +15,11 @@ from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, tr
 from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.cli.texts import read_documents, read_mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.export.suffixes import has_failures, has_xrefs, suffix_of
 from spacy_bioel.kb.columns.layout import has_columns
 
 if TYPE_CHECKING:
     from spacy_bioel.distributed.rows import LinkedText, Totals
     from spacy_bioel.export.links import Write
-
-STDOUT = "-"
-SOME_FAILED = 1  # exit status
 
 
 class Engine(StrEnum):
@@ -152,126 +148,88 @@ def link(
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
     choose the knowledge base.
     """
-    outputs = _outputs(output or [STDOUT], html, xrefs=xrefs)
-    model, input = _model_and_input(arguments)
+    from spacy_bioel.export.formats import WITH_XREFS, suffix_of
+
+    outputs = {name: suffix_of(name) for name in output or ["-"]}
+    for name, suffix in outputs.items():
+        if xrefs and suffix not in WITH_XREFS:
+            raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
+    outputs |= {} if html is None else {str(html): ".html"}
+    model, source = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
     if is_given and (context or affirmed):
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
-        _refuse_with_spark(
-            {
-                "--html": html is not None,
-                "--format": format is not None,
-                "--kb": bool(kb),
-                "--xrefs": xrefs,
-                "--no-formulas": no_formulas,
-                "--context": context,
-                "--affirmed": affirmed,
-                "--n-process": n_process > 1,
-                "--mentions given": is_given,
-                "several --output": len(outputs) > 1,
-            }
-        )
-        totals = link_file(input, next(iter(outputs)), model=model, batch_size=batch_size)
+        options = {
+            "--html": html is not None,
+            "--format": format is not None,
+            "--kb": bool(kb),
+            "--xrefs": xrefs,
+            "--no-formulas": no_formulas,
+            "--context": context,
+            "--affirmed": affirmed,
+            "--n-process": n_process > 1,
+            "--mentions given": is_given,
+            "several --output": len(outputs) > 1,
+        }
+        for option, found in options.items():
+            if found:
+                raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
+        totals = link_file(source, next(iter(outputs)), model=model, batch_size=batch_size)
     else:
-        linked = _link(
-            model,
-            input,
-            given=is_given,
-            format=format,
-            more=[str(folder) for folder in kb or ()],
-            batch_size=batch_size,
-            n_process=n_process,
-            context=context or affirmed,
-        )
-        if affirmed:
-            linked = _affirmed(linked)
+        from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
+        from spacy_bioel.pipeline.loading import add_context
+
+        # Read first, so that errors are reported without delay.
+        read: Any = read_mentions if is_given else read_documents
+        texts = read(source, format)
+        nlp = load_model(model, more=[str(folder) for folder in kb or ()])
+        if is_given:
+            require_linker(nlp, model)
+        check_linker(nlp)
+        if context or affirmed:
+            add_context(nlp)
+        run: Any = link_given if is_given else link_texts
+        linked = run(nlp, texts, batch_size=batch_size, n_process=n_process)
         # Closed even if a result cannot be written, which ends the worker processes.
         with closing(linked):
-            totals = _write(linked, outputs, xrefs=xrefs, formulas=not no_formulas)
+            kept = _affirmed(linked) if affirmed else linked
+            totals = _write(kept, outputs, xrefs=xrefs, formulas=not no_formulas)
         if is_given and not totals.mentions and not totals.failed:
-            show_note(Warnings.W302.format(source=input))
-    _report(totals)
+            show_note(Warnings.W302.format(source=source))
+    shown = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
+    show_note(f"{shown}, {totals.nil:,} of them NIL.")
+    if totals.failed:
+        failed = count_of(totals.failed, "document")
+        show_note(f"{failed} failed: see error in the output, or above.")
+        raise typer.Exit(1)
 
 
-def _outputs(names: list[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
-    """Names of the outputs, and the ends of these, which say the format.
-
-    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
-    """
-    outputs = {name: suffix_of(name) for name in names}
-    for name, suffix in outputs.items():
-        if xrefs and not has_xrefs(suffix):
-            raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
-    return outputs | ({} if html is None else {str(html): ".html"})
+def _model_and_input(arguments: list[str]) -> tuple[str, str]:
+    """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
+    *models, source = arguments
+    is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
+    is_text = bool(models) and Path(models[0]).is_file()
+    if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
+        raise BioelError(Errors.B335.format(found=" ".join(arguments)))
+    return (models[0] if models else "starter"), source
 
 
-def _link(
-    model: str,
-    source: str,
-    *,
-    given: bool,
-    format: str | None,
-    more: list[str],
-    batch_size: int,
-    n_process: int,
-    context: bool,
-) -> Generator[LinkedText, None, None]:
-    """Open the texts, load the pipeline, and stream the results.
-
-    given (bool): Link the mentions of the texts.
-    more (list[str]): Knowledge bases beside one that is the model.
-    context (bool): Say what the text says of each mention.
-    """
-    from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
-    from spacy_bioel.pipeline.loading import add_context
-
-    read: Any = read_mentions if given else read_documents
-    run: Any = link_given if given else link_texts
-    texts = read(source, format)  # first, so that errors are reported without delay
-    nlp = load_model(model, more=more)
-    if given:
-        require_linker(nlp, model)
-    check_linker(nlp)
-    if context:
-        add_context(nlp)
-    return run(nlp, texts, batch_size=batch_size, n_process=n_process)
-
-
-def _affirmed(linked: Iterable[LinkedText]) -> Generator[LinkedText, None, None]:
+def _affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
     """Documents with the links that are affirmed."""
     for one in linked:
         links = tuple(link for link in one.links if link.context and link.context.is_affirmed)
         yield replace(one, links=links)
 
 
-def _model_and_input(arguments: list[str]) -> tuple[str, str]:
-    """RAISES BioelError: [B335] on more arguments, or a single one that is a pipeline."""
-    from spacy_bioel.pipeline.loading import STARTER
-
-    *models, source = arguments
-    is_model = (Path(source) / "config.cfg").is_file() or has_columns(Path(source))
-    is_text = bool(models) and Path(models[0]).is_file()
-    if len(models) > 1 or is_text or (not models and (is_model or source == STARTER)):
-        raise BioelError(Errors.B335.format(found=" ".join(arguments)))
-    return (models[0] if models else STARTER), source
-
-
-def _refuse_with_spark(given: dict[str, bool]) -> None:
-    """RAISES BioelError: [B196] on an option that Spark does not have."""
-    for option, found in given.items():
-        if found:
-            raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
-
-
 def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool) -> Totals:
     """Write files or to stdout; files get their names only on success."""
     from spacy_bioel.distributed.rows import Totals
+    from spacy_bioel.export.formats import WITH_FAILURES
 
     totals = Totals()
-    names_failures = not any(map(has_failures, outputs.values()))
     with ExitStack() as files:
         writers = [
             files.enter_context(_writing(Path(name), suffix, **options))
@@ -281,7 +239,7 @@ def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: boo
             totals.add(one)
             for write in writers:
                 write(one)
-            if one.error is not None and names_failures:
+            if one.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
                 why = f"[{one.error.code}] {one.error.message}"
                 show_note(f"Document {one.id or totals.documents} failed: {why}")
     return totals
@@ -289,8 +247,7 @@ def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: boo
 
 @contextmanager
 def _writing(path: Path, suffix: str, **options: bool) -> Iterator[Write]:
-    from spacy_bioel.export.formats import format_of
-    from spacy_bioel.export.links import TextFormat
+    from spacy_bioel.export.formats import TextFormat, format_of
 
     def write_named(one: LinkedText) -> None:
         with naming(path):  # errors of one output are not those of another
@@ -304,14 +261,3 @@ def _writing(path: Path, suffix: str, **options: bool) -> Iterator[Write]:
         make_folder(path.parent)
         with naming(path), format(path) as write:
             yield write_named
-
-
-def _report(totals: Totals) -> None:
-    """Print a summary. RAISES typer.Exit: When a document failed."""
-    found = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
-    show_note(f"{found}, {totals.nil:,} of them NIL.")
-    if totals.failed:
-        show_note(
-            f"{count_of(totals.failed, 'document')} failed: see error in the output, or above."
-        )
-        raise typer.Exit(SOME_FAILED)

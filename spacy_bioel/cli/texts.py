@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
@@ -34,8 +35,6 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
     RAISES BioelError: [B101] no such file, [B134] an unknown format, [B344] no corpus; those of
         the readers, while they are read.
     """
-    from spacy_bioel.corpus import read_texts
-
     _check_format(format)
     path = Path(source)
     if source == STDIN or source.endswith(_PARQUET):
@@ -45,61 +44,52 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
         raise BioelError(Errors.B101.format(path=source))
     if not path.is_dir() and _is_plain(path, format):
         raise BioelError(Errors.B344.format(source=source, found="plain text"))
-    return read_texts(path, format=format)
+    return _read_texts(path, format)
 
 
 def read_documents(source: str, format: str | None) -> Iterator[Document]:
     """Stream (text, id) of each document; ids of plain text are line numbers, or names of files.
 
-    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, [B481]
-        a folder without texts, and those of Parquet; raised by the call itself, before the pipeline
-        is loaded.
+    RAISES BioelError: [B101] no such file, [B134] an unknown format, [B142] an empty input, [B444]
+        a table without a column "text", [B481] a folder without texts, and those of Parquet; raised
+        by the call itself, before the pipeline is loaded.
     """
     _check_format(format)
+    path = Path(source)
     if format is None and source.endswith(_PARQUET):
         from spacy_bioel.distributed.parquet import read_documents
 
         return read_documents(source)
-    if format is None and (delimiter := _TABLES.get(Path(source).suffix)) is not None:
-        return _read_table(source, delimiter)
-    if Path(source).is_dir():
+    if path.is_dir():
         if format in (None, _WHOLE):
-            return _read_folder(Path(source))
-        return _read_corpus(Path(source), format)
-    if source != STDIN and not Path(source).is_file():
+            return _read_folder(path)
+        return _read_corpus(path, format)
+    if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
-    if format == _WHOLE:
-        documents = _read_whole(Path(source))
+    if format is None and path.suffix in _TABLES:
+        documents = _read_table(source, _TABLES[path.suffix])
+    elif format == _WHOLE:
+        documents = _read_whole(path)
     elif source == STDIN:
         documents = _read_lines(sys.stdin.buffer, source="stdin")
-    elif _is_plain(Path(source), format):
+    elif _is_plain(path, format):
         documents = _read_plain(source)
     else:
-        return _read_corpus(Path(source), format)
+        return _read_corpus(path, format)
     first = next(documents, None)
     if first is None:
         raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
     return chain([first], documents)
 
 
+def _check_format(format: str | None) -> None:
+    known = (_PLAIN, _WHOLE, _DOCBIN, *CORPUS_FORMATS)
+    if format is not None and format not in known:
+        raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
+
+
 def _read_table(source: str, delimiter: str) -> Iterator[Document]:
-    """Stream the rows of a table with a column "text", and perhaps one "id".
-
-    RAISES BioelError: [B101] no such file, [B444] no such column, [B142] no row; raised by the call
-        itself.
-    """
-    if not Path(source).is_file():
-        raise BioelError(Errors.B101.format(path=source))
-    rows = _rows_of(source, delimiter)
-    first = next(rows, None)
-    if first is None:
-        raise BioelError(Errors.B142.format(source=source))
-    return chain([first], rows)
-
-
-def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
-    import csv
-
+    """Stream the rows of a table with a column "text", and perhaps one "id"."""
     csv.field_size_limit(_LONGEST_CELL)
     with open_text(source) as file:
         rows = csv.DictReader(file, delimiter=delimiter)
@@ -114,15 +104,7 @@ def _rows_of(source: str, delimiter: str) -> Iterator[Document]:
             raise BioelError(Errors.B479.format(path=source, line=line, error=what)) from None
 
 
-def _check_format(format: str | None) -> None:
-
-    known = (_PLAIN, _WHOLE, _DOCBIN, *CORPUS_FORMATS)
-    if format is not None and format not in known:
-        raise BioelError(Errors.B134.format(format=format, known=", ".join(known)))
-
-
 def _read_plain(source: str) -> Iterator[Document]:
-
     with open_binary(source) as file:
         yield from _read_lines(file, source=source)
 
@@ -131,8 +113,6 @@ def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
     """Stream the non-empty lines with their numbers.
 
     Undecodable bytes become lone surrogates, so that only their document fails.
-
-    RAISES BioelError: [B103] on the byte order mark of UTF-16.
     """
     for number, line in enumerate(file, start=1):
         text = _decoded(line, source) if number == 1 else line.decode("utf8", "surrogateescape")
@@ -149,10 +129,7 @@ def _decoded(start: bytes, source: str) -> str:
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the files .txt of a folder by their names, as one document each.
-
-    RAISES BioelError: [B481] when there is none; raised by the call itself.
-    """
+    """Stream the files .txt of a folder by their names, as one document each."""
     paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
     if not paths:
         raise BioelError(Errors.B481.format(path=folder))
@@ -170,22 +147,25 @@ def _read_whole(path: Path) -> Iterator[Document]:
 
 def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     """Stream a corpus; annotations are skipped if possible, so that invalid ones do not matter."""
-    from spacy_bioel.corpus import read_texts
-
-    readers = {"pubtator": read_pubtator, "brat": read_brat}
     if format is None and path.suffix != f".{_DOCBIN}":
         format = detect_corpus_format(path)
     if format == "jsonl":
         return read_documents_jsonl(path)
+    readers = {"pubtator": read_pubtator, "brat": read_brat}
     if format in readers:
         texts = readers[format](path, annotations=False)
     else:
-        texts = read_texts(path, format=format)
+        texts = _read_texts(path, format)
     return ((text.text, text.id) for text in texts)
 
 
-def _is_plain(path: Path, format: str | None) -> bool:
+def _read_texts(path: Path, format: str | None) -> Iterator[AnnotatedText]:
+    from spacy_bioel.corpus import read_texts
 
+    return read_texts(path, format=format)
+
+
+def _is_plain(path: Path, format: str | None) -> bool:
     if format is not None or path.suffix != ".txt":
         return format in (_PLAIN, _WHOLE)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,8 +9,7 @@ from itertools import count
 from typing import NamedTuple, TextIO
 
 from spacy_bioel.distributed.rows import LinkedText
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.text.variants import hgvs_of
+from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.types import Candidate, Link, preferred_name
 
 Write = Callable[[LinkedText], None]
@@ -56,10 +54,6 @@ class TextFormat:
 def numbered(one: LinkedText, number: int) -> LinkedText:
     """The document, with its number as its id if it has none."""
     return one if one.id and not one.id.isspace() else replace(one, id=str(number))
-
-
-# Characters at which readers of corpora divide a field of ids.
-_SEPARATORS = re.compile(r"[|+;,\s]")
 
 
 class LinkRow(NamedTuple):
@@ -116,16 +110,6 @@ def linked_candidates(link: Link) -> list[Candidate]:
     """Candidates of the ids of a link, in their order; none for NIL."""
     found = {candidate.id: candidate for candidate in link.candidates}
     return [found[id] for id in link.ids if id in found]
-
-
-def check_ids(ids: Sequence[str], *, format: str) -> None:
-    """Refuse ids that a reader of the format would divide.
-
-    RAISES BioelError: [B343] on an id with white space or a separator of ids.
-    """
-    for id in ids:
-        if found := _SEPARATORS.search(id):
-            raise BioelError(Errors.B343.format(id=id, found=found.group(), format=format))
 
 
 def _joined(parts: Sequence[str]) -> str | None:

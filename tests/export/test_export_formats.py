@@ -13,10 +13,9 @@ import pytest
 
 from spacy_bioel.distributed.rows import Failure, LinkedText
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.brat import writing_brat
-from spacy_bioel.export.formats import format_of
+from spacy_bioel.export.corpora import writing_brat
+from spacy_bioel.export.formats import SUFFIXES, format_of, suffix_of
 from spacy_bioel.export.links import TextFormat
-from spacy_bioel.export.suffixes import SUFFIXES, suffix_of
 from spacy_bioel.io.formats import detect_corpus_format, read_corpus
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
