@@ -265,6 +265,6 @@ def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of runs of entries, from the first position and the length of each, as in `gather`."""
+    """Positions of runs of entries, by the first position and the length of each; see `gather`."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])

@@ -291,8 +291,8 @@ class Lookups:
         return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
-        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document; -1 if there is
-        no such name, and for 0. Any shape; returns the same."""
+        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document; -1 for none,
+        and for the key 0. Any shape; returns the same."""
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
