@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 
 from spacy_bioel.cli.error_files import COLUMNS, SHOWN
-from spacy_bioel.scoring.counts import KINDS, MARKS
 
 Run = Callable[..., int]
 Capture = pytest.CaptureFixture[str]
@@ -179,14 +178,6 @@ def test_errors_of_given_mentions(run: Run, model: Path, gold: Path, tmp_path: P
     ]
 
 
-def test_help_defines_all_kinds_and_marks(run: Run, capsys: Capture) -> None:
-    assert run("evaluate", "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for name in [*KINDS, *MARKS]:
-        assert f"• {name}: " in text
-    assert f"up to {SHOWN} single errors of each kind" in text.replace("│ ", "").replace(" │", "")
-
-
 def scores(run: Run, tmp_path: Path, *argv: object) -> dict[tuple[str, str], tuple[float, int]]:
     out = tmp_path / "scores.json"
     assert run("evaluate", *argv, "--protocol", "gold", "--json", out) == 0
@@ -237,26 +228,6 @@ def test_what_a_corpus_annotates(run: Run, model: Path, corpus: Path, tmp_path: 
     assert kinds == ["spurious", "spurious", "spurious", "missed"]
     assert run("evaluate", model, corpus, *options, "--annotates", "C") == 0
     assert [row["kind"] for row in read_table(out, "\t")] == ["missed"]
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (["--errors", "errors.xlsx"], "B360"),
-        (["--prefix", "MESH", "--prefix", "OMIM"], "B361"),
-        (["--label", "Disease"], "B362"),
-        (["--label", "=Disease"], "B362"),
-        (["--label", "Disease=A", "--label", "Disease=B"], "B362"),
-        (["--label", "Illness=Disease"], "B363"),
-        (["--prefix", "Gene=NCBIGene"], "B363"),
-        (["--annotates", "Disease"], "B364"),
-    ],
-)
-def test_unusable_options(
-    options: list[str], code: str, run: Run, model: Path, corpus: Path, capsys: Capture
-) -> None:
-    assert run("evaluate", model, corpus, *options) == 2
-    assert f"[{code}]" in capsys.readouterr().err
 
 
 def test_labels_that_the_pipeline_does_not_have(

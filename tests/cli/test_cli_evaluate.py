@@ -95,14 +95,6 @@ def test_table_for_people(run: Run, model: Path, corpus: Path, capsys: Capture) 
     assert "seed: 0" in captured.err and "model_fingerprint: " in captured.err
 
 
-def test_help_says_what_each_protocol_compares(run: Run, capsys: Capture) -> None:
-    assert run("evaluate", "--help") == 0
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "• mention: offsets equal, label equal, ids ignored;" in text
-    assert "• end_to_end: offsets equal, label ignored, ids equal sets;" in text
-    assert "strict is end_to_end, partial is" in text
-
-
 def test_gold_in_the_span_group_of_the_setting(run: Run, model: Path, tmp_path: Path) -> None:
     nlp = spacy.load(model)
     nlp.get_pipe("bioel_linker").cfg["gold_key"] = "truth"
@@ -145,22 +137,6 @@ def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
     found = list(link_given(nlp, linker, [without]))
     assert [link.ids for link in found[0]] == [("MESH:D009270",), ("MESH:D003000",)]
     assert found == list(link_given(nlp, linker, [with_ids]))
-
-
-def test_unusable_arguments(
-    run: Run, model: Path, corpus: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text('{"id": "1", "text": "Nothing."}\n')
-    assert run("evaluate", model, empty) == 2
-    assert "[B076]" in capsys.readouterr().err
-    spacy.blank("en").to_disk(tmp_path / "blank")
-    assert run("evaluate", tmp_path / "blank", corpus) == 2
-    assert "[B072]" in capsys.readouterr().err
-    assert run("evaluate", tmp_path / "blank", corpus, "--protocol", "mention") == 0
-    capsys.readouterr()
-    assert run("evaluate", model, corpus) == 2  # without --prefix MESH
-    assert "[B077]" in capsys.readouterr().err
 
 
 def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:

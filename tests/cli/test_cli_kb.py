@@ -9,9 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_bioel.cli.kb_show import ann_text
-from spacy_bioel.cli.sources import parse_columns
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
@@ -52,15 +49,6 @@ def test_a_new_build_says_that_vectors_are_gone(
     shown = " ".join(capsys.readouterr().err.split())
     assert f"vectors of the names before are gone: run bioel kb encode {out} MODEL" in shown
     assert not has_vectors(KnowledgeBase.open(out))
-
-
-def test_an_approximate_index_in_words() -> None:
-    steps = [(64, 0.8), (512, -1.0)]
-    ann = {"kind": "IVF9,PQ4x4fsr", "steps": steps, "recall@1": 0.99955, "recall@10": 0.9876}
-    assert ann_text(ann) == (
-        "approximate index IVF9,PQ4x4fsr, 64 to 512 lists a query, "
-        "recall@1 99.95%, recall@10 98.76%"
-    )
 
 
 def test_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,17 +130,6 @@ def test_release_and_licence_come_from_the_obo_header(run: Run, tmp_path: Path) 
     assert (meta["release"], meta["licence"]) == ("mine", "https://x.org/a")
 
 
-def test_a_spreadsheet_needs_columns(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = tmp_path / "terms.csv"
-    source.write_text("Code,Label\n1,flu\n")
-    assert run("kb", "build", tmp_path / "kb", source) == 2
-    shown = capsys.readouterr().err
-    assert "[B141]" in shown and "--columns id=1,name=2" in shown
-    assert run("kb", "build", tmp_path / "kb", source, "--columns", "id=Code,name=Label") == 0
-
-
 def test_a_failed_build_leaves_the_old_one(run: Run, tmp_path: Path, concepts_file: Path) -> None:
     out = tmp_path / "kb"
     assert run("kb", "build", out, concepts_file) == 0
@@ -163,42 +140,6 @@ def test_a_failed_build_leaves_the_old_one(run: Run, tmp_path: Path, concepts_fi
     assert KnowledgeBase.open(out).fingerprint == before
     assert run("kb", "build", tmp_path / "other", broken) == 2
     assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.jsonl", "concepts.jsonl", "kb"]
-
-
-@pytest.mark.parametrize(
-    ("argv", "code"),
-    [
-        (["kb", "info", "nowhere"], "B020"),
-        (["kb", "build", "kb", "nowhere.obo"], "B101"),
-        (["kb", "encode", "nowhere", "nowhere"], "B020"),
-        (["convert", "nowhere.txt", "out.spacy"], "B101"),
-        (["link", "nowhere", "nowhere.txt"], "B101"),
-        (["evaluate", "nowhere", "nowhere.spacy"], "B060"),
-        (["evaluate", "nowhere", "nowhere.txt", "--protocol", "f_score"], "B081"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(
-    run: Run,
-    argv: list[str],
-    code: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(*argv) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"error: [{code}]")
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_module_runs_without_a_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spacy_bioel", "kb", "info", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "[B020]" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_help_names_the_commands_and_needs_no_spacy() -> None:
@@ -213,11 +154,6 @@ def test_help_names_the_commands_and_needs_no_spacy() -> None:
         assert name in done.stdout
 
 
-def test_wrong_usage_is_status_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("kb", "build", "out") == 2
-    assert "Missing argument" in capsys.readouterr().err
-
-
 def test_an_unexpected_failure_is_not_hidden(
     tmp_path: Path, concepts_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,12 +165,6 @@ def test_an_unexpected_failure_is_not_hidden(
     monkeypatch.setattr("spacy_bioel.cli.kb_build.build_kb", fail)
     with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
         main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])
-
-
-def test_parse_columns() -> None:
-    assert parse_columns("id=1, name=Label") == {"id": 1, "name": "Label"}
-    with pytest.raises(BioelError, match=r"\[B070\].*'name='"):
-        parse_columns("id=1,name=")
 
 
 def test_bad_records_are_skipped_and_reported(

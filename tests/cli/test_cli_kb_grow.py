@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import spacy
-from kb_files import all_files, to_old_layout
+from kb_files import to_old_layout
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
@@ -98,45 +97,6 @@ def test_retire_pairs(run: Run, kb: Path, tmp_path: Path, capsys) -> None:
     assert (counts["new_concepts"], counts["new_retired"], counts["new_names"]) == (-2, 2, 0)
 
 
-@pytest.mark.parametrize(
-    ("argv", "code"),
-    [
-        (["add", "nowhere", "mine.tsv"], "B101"),
-        (["add", "nowhere", "pairs.tsv", "--columns", "id=1,replaced_by=2"], "B020"),
-        (["add", "kb", "pairs.tsv"], "B141"),
-        (["retire", "kb"], "B204"),
-        (["retire", "kb", "X:1", "--pairs", "pairs.tsv"], "B204"),
-        (["retire", "kb", "--pairs", "pairs.tsv", "--replaced-by", "X:1"], "B204"),
-        (["retire", "kb", "--pairs", "pairs.tsv"], "B205"),
-        (["retire", "kb", "X:1"], "B200"),
-        (["retire", "kb", "MESH:D000001"], "B201"),
-        (["retire", "nowhere", "X:1"], "B020"),
-        (["compact", "nowhere"], "B020"),
-    ],
-)
-def test_bad_input(
-    run: Run,
-    kb: Path,
-    argv: list[str],
-    code: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(kb.parent)
-    Path("pairs.tsv").write_text("X:1\tX:2\nX:1\tX:3\n")
-    before = KnowledgeBase.open(kb).fingerprint
-    assert run("kb", *argv) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"error: [{code}]")
-    assert captured.err.count("\n") == 1
-    assert KnowledgeBase.open(kb).fingerprint == before
-    assert sorted(path.name for path in kb.parent.iterdir()) == [
-        "concepts.jsonl",
-        "kb",
-        "pairs.tsv",
-    ]
-
-
 def test_compact(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encode(kb)
     assert run("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270") == 0
@@ -181,16 +141,6 @@ def test_upgrade(run: Run, kb: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert is_encoded(KnowledgeBase.open(kb), fingerprint="f")
     assert run("kb", "upgrade", kb) == 0
     assert "has the current layout" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_trained_pipeline_is_not_overwritten(
-    run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spacy.blank("en").to_disk(tmp_path / "model")
-    before = all_files(tmp_path / "model")
-    assert run("kb", "build", tmp_path / "model", concepts_file) == 2
-    assert "[B029]" in capsys.readouterr().err
-    assert all_files(tmp_path / "model") == before and "meta.json" in before
 
 
 def test_edit(run: Run, kb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

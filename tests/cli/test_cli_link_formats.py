@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from spacy_bioel.cli import main
 from spacy_bioel.io.formats import read_corpus
 
 Run = Callable[..., int]
@@ -111,25 +110,3 @@ def test_given_mentions_without_any(run: Run, model: Path, tmp_path: Path, capsy
     source.write_text('{"text": "Narcan"}\n')
     assert run("link", model, source, "--mentions", "given") == 0
     assert "[W302]" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argv", "code"),
-    [
-        (("{notes}", "--mentions", "given"), "[B344]"),
-        (("-", "--mentions", "given"), "[B344]"),
-        (("none.txt", "--mentions", "given"), "[B101]"),
-        (("{notes}", "--mentions", "given", "--format", "x"), "[B134]"),
-        (("{notes}", "--mentions", "given", "--engine", "spark"), "[B196]"),
-        (("{notes}", "-o", "a.jsonl", "-o", "b.jsonl", "--engine", "spark"), "[B196]"),
-        (("{notes}", "-o", "a.csv", "--xrefs"), "[B324]"),
-        (("{notes}", "-o", "a.txt"), "[B198]"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    argv: tuple[str, ...], code: str, model: Path, notes: Path, capsys: Capture
-) -> None:
-    with pytest.raises(SystemExit) as exited:
-        main(["link", str(model), *(part.format(notes=notes) for part in argv)])
-    assert exited.value.code == 2
-    assert code in capsys.readouterr().err

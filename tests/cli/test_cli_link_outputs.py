@@ -219,14 +219,3 @@ def test_names_of_several_knowledge_bases_with_cross_references(
     assert [(x["id"], sorted(x["candidates"][0])) for x in row["links"]] == [
         ("D:1", ["evidence", "id", "name", "score"])
     ]
-
-
-def test_what_goes_with_no_other_option(
-    run: Run, kbs: list[Path], model: Path, notes: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert run("link", model, notes, "--kb", kbs[0]) == 2
-    assert "error: [B323]" in capsys.readouterr().err
-    assert run("link", kbs[0], notes, "--xrefs", "-o", tmp_path / "out.parquet") == 2
-    assert "error: [B324]" in capsys.readouterr().err
-    assert run("link", kbs[0], notes, "--engine", "spark", "--kb", kbs[1]) == 2
-    assert "error: [B196]" in capsys.readouterr().err

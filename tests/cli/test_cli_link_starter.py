@@ -33,20 +33,6 @@ def test_the_texts_alone(run: Run, notes: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == alone
 
 
-@pytest.mark.parametrize(
-    "arguments", [["a", "b", "c"], ["starter"], ["{notes}", "{notes}"], ["{model}"]]
-)
-def test_arguments_that_are_no_model_and_text(
-    run: Run, notes: Path, tmp_path: Path, capsys: Capture, arguments: list[str]
-) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.cfg").touch()
-    places = {"notes": str(notes), "model": str(tmp_path / "model")}
-    assert run("link", *(argument.format(**places) for argument in arguments)) == 2
-    shown = capsys.readouterr().err
-    assert "[B335] Expected [MODEL] INPUT" in shown
-
-
 def test_gold_is_measured_by_its_name(run: Run, tmp_path: Path, capsys: Capture) -> None:
     gold = tmp_path / "gold.jsonl"
     mention = {"start": 4, "end": 8, "label": "Gene", "ids": ["NCBIGene:673"]}

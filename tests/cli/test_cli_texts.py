@@ -61,26 +61,6 @@ def test_convert_to_jsonl(run: Run, corpus: Path, tmp_path: Path, capsys: Captur
     }
 
 
-def test_convert_refuses_what_it_cannot_do(
-    run: Run, corpus: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert run("convert", corpus, tmp_path / "out.csv") == 2
-    assert "[B074]" in capsys.readouterr().err
-    assert run("convert", corpus, tmp_path / "out.spacy", "--tokenizer", "none") == 2
-    assert "[B075]" in capsys.readouterr().err
-    corpus.write_text(corpus.read_text().replace("Narcan\t", "Nalorphine\t"))
-    assert run("convert", corpus, tmp_path / "out.spacy") == 2
-    assert "line 5" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["gold.txt"]
-
-
-def test_a_damaged_docbin_is_named(run: Run, tmp_path: Path, capsys: Capture) -> None:
-    damaged = tmp_path / "gold.spacy"
-    damaged.write_bytes(b"no DocBin")
-    assert run("evaluate", "model", damaged) == 2
-    assert "[B060]" in capsys.readouterr().err
-
-
 def test_link_plain_text(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
     source = tmp_path / "notes.txt"
     source.write_text("Narcan was given.\n\nNothing here.\n")
@@ -122,18 +102,6 @@ def test_link_reads_stdin_and_writes_stdout(
     assert run("link", model, "-") == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["id"], record["links"][0]["id"]) == ("1", "MESH:D003000")
-
-
-def test_link_ignores_the_annotations_of_a_corpus(
-    run: Run, model: Path, corpus: Path, capsys: Capture
-) -> None:
-    assert run("link", model, corpus) == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = {r["id"]: [(x["text"], x["label"]) for x in r["links"]] for r in records}
-    assert found == {
-        "1": [("Naloxone", "D"), ("clonidine", "D"), ("Narcan", "D")],
-        "2": [("Hypertension", "C")],
-    }
 
 
 def test_gold_in_the_file_changes_no_prediction(
@@ -205,27 +173,6 @@ def test_link_says_at_once_what_is_wrong_with_a_knowledge_base(
     assert "[B023]" in capsys.readouterr().err and not (tmp_path / "out.jsonl").exists()
 
 
-def test_link_has_no_other_formats(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "a.txt").write_text("Naloxone\n")
-    assert run("link", model, tmp_path / "a.txt", "-o", tmp_path / "out.docx") == 2
-    assert "[B198]" in capsys.readouterr().err and not (tmp_path / "out.docx").exists()
-
-
-def test_link_names_its_formats(run: Run, model: Path, corpus: Path, capsys: Capture) -> None:
-    assert run("link", model, corpus, "--format", "foo") == 2
-    assert (
-        "[B134] Unknown format 'foo'. Choose from: text, whole, spacy, " in capsys.readouterr().err
-    )
-
-
-def test_link_without_a_model_writes_nothing(
-    run: Run, corpus: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert run("link", tmp_path / "none", corpus, "-o", tmp_path / "out.jsonl") == 2
-    assert "[B071]" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["gold.txt"]
-
-
 def test_link_reads_a_brat_folder(run: Run, model: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("Clonidine helps.")
@@ -233,14 +180,6 @@ def test_link_reads_a_brat_folder(run: Run, model: Path, tmp_path: Path, capsys:
     assert run("link", model, tmp_path / "notes") == 0
     [record] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (record["text"], record["links"][0]["id"]) == ("Clonidine helps.", "MESH:D003000")
-
-
-def test_the_short_way_to_the_class() -> None:
-    from spacy_bioel import kb
-    from spacy_bioel.kb.columns.store import KnowledgeBase
-
-    assert kb.KnowledgeBase is KnowledgeBase
-    assert not hasattr(kb, "Knowledge")
 
 
 def test_link_reads_a_folder_of_texts(run: Run, model: Path, tmp_path: Path) -> None:
@@ -273,27 +212,3 @@ def test_link_reads_a_file_as_one_document(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(note.read_bytes())))
     assert run("link", model, "-", "--format", "whole") == 0
     assert json.loads(capsys.readouterr().out)["text"] == note.read_text()
-
-
-@pytest.mark.parametrize(
-    ("source", "content", "code"),
-    [
-        ("notes", None, "B481"),
-        ("none.txt", None, "B101"),
-        ("wide.txt", "a".encode("utf-16"), "B103"),
-    ],
-)
-def test_link_refuses_what_has_no_texts(
-    run: Run,
-    model: Path,
-    tmp_path: Path,
-    capsys: Capture,
-    source: str,
-    content: bytes | None,
-    code: str,
-) -> None:
-    (tmp_path / "notes").mkdir()
-    if content is not None:
-        (tmp_path / source).write_bytes(content)
-    assert run("link", model, tmp_path / source, "--format", "whole") == 2
-    assert f"[{code}]" in capsys.readouterr().err

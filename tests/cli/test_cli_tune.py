@@ -116,30 +116,6 @@ def test_a_failed_run_leaves_the_old_one(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gold.txt", "tuned"]
 
 
-def test_unusable_input(
-    run: Run, model: Path, corpus: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    out = tmp_path / "out"
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text('{"id": "1", "text": "Nothing."}\n')
-    assert run("tune", model, empty, out) == 2
-    assert "[B076]" in capsys.readouterr().err
-    assert run("tune", model, corpus, out) == 2  # without --prefix MESH
-    assert "[B077]" in capsys.readouterr().err
-    assert run("tune", model, corpus, out, "--label", "Illness=Disease") == 2
-    assert "[B363]" in capsys.readouterr().err
-    kb = tmp_path / "kb"
-    build_kb([Concept("MESH:D006973", ("Pressure disease",))], kb)
-    spacy.blank("en").to_disk(tmp_path / "blank")
-    assert run("tune", tmp_path / "blank", corpus, out) == 2
-    assert "[B232]" in capsys.readouterr().err
-    assert run("tune", tmp_path / "blank", corpus, out, "--kb", kb) == 2
-    assert "[B072]" in capsys.readouterr().err
-    assert run("tune", model, corpus, model) == 2
-    assert "[B230]" in capsys.readouterr().err
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(
     ("layer", "required"),
     [("cross_encoder", ["spacy-bioel[transformers]>=0.1.0,<0.2.0"]), ("other", None)],
