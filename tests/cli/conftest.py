@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+from commands import Bioel, command
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build.build import build_kb
@@ -34,6 +35,11 @@ PUBTATOR = """\
 2\t17\t33\tpressure disease\tDisease\tD006973
 2\t37\t41\trats\tSpecies\t-1
 """
+
+
+@pytest.fixture()
+def bioel(capsys: pytest.CaptureFixture[str]) -> Bioel:
+    return command(capsys)
 
 
 @pytest.fixture()
