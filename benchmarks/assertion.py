@@ -16,14 +16,14 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import spacy
 import typer
 
-from benchmarks.record import add, measurement
+from benchmarks.record import Row, question, rows_of
+from benchmarks.texts import blank
 from spacy_bioel.pipeline.annotate import get_links
 
 GOLD = {
@@ -84,15 +84,14 @@ def read(path: Path) -> tuple[list[Case], list[dict[str, str]]]:
 
 
 def ours(cases: Sequence[Case]) -> Found:
-    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
-    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp = blank()
     pipe: Any = nlp.add_pipe("bioel_context")
     found, start = [], time.perf_counter()
     for text, first, last in cases:
         doc = nlp.make_doc(text)
         doc.spans["bioel"] = [doc.char_span(first, last, alignment_mode="expand")]
         said = get_links(pipe(doc))[0].context
-        found.append({question: getattr(said, question) for question in GOLD})
+        found.append({asked: getattr(said, asked) for asked in GOLD})
     return found, len(cases) / (time.perf_counter() - start)
 
 
@@ -113,39 +112,28 @@ def scores(found: Sequence[bool], gold: Sequence[bool]) -> dict[str, float]:
     both = sum(a and b for a, b in zip(found, gold, strict=True))
     precision, recall = both / max(1, sum(found)), both / max(1, sum(gold))
     f1 = 2 * precision * recall / max(1e-9, precision + recall)
-    return {"precision": precision, "recall": recall, "f1": f1}
+    return {"precision": 100 * precision, "recall": 100 * recall, "f1": 100 * f1}
 
 
-def main(
+@question("assertion", key=("question", "system", "metric"))
+def assertion(
     file: Path,
     negspacy: Annotated[Path | None, typer.Option(help="Python of its environment.")] = None,
     medspacy: Annotated[Path | None, typer.Option(help="Python of its environment.")] = None,
-) -> None:
+) -> Iterator[Row]:
     cases, kept = read(file)
     systems = {"ours": ours(cases)}
-    if negspacy is not None:
-        systems["negspacy"] = theirs(negspacy, _NEGSPACY, cases)
-    if medspacy is not None:
-        systems["medspacy"] = theirs(medspacy, _MEDSPACY, cases)
-    rows = []
+    for name, python, system in (
+        ("negspacy", negspacy, _NEGSPACY),
+        ("medspacy", medspacy, _MEDSPACY),
+    ):
+        if python is not None:
+            systems[name] = theirs(python, system, cases)
     for system, (found, speed) in systems.items():
-        rows.append(
-            measurement("speed", system, metric="per_second", value=round(speed), n=len(cases))
-        )
-        for question, (column, value) in GOLD.items():
-            if question in found[0]:
+        about: Row = {"question": "speed", "n": len(cases)}
+        yield {"system": system, **about, "metric": "per_second", "value": round(speed)}
+        for asked, (column, value) in GOLD.items():
+            if asked in found[0]:
                 gold = [row[column] == value for row in kept]
-                said = [bool(one[question]) for one in found]
-                rows += [
-                    measurement(
-                        question, system, metric=metric, value=round(100 * score, 1), n=sum(gold)
-                    )
-                    for metric, score in scores(said, gold).items()
-                ]
-    for row in rows:
-        typer.echo(f"{row['question']:14}{row['system']:10}{row['metric']:12}{row['value']:8,}")
-    typer.echo(add("assertion", rows, key=("question", "system", "metric")))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+                values = scores([bool(one[asked]) for one in found], gold)
+                yield from rows_of(system, values, digits=1, question=asked, n=sum(gold))

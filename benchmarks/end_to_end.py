@@ -1,131 +1,182 @@
 """Accuracy of finding and linking mentions in bare text, and the gain of reading.
 
-python -m benchmarks.end_to_end CORPUS SYSTEM records the development figures of the pipeline that
-`project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads, also
-of two others with the same weights, tuned on dev like the first: SYSTEM_strings links by the
+python -m benchmarks.run end_to_end CORPUS SYSTEM records the development figures of the pipeline
+that `project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. Where the linker reads,
+also of two others with the same weights, tuned on dev like the first: SYSTEM_strings links by the
 strings of the mentions alone, and SYSTEM_context (of a dual encoder) by what was read alone.
+
+main_job FOLDER runs the project on BC5CDR with the files below FOLDER, and records what `bioel
+evaluate` measured on dev, beside the same linker without its encoder: exact names, training strings
+and character 3-grams (the lexical floor).
+
+detection CORPUS trains the detectors of training/configs/mentions*.cfg, which score every span or
+tag tokens, on the same token vectors for the same number of updates. Threshold, consistency and
+overlap are chosen on dev for each.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import resource
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import spacy
+import srsly
 import typer
 
 from benchmarks.linking import subsets
-from benchmarks.record import add, figures, measurement
-from spacy_bioel.corpus import read_texts
+from benchmarks.record import Row, SeedOption, question, rows_of
+from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
 from spacy_bioel.pipeline.measuring import link_given, link_open
-from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.types import AnnotatedText, Mention
 
-KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
-# Metrics that are recorded, by protocol.
-TEXT_ONLY = {
-    "mention": ("precision", "recall", "f1"),
-    "strict": ("precision", "recall", "f1"),
-    "partial": ("precision", "recall", "f1"),
+_F1 = ("precision", "recall", "f1")
+_TEXT_ONLY = {
+    "mention": _F1,
+    "end_to_end": _F1,
+    "partial_binary": _F1,
     "partial_fractional": ("f1",),
 }
 _GIVEN = (
     "accuracy@1", "accuracy@1_nil_ignored", "accuracy@1_nil_ignored_normalised", "mrr",
     "mrr_normalised", "recall@10",
 )  # fmt: skip
-GIVEN = {"gold": _GIVEN, "gold_any": _GIVEN}
-CANDIDATES = 10
 # Protocols that the result file calls as the literature does.
 _NAMES = {"end_to_end": "strict", "partial_binary": "partial"}
 
 
-def main(
+@question("end_to_end", key=KEY)
+def end_to_end(
     corpus: str,
     system: str,
     model: Annotated[Path | None, typer.Option(help="Default: models/CORPUS/final.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the training.")] = 0,
-) -> None:
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
     model = model or Path("models") / corpus / "final"
-    rows = measure(model, corpus)
-    found = [measurement("end_to_end", system, seed=seed, **row) for row in rows]
-    for name, evidence in variants(model).items():
-        with retuned(model, corpus, evidence) as tuned:
-            rows = measure(tuned, corpus)
-        called = f"{system}_{name}"
-        found += [measurement("end_to_end", called, seed=seed, **row) for row in rows]
-    for row in found:
-        if row["metric"] in ("f1", "accuracy@1") and not row["subset"]:
-            interval = f"{row['value']} ({row['low']}-{row['high']})"
-            typer.echo(f"{row['system']} {row['protocol']} {row['metric']} {interval}")
-    typer.echo(add("end_to_end", found, key=KEY))
-
-
-def variants(model: Path) -> dict[str, dict[str, bool]]:
-    """Evidence to switch, by the name of what is left; nothing for a linker that does not read."""
+    about = {"corpus": corpus, "split": "dev", "seed": seed}
+    yield from ({"system": system, **about, **row} for row in _measure(model, corpus))
     linker: Any = spacy.load(model).get_pipe("bioel_linker")
-    if not linker.reads:
-        return {}
-    found = {"strings": {"context": False}}
-    if linker.model.name == "dual_encoder":
-        found["context"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
-    return found
+    variants = {"strings": {"context": False}} if linker.reads else {}
+    if linker.reads and linker.model.name == "dual_encoder":
+        variants["context"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    for name, evidence in variants.items():
+        with _retuned(model, corpus, evidence) as tuned:
+            for row in _measure(tuned, corpus):
+                yield {"system": f"{system}_{name}", **about, **row}
 
 
 @contextmanager
-def retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[Path]:
-    """The pipeline with some evidence switched, and tuned anew on dev."""
+def _retuned(model: Path, corpus: str, evidence: Mapping[str, bool]) -> Iterator[Path]:
+    """Yield the pipeline with some evidence switched, and tuned anew on dev."""
     with tempfile.TemporaryDirectory() as folder:
         changed, tuned = Path(folder) / "changed", Path(folder) / "tuned"
         nlp = spacy.load(model)
         linker: Any = nlp.get_pipe("bioel_linker")
         linker.cfg["evidence"] |= evidence
         nlp.to_disk(changed)
-        dev = Path("corpus") / corpus / "dev.jsonl"
         kb = Path("kb") / corpus
-        tune = ["-m", "spacy_bioel", "tune", changed, dev, tuned, "--kb", kb]
-        subprocess.run([sys.executable, *map(str, tune)], check=True)
+        python("-m", "spacy_bioel", "tune", changed, dev_file(corpus), tuned, "--kb", kb)
         yield tuned
 
 
-def measure(model: Path, corpus: str) -> list[dict[str, Any]]:
-    """Figures of one pipeline on dev; of given mentions also by parts of them."""
+def _measure(model: Path, corpus: str) -> Iterator[Row]:
+    """Yield figures of one pipeline on dev; of given mentions also by parts of them."""
     nlp: Any = spacy.load(model)
     linker = nlp.get_pipe("bioel_linker")
-    texts = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))
-    rows = []
+    texts, about = dev(corpus), {"kb": linker.kb.fingerprint}
     if "bioel_mentions" in nlp.pipe_names:
-        rows += _score(texts, list(link_open(nlp, linker, texts)), TEXT_ONLY, linker.kb)
+        links = list(link_open(nlp, linker, texts))
+        for row in scored(texts, links, linker.kb, _TEXT_ONLY, **about):
+            yield row | {"protocol": _NAMES.get(row["protocol"], row["protocol"])}
     linker.cfg["max_candidates"] = CANDIDATES  # for recall@10
     links = list(link_given(nlp, linker, texts))
+    given = {"gold": _GIVEN, "gold_any": _GIVEN}
     for subset, belongs in subsets(corpus, linker.kb).items():
-        part = [
-            replace(t, mentions=tuple(m for m in t.mentions if belongs(t.text[m.start : m.end], m)))
-            for t in texts
-        ]
-        rows += [row | {"subset": subset} for row in _score(part, links, GIVEN, linker.kb)]
-    return [{"corpus": corpus, "split": "dev", "subset": "", **row} for row in rows]
+        for row in scored(only(texts, belongs), links, linker.kb, given, **about):
+            yield row | {"subset": subset}
 
 
-def _score(texts: Any, links: Any, wanted: Mapping[str, Any], kb: Any) -> list[dict[str, Any]]:
-    found = evaluate(
-        texts,
-        links,
-        protocols=wanted,
-        canonical=kb.canonical,
-        max_candidates=CANDIDATES,
-        per_label=False,
-    )
-    return [
-        {"protocol": name, **figures(row), "kb": kb.fingerprint}
-        for row in found
-        if row.n and row.metric in wanted[name := _NAMES.get(row.protocol, row.protocol)]
-    ]
+@question("main_job")
+def main_job(
+    data: Path,
+    seed: SeedOption = 0,
+    trained: Annotated[
+        bool, typer.Option("--trained", help="The project was run before: only record it.")
+    ] = False,
+) -> Iterator[Row]:
+    corpus = "bc5cdr"
+    if not trained:
+        start = time.perf_counter()
+        options = {"corpus": corpus, "data": data, "seed": seed}
+        overrides = [part for name, value in options.items() for part in (f"--vars.{name}", value)]
+        python("-m", "spacy", "project", "run", "all", ".", *overrides)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        costs = {"seconds": time.perf_counter() - start, "megabytes": peak}
+        about = {"question": "training", "corpus": corpus, "seed": seed}
+        yield from rows_of("rescnn", costs, digits=0, **about)
+    given = ("accuracy@1", "accuracy@1_nil_ignored")
+    wanted = {"mention": ("f1",), "end_to_end": ("f1",), "gold": given, "gold_any": given}
+    found = {"rescnn": srsly.read_json(Path("metrics") / corpus / "dev.json")}
+    with _retuned(Path("models") / corpus / "final", corpus, {"dense": False}) as tuned:
+        out = tuned.with_name("dev.json")
+        protocols = [part for name in wanted for part in ("--protocol", name)]
+        python("-m", "spacy_bioel", "evaluate", tuned, dev_file(corpus), *protocols, "--json", out)
+        found["lexical"] = srsly.read_json(out)
+    about = {"question": "accuracy", "corpus": corpus, "split": "dev", "seed": seed}
+    for system, rows in found.items():
+        for row in rows:
+            if row["metric"] in wanted.get(row["protocol"], ()) and not row["label"]:
+                numbers = {name: round(row[name], 2) for name in ("value", "low", "high")}
+                kept = {name: row[name] for name in ("protocol", "metric", "n")}
+                yield {"system": system, **about, **kept, **numbers, "kb": row["kb_fingerprint"]}
 
 
-if __name__ == "__main__":
-    typer.run(main)
+_DETECTORS = {
+    "spans": "mentions.cfg",
+    "linear_spans": "mentions_linear.cfg",
+    "tags": "mentions_bio.cfg",
+}
+
+
+@question("detection", key=KEY)
+def detection(corpus: str, seed: SeedOption = 0) -> Iterator[Row]:
+    texts = dev(corpus)
+    for system, config in _DETECTORS.items():
+        folder = Path("models") / f"{corpus}_{system}_{seed}"
+        tuned = folder / "final"
+        if not tuned.is_dir():
+            path = f"training/configs/{config}"
+            python("training/scripts/train.py", corpus, path, folder, "--seed", seed)
+            best = folder / "model-best"
+            python("-m", "spacy_bioel", "tune", best, dev_file(corpus), tuned)
+        nlp = spacy.load(tuned)
+        links = list(link_open(nlp, None, texts))
+        about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
+        for subset, belongs in _kinds_of_mentions(nlp).items():
+            wanted = {"mention": ("recall",) if subset else _F1}
+            for row in scored(only(texts, belongs), links, None, wanted):
+                yield about | row | {"subset": subset}
+
+
+def _kinds_of_mentions(nlp: Any) -> dict[str, Callable[[AnnotatedText, Mention], bool]]:
+    """Return parts of the gold mentions, by their tokens; tags cannot express overlaps."""
+
+    def n_tokens(text: AnnotatedText, mention: Mention) -> int:
+        return len(nlp.make_doc(text.text[mention.start : mention.end]))
+
+    def overlaps(text: AnnotatedText, mention: Mention) -> bool:
+        others = (other for other in text.mentions if other is not mention)
+        return any(other.start < mention.end and mention.start < other.end for other in others)
+
+    return {
+        "": lambda t, m: True,
+        "one token": lambda t, m: n_tokens(t, m) == 1,
+        "two tokens": lambda t, m: n_tokens(t, m) == 2,
+        "three to five tokens": lambda t, m: 2 < n_tokens(t, m) < 6,
+        "six or more tokens": lambda t, m: n_tokens(t, m) > 5,
+        "overlaps another": overlaps,
+    }

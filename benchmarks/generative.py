@@ -16,8 +16,7 @@ concept, no pre-training. Their baseline is `mentions`; all but
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,10 +31,11 @@ from thinc.api import Adam
 from thinc.schedules import warmup_linear
 
 from benchmarks.linking import metric_rows, subsets
-from benchmarks.record import add, measurement
-from spacy_bioel.corpus import read_docs, read_texts
+from benchmarks.record import Row, SeedOption, question
+from benchmarks.texts import KEY, blank, dev, only
+from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.words.trie import build_trie
-from spacy_bioel.models.seq2seq import seq2seq_network
+from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
@@ -43,7 +43,6 @@ from spacy_bioel.tuning.development import gather_reading, gold_docs
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link
 
-KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
 _DOCUMENTS = 8  # of an update
 _ABLATED = 100  # documents that ablations are measured on
 
@@ -75,26 +74,19 @@ VARIANTS = {
 }
 
 
-def main(
+@question("generative", key=KEY)
+def generative(
     corpus: str,
     start: Annotated[Path, typer.Option(help="A pre-trained encoder-decoder.")],
     out: Annotated[Path | None, typer.Option(help="Where to save the trained pipeline.")] = None,
     updates: Annotated[int, typer.Option()] = 500,
     learn_rate: Annotated[float, typer.Option()] = 5e-4,
-    seed: Annotated[int, typer.Option()] = 0,
+    seed: SeedOption = 0,
     ablation: Annotated[list[str] | None, typer.Option(help="Of VARIANTS, instead.")] = None,
-) -> None:
+) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     about = {"corpus": corpus, "split": "dev", "seed": seed, "protocol": "gold_any"}
-    texts = with_ids(corpus)
-    rows: list[dict[str, Any]] = []
-
-    def record(system: str, found: Sequence[Sequence[Link]], of: Sequence[AnnotatedText]) -> None:
-        measured = list(measure(corpus, of, found, linker.kb))
-        rows.extend(measurement("generative", system, **about, **row) for row in measured)
-        typer.echo(f"{system}: {[(r['subset'], r['metric'], r['value']) for r in measured]}")
-        add("generative", rows, key=KEY)
-
+    texts = with_ids(corpus)[: _ABLATED if ablation else None]
     for name in ablation or ["mentions and names"]:
         variant = VARIANTS[name]
         if out is not None and (out / "meta.json").is_file() and not ablation:
@@ -102,44 +94,35 @@ def main(
             linker: Any = nlp.get_pipe("bioel_linker")
             linker.set_kb(f"kb/{corpus}")
         else:
-            began = time.monotonic()
-            nlp = make_pipeline(corpus, start, variant)
+            nlp = _make_pipeline(corpus, start, variant)
             linker = nlp.get_pipe("bioel_linker")
-            train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
-            typer.echo(f"{name}: trained for {time.monotonic() - began:.0f} s")
+            _train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
             if out is not None and not ablation:
                 linker.cfg["include_kb"] = False
                 nlp.to_disk(out)
         if variant.target == "preferred":
-            write_preferred_names(linker)
+            _write_preferred_names(linker)
         else:
             linker.encode_kb(linker.kb)
-        if ablation:
-            with writing_alone(linker):
-                record(
-                    f"ablation: {name}",
-                    list(link_given(nlp, linker, texts[:_ABLATED])),
-                    texts[:_ABLATED],
-                )
-            continue
-        with writing_alone(linker):
-            began = time.monotonic()
-            found = list(link_given(nlp, linker, texts))
-            seconds = time.monotonic() - began
-            n = sum(len(text.mentions) for text in texts)
-            typer.echo(f"{n / seconds:.0f} mentions a second")
-        record("generated", found, texts)
-        linker.cfg["evidence"]["generated"] = False
-        record("strings", list(link_given(nlp, linker, texts)), texts)
-        linker.cfg["evidence"]["generated"] = True
-        record("both", cross_fitted(nlp, linker, texts, seed=seed), texts)
+        before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
+        written = dict.fromkeys(before["evidence"], False) | {"generated": True}
+        linker.cfg |= {"evidence": written, "composites": False, "coherence": 0.0}
+        links = {f"ablation: {name}" if ablation else "generated": link_given(nlp, linker, texts)}
+        found = {system: list(of_texts) for system, of_texts in links.items()}
+        linker.cfg.update(before)
+        if not ablation:
+            linker.cfg["evidence"]["generated"] = False
+            found["strings"] = list(link_given(nlp, linker, texts))
+            linker.cfg["evidence"]["generated"] = True
+            found["both"] = _cross_fitted(nlp, linker, texts, seed=seed)
+        for system, of_texts in found.items():
+            for row in _measure(corpus, texts, of_texts, linker.kb):
+                yield {"system": system, **about, **row}
 
 
-def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
+def _make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     """A pipeline with a generative linker only, ready to be trained."""
-    nlp = spacy.blank(
-        "en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
-    )
+    nlp = blank()
     generator = {
         "@architectures": "spacy-bioel.Seq2Seq.v1",
         "path": str(start),
@@ -163,7 +146,7 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     if not variant.starts:
-        network = seq2seq_network(linker.model.get_ref("generator"))
+        network = get_network(linker.model.get_ref("generator"))
         torch.manual_seed(0)
         new = type(network.backbone)(network.backbone.config)
         network.backbone.load_state_dict(new.state_dict())
@@ -183,7 +166,7 @@ def make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     return nlp
 
 
-def train(nlp: Language, corpus: str, *, updates: int, learn_rate: float, seed: int) -> None:
+def _train(nlp: Language, corpus: str, *, updates: int, learn_rate: float, seed: int) -> None:
     """Train the linker on the training documents, in random order."""
     linker: Any = nlp.get_pipe("bioel_linker")
     docs = _train_docs(corpus, nlp)
@@ -209,30 +192,11 @@ def _train_docs(corpus: str, nlp: Language) -> list[Any]:
 
 
 def with_ids(corpus: str) -> list[AnnotatedText]:
-    """The development documents with the mentions that have an id."""
-    return [
-        replace(text, mentions=tuple(m for m in text.mentions if m.ids))
-        for text in read_texts(Path("corpus") / corpus / "dev.jsonl")
-    ]
+    """Return the development documents with the mentions that have an id."""
+    return only(dev(corpus), lambda text, mention: mention.ids)
 
 
-class writing_alone:
-    """A context in which links come from what is written, and nothing else."""
-
-    def __init__(self, linker: Any) -> None:
-        self._linker = linker
-        self._before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
-
-    def __enter__(self) -> None:
-        cfg = self._linker.cfg
-        cfg["evidence"] = dict.fromkeys(cfg["evidence"], False) | {"generated": True}
-        cfg["composites"], cfg["coherence"] = False, 0.0
-
-    def __exit__(self, *_: object) -> None:
-        self._linker.cfg.update(self._before)
-
-
-def write_preferred_names(linker: Any) -> None:
+def _write_preferred_names(linker: Any) -> None:
     """Let the preferred names of concepts be written, no others."""
     kb = linker.kb
     linker.set_kb(kb)  # ends the training
@@ -242,25 +206,20 @@ def write_preferred_names(linker: Any) -> None:
     linker.generator.trie = lambda _: trie
 
 
-def measure(
+def _measure(
     corpus: str, texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: Any
-) -> Iterator[dict[str, Any]]:
-    """Recall at 1 and 5 of all mentions and of parts of them."""
-    parts: dict[str, Callable[..., bool]] = dict(subsets(corpus, kb))
+) -> Iterator[Row]:
+    """Yield recall at 1 and 5 of all mentions and of parts of them."""
+    parts = subsets(corpus, kb)
     seen = parts["seen string"]
-    parts["unseen string"] = lambda string, mention: not seen(string, mention)
+    parts["unseen string"] = lambda text, mention: not seen(text, mention)
     for subset in ("", "seen string", "unseen string", "unseen concept"):
-        belongs = parts[subset]
-        part = [
-            replace(t, mentions=tuple(m for m in t.mentions if belongs(t.text[m.start : m.end], m)))
-            for t in texts
-        ]
-        for row in metric_rows(part, links, kb):
+        for row in metric_rows(only(texts, parts[subset]), links, kb):
             if row["metric"] in ("recall@1", "recall@5"):
-                yield {"subset": subset, **row}
+                yield row | {"subset": subset}
 
 
-def cross_fitted(
+def _cross_fitted(
     nlp: Language, linker: Any, texts: Sequence[AnnotatedText], *, seed: int
 ) -> list[list[Link]]:
     """Links, strings and what is written being weighed by the documents of the other folds."""
@@ -275,7 +234,3 @@ def cross_fitted(
             links[i] = of_doc
     linker.reading = None
     return links
-
-
-if __name__ == "__main__":
-    typer.run(main)

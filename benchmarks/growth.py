@@ -1,6 +1,6 @@
 """Cost of linking as the knowledge base grows: time, memory, and mistakes of the search.
 
-python -m benchmarks.growth KB MENTIONS draws names of a large knowledge base (`python -m spacy
+python -m benchmarks.run growth KB MENTIONS draws names of a large knowledge base (`python -m spacy
 project run kb_large .` makes kb/large), 10,000 at first, and lets a knowledge base grow with `kb
 add` and `kb encode` to 2 million of them; the smaller one is always a part of the larger. MENTIONS
 is a corpus in any format, as corpus/bc5cdr/dev.jsonl of the project, of which the strings of the
@@ -8,8 +8,20 @@ gold mentions are taken.
 
 At each size a fresh process opens a blank pipeline with the light linker and links the same
 strings: half of them names of the smallest size with one letter missing, doubled or exchanged,
-half of them gold mentions. See `benchmarks.growth_step` for what it measures. Linux only. Sizes
-that are done are written at once; give --sizes to make others.
+half of them gold mentions. Linux only; give --sizes to make others. It measures:
+
+add, encode   seconds of processor time to put the names in, and to encode them
+open          seconds on the clock from a blank pipeline to a linker that is ready to search
+before        megabytes that were resident (VmRSS) before; a linker with three names had worked, so
+              that all packages were imported, and an encoder was in memory
+resident      megabytes that are resident after linking (VmRSS), mapped files included
+own           the part of them that is no mapped file (RssAnon)
+peak          the most megabytes that were ever resident until then (VmHWM)
+mention       seconds of processor time, of all threads, for each string; all in one call; `ratio`:
+              over the time among BASE names
+agreement_KIND   of each kind of string, the percentage whose nearest name, by the index, is as
+              near as that of an exact search among the vectors as the encoder makes them,
+              unrounded; agreement_KIND_stored: among the vectors that are stored
 """
 
 from __future__ import annotations
@@ -20,17 +32,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import spacy
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.record import add, load, measurement
+from benchmarks.record import Row, SeedOption, load, question
+from benchmarks.texts import mention_strings, python
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
@@ -38,25 +50,28 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
-# Costs that `grow` and `growth_step` measure; everything else is a percentage.
-METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict.fromkeys(
+# Costs; everything else is a percentage.
+_METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict.fromkeys(
     ("before", "resident", "own", "peak"), "megabytes"
 )
-SIZES = "10000,100000,1000000,2000000"
-BASE = 100_000  # the time per mention of other sizes is compared to that of this one
-KEY = ("question", "metric", "names")
+_SIZES = "10000,100000,1000000,2000000"
+BASE = 100_000
+_BLOCK = 1 << 14  # names that are compared to all strings at a time
+_SAME = 1e-6  # cosines nearer than this are of names that are equally near
+_WARM_UP = ("fever", "aspirin", "heart attack")
+_MEMORY = {"resident": "VmRSS", "own": "RssAnon", "peak": "VmHWM"}
+Array = NDArray[np.float32]
 
 
-def main(
+@question("growth", key=("question", "metric", "names"))
+def growth(
     kb: Path,
     mentions: Path,
-    sizes: Annotated[str, typer.Option(help="Numbers of names, ascending.")] = SIZES,
+    sizes: Annotated[str, typer.Option(help="Numbers of names, ascending.")] = _SIZES,
     queries: Annotated[int, typer.Option(help="Strings to link, half of each kind.")] = 1000,
-    folder: Annotated[Path, typer.Option(help="For the knowledge base that grows.")] = Path(
-        "kb/growth"
-    ),
-    seed: int = 0,
-) -> None:
+    folder: Annotated[Path, typer.Option(help="Of the kb that grows.")] = Path("kb/growth"),
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
     large = KnowledgeBase.open(kb)
     wanted = [int(size) for size in sizes.split(",")]
     if wanted != sorted(wanted) or not 0 < wanted[0] <= wanted[-1] <= large.n_names:
@@ -64,24 +79,26 @@ def main(
     rng = np.random.default_rng(seed)
     order = rng.permutation(large.n_names)
     edited = [edit(name, rng) for name in large.names.take(order[: min(wanted[0], queries // 2)])]
-    strings = {"edited": edited, "mentions": gold_strings(mentions)[: queries // 2]}
-    n, done = sum(map(len, strings.values())), 0
+    gold = [string for text in read_texts(mentions) for string in mention_strings(text)]
+    strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[: queries // 2]}
+    asked = {"question": "mention", "metric": "seconds", "names": BASE}
+    base = next((row["value"] for row in load("growth") if asked.items() <= row.items()), None)
+    done = 0
     for size in wanted:
         costs = grow(folder, large, order[done:size], is_new=not done)
-        costs |= measure(folder, strings)
-        about = {"corpus": mentions.parent.name, "split": mentions.stem, "n": n, "seed": seed}
-        add("growth", rows_of(costs, about | {"names": size}), key=KEY)
-        add_ratios()
+        step = [sys.executable, "-m", "benchmarks.growth", str(folder)]
+        found = subprocess.run(step, input=json.dumps(strings), stdout=-1, text=True, check=True)
+        costs |= json.loads(found.stdout.splitlines()[-1])
+        about = {"system": "light", "corpus": mentions.parent.name, "split": mentions.stem}
+        about |= {"n": sum(map(len, strings.values())), "seed": seed, "names": size}
+        for name, value in costs.items():
+            metric = _METRICS.get(name, "agreement@1")
+            yield {"question": name, **about, "metric": metric, "value": float(f"{value:.4g}")}
+        base = costs["mention"] if size == BASE else base
+        if base:
+            ratio = {"metric": "ratio", "value": round(costs["mention"] / base, 2), "base": BASE}
+            yield {"question": "mention", **about, **ratio}
         done = size
-    show()
-
-
-def gold_strings(path: Path) -> list[str]:
-    """Different normalised strings of the gold mentions, in the order of the corpus."""
-    strings = (
-        normalize_name(t.text[m.start : m.end]) for t in read_texts(path) for m in t.mentions
-    )
-    return list(dict.fromkeys(filter(None, strings)))
 
 
 def edit(name: str, rng: np.random.Generator) -> str:
@@ -100,15 +117,14 @@ def grow(
 
     RETURNS (dict): Seconds of processor time, of all threads and processes.
     """
-    start = processor_seconds()
+    start = _processor_seconds()
     if is_new:
         build_kb(_records(large, rows), folder)
     else:
         add_concepts(folder, _records(large, rows))
-    added = processor_seconds()
-    encode = [sys.executable, "-m", "spacy_bioel", "kb", "encode", str(folder), str(folder)]
-    subprocess.run(encode, check=True)
-    return {"add": added - start, "encode": processor_seconds() - added}
+    added = _processor_seconds()
+    python("-m", "spacy_bioel", "kb", "encode", folder, folder)
+    return {"add": added - start, "encode": _processor_seconds() - added}
 
 
 def _records(kb: KnowledgeBase, rows: NDArray[np.int64]) -> Iterator[Concept]:
@@ -119,57 +135,77 @@ def _records(kb: KnowledgeBase, rows: NDArray[np.int64]) -> Iterator[Concept]:
         yield Concept(kb.ids[concept], (name,), kb.types_of(concept))
 
 
-def processor_seconds() -> float:
+def _processor_seconds() -> float:
     times = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + times.ru_utime + times.ru_stime
 
 
-def measure(folder: Path, strings: dict[str, list[str]]) -> dict[str, float]:
-    """Measurements of `benchmarks.growth_step`, in a process of its own."""
-    with tempfile.TemporaryDirectory() as temporary:
-        file = Path(temporary) / "strings.json"
-        file.write_text(json.dumps(strings), encoding="utf8")
-        step = [sys.executable, "-m", "benchmarks.growth_step", str(folder), str(file)]
-        return dict(json.loads(subprocess.check_output(step, text=True).splitlines()[-1]))
+def measure(kb: Path, kinds: dict[str, list[str]]) -> dict[str, float]:
+    """Measure linking in this process, so that its memory is its own."""
+    queries = [string for kind in kinds.values() for string in kind]
+    with tempfile.TemporaryDirectory() as empty:
+        build_kb([Concept(f"X:{i}", (name,)) for i, name in enumerate(_WARM_UP)], empty)
+        _linker(Path(empty)).generator.rank([(name, "") for name in _WARM_UP])
+    before = memory()["VmRSS"]
+    start = time.perf_counter()
+    generator = _linker(kb).generator
+    names, encoder = generator.names, generator.encoder
+    opened = time.perf_counter() - start
+    start = time.process_time()
+    generator.rank([(string, "") for string in dict.fromkeys(queries)])
+    seconds = (time.process_time() - start) / len(set(queries))
+    used = memory()
+    vectors = encoder.encode(queries)
+    found = names.search(vectors, 1)[0][:, 0]
+    figures = {"open": opened, "before": before, "mention": seconds}
+    figures |= {name: used[field] for name, field in _MEMORY.items()}
+    kind_of = np.repeat(list(kinds), [len(kind) for kind in kinds.values()])
+
+    def encoded(rows: NDArray[np.int64]) -> Array:
+        return encoder.encode([normalize_name(name) for name in generator.kb.names.take(rows)])
+
+    for suffix, take in (("", encoded), ("_stored", names.take)):
+        is_nearest = are_nearest(vectors, found, take, generator.kb.n_names)
+        for kind in kinds:
+            share = is_nearest[kind_of == kind].mean()
+            figures[f"agreement_{kind}{suffix}"] = 100 * share
+    return {name: float(value) for name, value in figures.items()}
 
 
-def rows_of(costs: dict[str, float], about: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each cost as a row of results."""
-    return [
-        measurement(
-            name,
-            "light",
-            metric=METRICS.get(name, "agreement@1"),
-            value=float(f"{value:.4g}"),
-            **about,
-        )
-        for name, value in costs.items()
-    ]
+def _linker(kb: Path) -> Any:
+    return spacy.blank("en").add_pipe("bioel_linker", config={"kb": str(kb)})
 
 
-def add_ratios() -> Path:
-    """Add the time per mention of each size over that of BASE names, if that was measured."""
-    rows = [row for row in load("growth") if row["question"] == "mention"]
-    seconds = {row["names"]: row["value"] for row in rows if row["metric"] == "seconds"}
-    ratios = [
-        row | {"metric": "ratio", "value": round(row["value"] / seconds[BASE], 2), "base": BASE}
-        for row in rows
-        if row["metric"] == "seconds" and BASE in seconds
-    ]
-    return add("growth", ratios, key=KEY)
+def memory() -> dict[str, float]:
+    """Return megabytes of this process, as Linux counts them."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    fields = (line.split() for line in lines if line.endswith(" kB"))
+    return {name.rstrip(":"): int(number) / 1000 for name, number, _ in fields}
 
 
-def show() -> None:
-    """A column for each size."""
-    rows = load("growth")
-    sizes = sorted({row["names"] for row in rows})
-    table = Table("", *(f"{size:,}" for size in sizes))
-    values = {(row["question"], row["metric"], row["names"]): row["value"] for row in rows}
-    for question, metric in dict.fromkeys((row["question"], row["metric"]) for row in rows):
-        cells = (values.get((question, metric, size), "") for size in sizes)
-        table.add_row(f"{question}, {metric}", *map(str, cells))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+def are_nearest(
+    queries: Array,
+    found: NDArray[np.int64],
+    take: Callable[[NDArray[np.int64]], Array],
+    n: int,
+    *,
+    block: int = _BLOCK,
+) -> NDArray[np.bool_]:
+    """Return whether no row is nearer to a query than the one that was found. Shape (n_queries,).
+
+    queries (Array): Shape (n_queries, dim).
+    found (NDArray): Row of each query, -1 for none. Shape (n_queries,).
+    take (Callable): Vectors of some of the n rows, shape (n_rows, dim).
+    """
+    best = np.full(len(queries), -np.inf)
+    own = np.full(len(queries), -np.inf)
+    for start in range(0, n, block):
+        cosines = queries @ take(np.arange(start, min(start + block, n))).T
+        best = np.maximum(best, cosines.max(axis=1))
+        here = np.flatnonzero((found >= start) & (found < start + cosines.shape[1]))
+        own[here] = cosines[here, found[here] - start]
+    return own >= best - _SAME
 
 
-if __name__ == "__main__":
-    typer.run(main)
+if __name__ == "__main__":  # a step of `growth`
+    print(json.dumps(measure(Path(sys.argv[1]), json.load(sys.stdin))))

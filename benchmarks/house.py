@@ -4,6 +4,10 @@ Lines are those of `wc -l`. The way of a Doc: `spacy_bioel.load()` links one tex
 of new strings, while each call of a function of another file of the package is counted.
 
 --root and --system measure another checkout, such as that of an earlier commit.
+
+`python -m benchmarks.run install_size` adds up the installed files of the package and of all that
+it requires, and what each extra adds. Run it where all extras are installed; an extra of which a
+package is missing is left out.
 """
 
 from __future__ import annotations
@@ -11,17 +15,21 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from packaging.requirements import Requirement
 
-from benchmarks.record import add, measurement
+from benchmarks.record import Row, question
 
 ROOT = Path(__file__).parents[1]
+EXTRAS = ("train", "transformers", "ann", "parquet", "serve")
 WARM = "Aspirin causes gastric ulcer in rats; TP53 p.R273H is common in HeLa cells."
 TEXT = (
     "Naloxone reverses the antihypertensive effect of clonidine. Twelve patients with "
@@ -99,18 +107,48 @@ def count(root: Path) -> dict[str, int]:
     }
 
 
-def main(
+@question("house", key=("question", "system"))
+def house(
     root: Annotated[Path, typer.Option(help="A checkout of the repository.")] = ROOT,
     system: Annotated[str, typer.Option(help="Name of its state.")] = "now",
-) -> None:
-    rows: list[dict[str, Any]] = [
-        measurement(question, system, metric="count", value=value)
-        for question, value in count(root.resolve()).items()
-    ]
-    for row in rows:
-        typer.echo(f"{row['question']:24}{row['value']:8,}")
-    typer.echo(add("house", rows, key=("question", "system")))
+) -> Iterator[Row]:
+    for asked, value in count(root.resolve()).items():
+        yield {"question": asked, "system": system, "metric": "count", "value": value}
 
 
-if __name__ == "__main__":
-    typer.run(main)
+def required(name: str, extra: str = "") -> Iterator[str]:
+    """Names of the packages that a package, or one of its extras, asks for on this machine."""
+    for line in distribution(name).requires or []:
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            yield re.sub(r"[-_.]+", "-", requirement.name).lower()
+
+
+def closure(name: str, extra: str = "") -> set[str]:
+    """All packages that are installed with one.
+
+    RAISES PackageNotFoundError: If one of them is not installed here.
+    """
+    found: set[str] = set()
+    waiting = list(required(name, extra))
+    while waiting:
+        package = waiting.pop()
+        if package not in found:
+            found.add(package)
+            waiting.extend(required(package))
+    return found
+
+
+@question("install_size")
+def install_size() -> Iterator[Row]:
+    package = closure("spacy-bioel")
+    own = sum(f.stat().st_size for f in (ROOT / "spacy_bioel").rglob("*") if f.is_file())
+    parts = {"package": (own, package)}
+    for extra in EXTRAS:
+        try:
+            parts[extra] = (0, closure("spacy-bioel", extra) - package)
+        except PackageNotFoundError as missing:
+            typer.echo(f"{extra}: {missing} is not installed, left out")
+    for system, (size, names) in parts.items():
+        size += sum(file.size or 0 for name in names for file in distribution(name).files or [])
+        yield {"system": system, "metric": "megabytes", "value": round(size / 1e6)}

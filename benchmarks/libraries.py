@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.record import add, measurement
+from benchmarks.record import Row, question
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.vectors.index import ExactIndex
@@ -25,6 +25,7 @@ from spacy_bioel.kb.vectors.quantized import quantize
 from spacy_bioel.pipeline.linker.starter import starter_kb
 from spacy_bioel.text.normalize import normalize_names
 
+Found = Iterator[tuple[str, str, float]]  # system, metric, value
 N_VECTORS, DIM, N_QUERIES = 168_000, 256, 500
 
 
@@ -38,7 +39,7 @@ def per_second(n: int, work: Callable[[], object], *, runs: int = 3) -> float:
     return n / min(times)
 
 
-def search() -> Iterator[tuple[str, str, float]]:
+def search() -> Found:
     """Exact search among vectors: queries a second."""
     from usearch.index import search as usearch_search
 
@@ -57,7 +58,7 @@ def search() -> Iterator[tuple[str, str, float]]:
         yield f"usearch, {name}", "queries a second", found
 
 
-def lookup() -> Iterator[tuple[str, str, float]]:
+def lookup() -> Found:
     """Exact lookup of names: strings a second, and bytes."""
     import marisa_trie
 
@@ -77,7 +78,7 @@ def lookup() -> Iterator[tuple[str, str, float]]:
     yield "ours", "bytes", kb.name_keys.nbytes + kb.name_key_rows.nbytes
 
 
-def formats(corpus: Path) -> Iterator[tuple[str, str, float]]:
+def formats(corpus: Path) -> Found:
     """Reading a corpus: documents a second; and whether an offset outside the text is refused."""
     from bioc import pubtator
 
@@ -90,7 +91,7 @@ def formats(corpus: Path) -> Iterator[tuple[str, str, float]]:
     yield "bioc", "documents a second", per_second(n, read)
 
 
-def encoder(checkpoint: Path) -> Iterator[tuple[str, str, float]]:
+def encoder(checkpoint: Path) -> Found:
     """Forward passes of a BERT on texts of 40 pieces: texts a second, one thread."""
     import torch
     from curated_transformers.layers import AttentionMask
@@ -111,33 +112,19 @@ def encoder(checkpoint: Path) -> Iterator[tuple[str, str, float]]:
         yield "curated-transformers", "texts a second", per_second(64, lambda: theirs(pieces, mask))
 
 
-def main(
+@question("libraries", key=("question", "system", "metric"))
+def libraries(
     corpus: Annotated[Path | None, typer.Option(help="In PubTator format.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Folder of a BERT.")] = None,
-) -> None:
-    questions: dict[str, Callable[[], Iterator[tuple[str, str, float]]]] = {
-        "search": search,
-        "lookup": lookup,
-    }
+) -> Iterator[Row]:
+    questions = {"search": search(), "lookup": lookup()}
     if corpus is not None:
-        questions["formats"] = lambda: formats(corpus)
+        questions["formats"] = formats(corpus)
     if checkpoint is not None:
-        questions["encoder"] = lambda: encoder(checkpoint)
-    rows = []
-    for question, measure in questions.items():
+        questions["encoder"] = encoder(checkpoint)
+    for asked, measured in questions.items():
         try:
-            found = list(measure())
+            for system, metric, value in measured:
+                yield {"question": asked, "system": system, "metric": metric, "value": round(value)}
         except ImportError as missing:
-            typer.echo(f"{question}: {missing}")
-            continue
-        rows += [
-            measurement(question, system, metric=metric, value=round(value))
-            for system, metric, value in found
-        ]
-    for row in rows:
-        typer.echo(f"{row['question']:10}{row['system']:22}{row['metric']:22}{row['value']:12,}")
-    typer.echo(add("libraries", rows, key=("question", "system", "metric")))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+            typer.echo(f"{asked}: {missing}")

@@ -1,19 +1,23 @@
 """Accuracy of linking given mentions, by our linker and by the systems it is compared with.
 
-python -m benchmarks.linking CORPUS... measures on the development documents of corpora that the
-project has converted, with a knowledge base (steps fetch, convert and kb). Two protocols, both
+python -m benchmarks.run linking CORPUS... measures on the development documents of corpora that
+the project has converted, with a knowledge base (steps fetch, convert and kb). Two protocols, both
 with "any id" as right, NIL ignored, and without the mentions whose ids the knowledge base does not
 know, as BioSyn has them: `biosyn`, where training strings may be used, and `base`, names only.
 
 The weights of our linker's evidence start from those fitted on the development documents of
 another corpus (PRIORS; none in common), are fitted on four fifths of the corpus's own and measured
 on the rest, in turn. Floors have nothing to fit: their ranking is one similarity.
+
+python -m benchmarks.run phrases askapatient --data FOLDER measures bare phrases of social media by
+recall@1: each fold is fetched, converted, trained on (training/configs/phrases.cfg) and measured on
+its test phrases. Checkpoint and weights are chosen on its validation phrases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,21 +29,22 @@ from spacy.language import Language
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from benchmarks.record import add, figures, measurement
+import benchmarks.spelling  # noqa: F401 - registers searches
+from benchmarks.record import Row, SeedOption, question
+from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES
-from spacy_bioel.pipeline.linker.fusion import Fusion
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gold_docs, pool
-from spacy_bioel.tuning.fusion import fit_fusion
+from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-CANDIDATES = 10
+ENCODER = "spacy_bioel/assets/encoder"
 MOST_FITTED = 5000  # mentions that weights are fitted on; more change nothing but the time
 # Where the weights of a corpus start from; others from nothing.
 PRIORS = {
@@ -48,8 +53,6 @@ PRIORS = {
     "bc5cdr_chemical": "ncbi_disease",
     "bc5cdr": "ncbi_disease",
 }
-# Fields that tell one row of results from another.
-KEY = ("corpus", "system", "protocol", "subset", "metric", "seed", "fold")
 # Metrics of the protocols `biosyn` and `base`, by those of `gold_any`. They know no NIL.
 _METRICS = {
     "accuracy@1_nil_ignored": "accuracy@1",
@@ -86,35 +89,30 @@ SYSTEMS = {
 }
 
 
-def main(
+@question("linking", key=(*KEY, "fold"))
+def linking(
     corpora: list[str],
     system: Annotated[list[str] | None, typer.Option(help="Of SYSTEMS; all by default.")] = None,
     encoder: Annotated[
         str, typer.Option(help="Folder of an encoder, or of a trained pipeline.")
-    ] = "spacy_bioel/assets/encoder",
+    ] = ENCODER,
     name: Annotated[str, typer.Option(help="What to call the systems with that encoder.")] = "",
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
-    rows = []
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
     for corpus in corpora:
         for chosen in system or SYSTEMS:
+            is_neural = "dense" in SYSTEMS[chosen].evidence
+            called = f"{name}_{chosen}" if name and is_neural else chosen
             for protocol in ("biosyn", "base"):
-                found = measure(corpus, chosen, protocol, encoder=encoder, seed=seed)
-                is_neural = "dense" in SYSTEMS[chosen].evidence
-                called = f"{name}_{chosen}" if name and is_neural else chosen
-                rows += [
-                    measurement("linking", called, corpus=corpus, split="dev", seed=seed, **row)
-                    for row in found
-                ]
-                typer.echo(f"{corpus} {called} {protocol} {found[0]['value']} {found[2]['value']}")
-    typer.echo(add("linking", rows, key=KEY))
+                about = {"system": called, "corpus": corpus, "split": "dev", "seed": seed}
+                for row in measure(corpus, SYSTEMS[chosen], protocol, encoder=encoder, seed=seed):
+                    yield {**about, **row, "protocol": protocol}
 
 
 def measure(
-    corpus: str, system: str, protocol: str, *, encoder: str, seed: int
-) -> list[dict[str, Any]]:
-    """Metrics of one system, on all mentions and on parts of them."""
-    chosen = SYSTEMS[system]
+    corpus: str, chosen: System, protocol: str, *, encoder: str, seed: int
+) -> Iterator[Row]:
+    """Yield metrics of one system, on all mentions and on parts of them."""
     nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=protocol == "biosyn")
     texts = known_texts(corpus, linker.kb)
     links: Sequence[Sequence[Link]]
@@ -124,38 +122,51 @@ def measure(
     else:
         prior = fit_prior(PRIORS[corpus], chosen, encoder=encoder) if corpus in PRIORS else None
         links = cross_fitted(nlp, linker, texts, seed=seed, prior=prior)
-    n_gold = sum(len(text.mentions) for text in read_texts(_dev(corpus)))
-    n_dropped = n_gold - sum(len(text.mentions) for text in texts)
-    rows = []
+    n_dropped = sum(len(t.mentions) for t in dev(corpus)) - sum(len(t.mentions) for t in texts)
     for subset, belongs in subsets(corpus, linker.kb).items():
-        part = [
-            replace(t, mentions=tuple(m for m in t.mentions if belongs(t.text[m.start : m.end], m)))
-            for t in texts
-        ]
-        rows += [
-            {"protocol": protocol, "subset": subset, **row, "not_in_kb": n_dropped}
-            for row in metric_rows(part, links, linker.kb)
-        ]
-    return rows
+        for row in metric_rows(only(texts, belongs), links, linker.kb):
+            yield row | {"subset": subset, "not_in_kb": n_dropped}
 
 
 def metric_rows(
     texts: Sequence[AnnotatedText], links: Sequence[Sequence[Link]], kb: KnowledgeBase
-) -> list[dict[str, Any]]:
-    """Accuracy and recall of the links, any id of a mention being right; none without mentions."""
-    found = evaluate(
-        texts,
-        links,
-        protocols=["gold_any"],
-        canonical=kb.canonical,
-        max_candidates=CANDIDATES,
-        per_label=False,
-    )
-    return [
-        figures(one) | {"metric": _METRICS[one.metric]}
-        for one in found
-        if one.metric in _METRICS and one.n
-    ]
+) -> list[Row]:
+    """Return accuracy and recall of the links, any id of a mention being right."""
+    found = scored(texts, links, kb, {"gold_any": _METRICS})
+    return [row | {"metric": _METRICS[row["metric"]]} for row in found]
+
+
+@question("linking", key=(*KEY, "fold"))
+def phrases(
+    corpus: str,
+    data: Annotated[Path, typer.Option()],
+    folds: Annotated[int, typer.Option()] = 10,
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
+    scripts, folder = "training/scripts", Path("corpus") / corpus
+    for fold in range(folds):
+        corpora = f"{scripts}/corpora.py"
+        python(corpora, "fetch", corpus, "--data", data, "--fold", fold)
+        for split in ("train", "dev", "test"):
+            python(corpora, "convert", corpus, split)
+        python(corpora, "kb", corpus)
+        model = Path("models") / f"{corpus}_linker_{fold}"
+        if not (model / "model-best").is_dir():  # a run that was stopped goes on
+            config = "training/configs/phrases.cfg"
+            python(f"{scripts}/train.py", corpus, config, model, "--seed", seed)
+        test = list(read_texts(folder / "test.jsonl"))
+        for system in ("exact", "tfidf", "bm25", "lexical", "rescnn"):
+            chosen, encoder = SYSTEMS[system], str(model / "model-best")
+            nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=True)
+            if chosen.ranks_by:
+                linker.fusion = Similarity(chosen.ranks_by)
+            else:
+                gathered = gather_development(linker, gold_docs(nlp, dev(corpus)))
+                linker.fusion = fit_nearest(gathered, [default_fusion(), None])
+            about = {"system": system, "corpus": corpus, "split": "test", "fold": fold}
+            for row in metric_rows(test, list(link_given(nlp, linker, test)), linker.kb):
+                if row["metric"] in ("recall@1", "recall@5"):
+                    yield {**about, **row, "seed": seed, "protocol": "biosyn"}
 
 
 class Similarity:
@@ -177,8 +188,7 @@ def make_pipeline(
     corpus: str, system: System, *, encoder: str, uses_training: bool
 ) -> tuple[Language, Any]:
     """A pipeline with a linker only, which has mention statistics of training if it may."""
-    tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
-    nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
+    nlp = blank()
     config = {
         "kb": f"kb/{corpus}",
         "spelling": {"@misc": system.spelling},
@@ -202,21 +212,9 @@ def make_pipeline(
     return nlp, linker
 
 
-def _dev(corpus: str) -> Path:
-    return Path("corpus") / corpus / "dev.jsonl"
-
-
 def known_texts(corpus: str, kb: KnowledgeBase) -> list[AnnotatedText]:
-    """The development documents without mentions none of whose ids the knowledge base has."""
-    return [
-        replace(
-            text,
-            mentions=tuple(
-                m for m in text.mentions if m.ids and (kb.find_all(list(m.ids)) >= 0).any()
-            ),
-        )
-        for text in read_texts(_dev(corpus))
-    ]
+    """Return the development documents without mentions none of whose ids the kb has."""
+    return only(dev(corpus), lambda t, m: m.ids and (kb.find_all(list(m.ids)) >= 0).any())
 
 
 @cache
@@ -252,8 +250,8 @@ def cross_fitted(
     return links
 
 
-def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[str, Mention], bool]]:
-    """Parts of the mentions, by name: whether a string with its mention belongs to it."""
+def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[AnnotatedText, Mention], bool]]:
+    """Return parts of the mentions by name: whether a mention of a document belongs to it."""
     strings: set[str] = set()
     ids: set[str] = set()
     for doc in read_docs(Path("corpus") / corpus / "train.spacy", Vocab()):
@@ -261,27 +259,25 @@ def subsets(corpus: str, kb: KnowledgeBase) -> dict[str, Callable[[str, Mention]
             strings.add(normalize_name(span.text))
             ids |= {kb.canonical(i) for i in split_ids(span.kb_id_)}
 
-    def seen(string: str) -> bool:
-        return normalize_name(string) in strings
+    def string(text: AnnotatedText, mention: Mention) -> str:
+        return normalize_name(text.text[mention.start : mention.end])
 
     def seen_concept(mention: Mention) -> bool:
         return bool(ids & {kb.canonical(i) for i in mention.ids})
 
-    def ambiguous(string: str) -> bool:
-        rows = kb.lookup_names([normalize_name(string)])
-        return len(kb.concepts_of_names(rows)[1]) > 1
+    def n_words(text: AnnotatedText, mention: Mention) -> int:
+        return len(string(text, mention).split())
+
+    def ambiguous(text: AnnotatedText, mention: Mention) -> bool:
+        return len(kb.concepts_of_names(kb.lookup_names([string(text, mention)]))[1]) > 1
 
     return {
-        "": lambda string, mention: True,
-        "seen string": lambda string, mention: seen(string),
-        "unseen string, seen concept": lambda s, m: not seen(s) and seen_concept(m),
-        "unseen concept": lambda s, m: not seen(s) and not seen_concept(m),
-        "one word": lambda s, m: len(normalize_name(s).split()) == 1,
-        "two words": lambda s, m: len(normalize_name(s).split()) == 2,
-        "three or more words": lambda s, m: len(normalize_name(s).split()) > 2,
-        "ambiguous name": lambda s, m: ambiguous(s),
+        "": lambda t, m: True,
+        "seen string": lambda t, m: string(t, m) in strings,
+        "unseen string, seen concept": lambda t, m: string(t, m) not in strings and seen_concept(m),
+        "unseen concept": lambda t, m: string(t, m) not in strings and not seen_concept(m),
+        "one word": lambda t, m: n_words(t, m) == 1,
+        "two words": lambda t, m: n_words(t, m) == 2,
+        "three or more words": lambda t, m: n_words(t, m) > 2,
+        "ambiguous name": ambiguous,
     }
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,13 +1,12 @@
 """Accuracy of names found with an ontology alone, without training on annotated texts.
 
-python -m benchmarks.no_labels hpo_dev FILE.jsonl --kb FOLDER and python -m benchmarks.no_labels
-bc5cdr FILE --kb FOLDER measure on development documents: of hpo_dev, lines with id, text and
-mentions (start, end, id), against the branch HP:0000118 of the Human Phenotype Ontology; of
-BC5CDR, against a knowledge base of MeSH; clinical benchmarks/clinical.jsonl, sentences as in
-clinical notes, with typos, shorthand and lay words, against the same branch; case_reports FILE,
-lines with id, text and ids, those of the patient, documents alone. Labels are ignored,
-and retired ids are mapped, on both sides. Protocols, all of them micro-averaged F1, over documents
-without mentions too:
+python -m benchmarks.run no_labels CORPUS FILE --kb FOLDER measures on development documents: of
+hpo_dev, lines with id, text and mentions (start, end, id), against the branch HP:0000118 of the
+Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinical,
+benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
+against the same branch; of case_reports, lines with id, text and ids, those of the patient,
+documents alone. Labels are ignored, and retired ids are mapped, on both sides. Protocols,
+all of them micro-averaged F1, over documents without mentions too:
 
 mention: borders and id are those of a gold mention (bc5cdr: borders only).
 overlap (clinical): the id is that of a gold mention that shares a character with the span.
@@ -28,17 +27,15 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.finding import THEIRS
-from benchmarks.record import add, measurement
-from benchmarks.scispacy import run
+from benchmarks.record import Row, question
+from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import add_context, find_linker, load_model
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.tuners import tune_finding
+from spacy_bioel.tuning.run import tune_finding
 from spacy_bioel.types import AnnotatedText, Mention
 
-KEY = ("corpus", "system", "protocol", "metric")
 AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's
 # Settings of the linker that make a system of another one.
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -57,7 +54,8 @@ REFITTED = "refitted"
 Found = set[tuple[int, int, str]]
 
 
-def main(
+@question("no_labels", key=("corpus", "system", "protocol", "metric"))
+def no_labels(
     corpus: str,
     path: Path,
     kb: Annotated[Path, typer.Option(help="Knowledge base.")],
@@ -66,7 +64,7 @@ def main(
         Path | None, typer.Option(help="Of an environment with FastHPOCR, which is measured alone.")
     ] = None,
     index: Annotated[Path, typer.Option(help="Folder of its hp.index, or of hp.obo.")] = Path(),
-) -> None:
+) -> Iterator[Row]:
     nlp = load_model(str(kb))
     add_context(nlp)
     linker = find_linker(nlp)
@@ -75,7 +73,6 @@ def main(
     canonical = linker.kb.canonical
     wanted = [{(start, end, canonical(id)) for start, end, id in of} for _, of in gold]
     before = dict(linker.cfg)
-    rows = []
 
     def find(texts: list[str], *, affirmed: bool = False) -> list[Found]:
         links = [get_links(doc) for doc in nlp.pipe(texts, batch_size=64)]
@@ -87,7 +84,10 @@ def main(
 
     for name in ["fasthpocr"] if python else system or SYSTEMS:
         if python:
-            found = _found_by_fasthpocr(texts, python, index)
+            write_json(index / "texts.json", texts)
+            run(python, *THEIRS, "fasthpocr", index)
+            read = json.loads((index / "out.json").read_text("utf8"))["found"]
+            found = [{(start, end, id) for start, end, id in of_text} for of_text in read]
         elif name == REFITTED:
             found = [set() for _ in texts]
             for fold in document_folds(len(texts)):
@@ -100,18 +100,9 @@ def main(
         else:
             linker.cfg = before | SYSTEMS[name]
             found = find(texts, affirmed=name == AFFIRMED)
+        about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
         for protocol, value in _scores(corpus, wanted, found).items():
-            row = {"protocol": protocol, "metric": "f1", **value, "seed": 0, "split": "dev"}
-            rows.append(measurement("no_labels", name, corpus=corpus, **row))
-            typer.echo(f"{corpus} {name} {protocol} {value}")
-    typer.echo(add("no_labels", rows, key=KEY))
-
-
-def _found_by_fasthpocr(texts: list[str], python: Path, folder: Path) -> list[Found]:
-    (folder / "texts.json").write_text(json.dumps(texts), encoding="utf8")
-    run([python, *THEIRS, "fasthpocr", folder])
-    found = json.loads((folder / "out.json").read_text("utf8"))["found"]
-    return [{(start, end, id) for start, end, id in of_text} for of_text in found]
+            yield {**about, "protocol": protocol, "metric": "f1", **value}
 
 
 def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
@@ -136,21 +127,14 @@ def _annotated(text: str, found: Found) -> AnnotatedText:
     return AnnotatedText("", text, tuple(mentions))
 
 
-def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, dict[str, Any]]:
-    def borders(of: list[Found]) -> list[set[Any]]:
-        return [{(start, end) for start, end, _ in one} for one in of]
-
-    def ids(of: list[Found]) -> list[set[Any]]:
-        return [{id for *_, id in one} for one in of]
-
-    if corpus in PHENOTYPES:
-        pairs = {"mention": (gold, found)}
-    else:
-        pairs = {"mention": (borders(gold), borders(found)), "end_to_end": (gold, found)}
-    pairs["document"] = ids(gold), ids(found)
-    if corpus == "case_reports":
-        del pairs["mention"]
-    scores = {protocol: _f1(*sides) for protocol, sides in pairs.items()}
+def _scores(corpus: str, gold: list[Found], found: list[Found]) -> dict[str, Row]:
+    ids = [[{id for *_, id in one} for one in of] for of in (gold, found)]
+    scores = {"document": _f1(*ids)}
+    if corpus == "bc5cdr":
+        borders = [[{(start, end) for start, end, _ in one} for one in of] for of in (gold, found)]
+        scores |= {"mention": _f1(*borders), "end_to_end": _f1(gold, found)}
+    elif corpus != "case_reports":
+        scores["mention"] = _f1(gold, found)
     if corpus == "clinical":
         scores["overlap"] = _f1(gold, [_at_gold(*pair) for pair in zip(gold, found, strict=True)])
     return scores
@@ -165,14 +149,10 @@ def _at_gold(gold: Found, found: Found) -> Found:
     return moved
 
 
-def _f1(gold: list[Any], found: list[Any]) -> dict[str, Any]:
+def _f1(gold: list[Any], found: list[Any]) -> Row:
     right = sum(len(a & b) for a, b in zip(gold, found, strict=True))
     n, n_found = sum(map(len, gold)), sum(map(len, found))
     precision, recall = right / max(n_found, 1), right / max(n, 1)
     f1 = 2 * right / max(n + n_found, 1)
     figures = {"value": f1, "precision": precision, "recall": recall}
     return {name: round(100 * figure, 2) for name, figure in figures.items()} | {"n": n}
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from benchmarks.markdown import table
 from benchmarks.readme import write_block
+from benchmarks.tables import table
 from spacy_bioel.cli.error_files import COLUMNS
 from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, Protocol, Rules

@@ -1,8 +1,8 @@
 """Mentions that each kind of linker links in a second of processor time, and its size.
 
-python -m benchmarks.reading_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project run
-all --vars.config multitask` has made of a corpus, and the transformer's checkpoint. All kinds get
-the gold mentions of the same development documents, with the same knowledge base, in one run:
+python -m benchmarks.run reading_speed CORPUS PIPELINE CHECKPOINT takes the pipeline that `project
+run all --vars.config multitask` has made of a corpus, and the transformer's checkpoint. All kinds
+get the gold mentions of the same development documents, with the same knowledge base, in one run:
 
 exact, tfidf, biosyn, dense    the systems of benchmarks.linking
 light         the light linker: the strings of the mentions alone, see training/configs/rescnn.cfg
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,17 +30,16 @@ import spacy
 import typer
 from spacy.language import Language
 
-from benchmarks.linking import SYSTEMS, Similarity, make_pipeline
+from benchmarks.linking import ENCODER, SYSTEMS, Similarity, make_pipeline
 from benchmarks.multitask import alone
-from benchmarks.record import add, measurement
-from spacy_bioel.corpus import read_texts
+from benchmarks.record import Row, question, rows_of
+from benchmarks.texts import CANDIDATES, dev
 from spacy_bioel.models.bi_encoder import build_dual_encoder_v1
 from spacy_bioel.models.cross_encoder import build_cross_encoder_v1, build_reranker_v1
 from spacy_bioel.models.name_encoder import EncoderSource
 from spacy_bioel.models.reading import add_reading
 from spacy_bioel.pipeline.measuring import link_given, link_open
 
-CANDIDATES = 10
 _OF_STRINGS = {
     "exact": "exact",
     "tfidf": "tfidf",
@@ -48,11 +47,10 @@ _OF_STRINGS = {
     "dense": "dense",
     "light": "rescnn",
 }
-_ENCODER = "spacy_bioel/assets/encoder"
-KEY = ("corpus", "system", "metric", "max_pieces")
 
 
-def main(
+@question("reading_speed", key=("corpus", "system", "metric", "max_pieces"))
+def reading_speed(
     corpus: str,
     pipeline: Path,
     checkpoint: Path,
@@ -61,8 +59,8 @@ def main(
     ] = None,
     documents: Annotated[int, typer.Option(help="Of dev.")] = 100,
     max_pieces: Annotated[int, typer.Option(help="Word pieces of a pair.")] = 64,
-) -> None:
-    texts = list(read_texts(Path("corpus") / corpus / "dev.jsonl"))[: documents + 2]
+) -> Iterator[Row]:
+    texts = dev(corpus)[: documents + 2]
     n = sum(len(text.mentions) for text in texts[2:])
     kinds: dict[str, Callable[[], Language]] = {
         name: partial(of_strings, corpus, system) for name, system in _OF_STRINGS.items()
@@ -73,8 +71,7 @@ def main(
     }
     if generative is not None:
         kinds["generative"] = partial(spacy.load, generative)
-    seconds: dict[str, float] = {}
-    sizes: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     for name, make in kinds.items():
         nlp = make()
         linker: Any = nlp.get_pipe("bioel_linker")
@@ -83,27 +80,22 @@ def main(
         list(link(nlp, linker, texts[:2]))
         start = time.process_time()
         list(link(nlp, linker, texts[2:]))
-        seconds[name] = time.process_time() - start
-        sizes[name] = megabytes(nlp)
-        typer.echo(f"{name}: {n / seconds[name]:.1f} mentions a second, {sizes[name]} MB")
+        found[name] = time.process_time() - start, megabytes(nlp)
     about = {"corpus": corpus, "n": n, "names": linker.kb.n_names, "max_pieces": max_pieces}
-    rows = [
-        measurement("reading_speed", name, metric=metric, value=round(value, 2), **about)
-        for name in seconds
-        for metric, value in (
-            ("mentions_per_second", n / seconds[name]),
-            ("documents_per_second", (len(texts) - 2) / seconds[name]),
-            ("collective_is_faster", seconds[name] / seconds["collective"]),
-            ("megabytes", sizes[name]),
-        )
-    ]
-    typer.echo(add("reading_speed", rows, key=KEY))
+    for name, (seconds, size) in found.items():
+        values = {
+            "mentions_per_second": n / seconds,
+            "documents_per_second": (len(texts) - 2) / seconds,
+            "collective_is_faster": seconds / found["collective"][0],
+            "megabytes": size,
+        }
+        yield from rows_of(name, values, **about)
 
 
 def of_strings(corpus: str, system: str) -> Language:
     """A pipeline that links by strings alone."""
     found = SYSTEMS[system]
-    nlp, linker = make_pipeline(corpus, found, encoder=_ENCODER, uses_training=True)
+    nlp, linker = make_pipeline(corpus, found, encoder=ENCODER, uses_training=True)
     if found.ranks_by:
         linker.fusion = Similarity(found.ranks_by)
     return nlp
@@ -138,7 +130,3 @@ def megabytes(nlp: Language) -> float:
         nlp.to_disk(folder)
         files = [path for path in Path(folder).rglob("*") if path.is_file()]
         return round(sum(p.stat().st_size for p in files if "kb" not in p.parts) / 1e6, 1)
-
-
-if __name__ == "__main__":
-    typer.run(main)

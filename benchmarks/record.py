@@ -1,4 +1,8 @@
-"""Result files: flat lists of measurements, and the tables of the README made from them."""
+"""Result files: flat lists of measurements, and the harness that fills them.
+
+A question is a function that yields rows: dicts with at least `system`, `metric` and `value`.
+`python -m benchmarks.run NAME` asks it, shows the rows and records them.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,72 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ParamSpec
 
-from spacy_bioel.scoring.measure import Measurement
+import typer
+
+from spacy_bioel.scoring.evaluation import Measurement
 from spacy_bioel.storage.atomic import replacing_file
 
+Row = dict[str, Any]
+Asked = ParamSpec("Asked")
 RESULTS = Path(__file__).parent / "results"
+NoteOption = Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")]
+SeedOption = Annotated[int, typer.Option(help="Of the training, or of what is drawn.")]
+_ABOUT = ("command", "machine", "date", "question", "system", "metric", "value")
 
 
-def command() -> str:
-    """The command line that made a result, with FOLDER and FILE for places of this machine."""
-    module = Path(sys.argv[0]).stem
-    return " ".join(["python", "-m", f"benchmarks.{module}", *map(_named, sys.argv[1:])])
+def question(
+    file: str, *, key: Sequence[str] = ()
+) -> Callable[[Callable[Asked, Iterable[Row]]], Callable[Asked, None]]:
+    """Record what a function yields in benchmarks/results/FILE.json.
+
+    key (Sequence[str]): Rows replace those with the same values of these fields, also if the
+        function fails later. Without it, they replace the whole file.
+    """
+
+    def decorate(ask: Callable[Asked, Iterable[Row]]) -> Callable[Asked, None]:
+        @wraps(ask)
+        def run(*args: Asked.args, **kwargs: Asked.kwargs) -> None:
+            rows: list[Row] = []
+            try:
+                for row in ask(*args, **kwargs):
+                    rows.append({"question": file} | about() | row)
+                    fields = [f"{k} {v}" for k, v in row.items() if k not in _ABOUT and v != ""]
+                    shown = f"{row['system']}: {row['metric']} {row['value']:,}"
+                    typer.echo(f"{shown} ({', '.join(fields)})")
+            finally:
+                if key and rows:
+                    add(file, rows, key=key)
+            if not key:
+                save(file, rows)
+
+        return run
+
+    return decorate
+
+
+def rows_of(
+    system: str, values: Mapping[str, float], *, digits: int = 2, **fields: Any
+) -> Iterator[Row]:
+    """Yield a row for each metric, with these fields in all of them."""
+    for metric, value in values.items():
+        yield {"system": system, **fields, "metric": metric, "value": round(value, digits)}
+
+
+def about() -> Row:
+    """Return how a row was made; FOLDER and FILE stand for places of this machine."""
+    name, *arguments = sys.argv[1:] or [""]
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    return {
+        "command": " ".join(["python -m benchmarks.run", name, *map(_named, arguments)]),
+        "machine": f"{machine}, no GPU",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 def _named(argument: str) -> str:
@@ -33,38 +88,23 @@ def _named(argument: str) -> str:
     return f"FOLDER/{path.name}" if path.is_absolute() else argument
 
 
-def machine() -> str:
-    return (
-        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, no GPU"
-    )
-
-
-def measurement(question: str, system: str, **fields: Any) -> dict[str, Any]:
-    """One row: who was measured on what, with the command, the machine and the date."""
-    about = {"machine": machine(), "date": datetime.now(UTC).date().isoformat()}
-    return {"question": question, "system": system, "command": command()} | about | fields
-
-
-def figures(row: Measurement) -> dict[str, Any]:
-    """Fields that are recorded of a measurement of `spacy_bioel.scoring`."""
+def figures(row: Measurement) -> Row:
+    """Return the fields that are recorded of a measurement of `spacy_bioel.scoring`."""
     numbers = {name: round(getattr(row, name), 2) for name in ("value", "low", "high")}
     return {"metric": row.metric, **numbers, "n": row.n}
 
 
-def save(name: str, rows: Iterable[dict[str, Any]]) -> Path:
-    """Write benchmarks/results/NAME.json, by way of a temporary name."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    with replacing_file(path) as temporary:
-        temporary.write_text(json.dumps(list(rows), indent=1) + "\n", encoding="utf8")
-    return path
-
-
-def load(name: str) -> list[dict[str, Any]]:
+def load(name: str) -> list[Row]:
     return json.loads((RESULTS / f"{name}.json").read_text("utf8"))
 
 
-def add(name: str, rows: Iterable[dict[str, Any]], *, key: Sequence[str]) -> Path:
+def save(name: str, rows: Iterable[Row]) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    with replacing_file(RESULTS / f"{name}.json") as temporary:
+        temporary.write_text(json.dumps(list(rows), indent=1) + "\n", encoding="utf8")
+
+
+def add(name: str, rows: Iterable[Row], *, key: Sequence[str]) -> None:
     """Put rows into a result file, in the place of those with the same values of `key`."""
     known = load(name) if (RESULTS / f"{name}.json").is_file() else []
-    return save(name, {tuple(row.get(k) for k in key): row for row in [*known, *rows]}.values())
+    save(name, {tuple(row.get(k) for k in key): row for row in [*known, *rows]}.values())

@@ -20,7 +20,7 @@ import srsly
 import typer
 from spacy.language import Language
 
-from benchmarks.markdown import table
+from benchmarks.tables import table
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.pipeline import factories

@@ -1,53 +1,53 @@
-"""Run a benchmark by the name of its question: python -m benchmarks.run NAME ARGUMENTS."""
+"""Ask a question by its name: python -m benchmarks.run NAME ARGUMENTS; --help says which.
+
+First of all, `--to FOLDER` has its figures written there, and not to benchmarks/results.
+"""
 
 from __future__ import annotations
 
-import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
-_NO_QUESTIONS = (
-    "docstrings",
-    "encoders",
-    "finding_ours",
-    "finding_theirs",
-    "growth_step",
-    "lifecycle_step",
-    "markdown",
-    "readme",
-    "readme_encoders",
-    "readme_front",
-    "readme_generative",
-    "readme_linkers",
-    "readme_no_labels",
-    "readme_papers",
-    "readme_speed",
-    "readme_types",
-    "screenshots",
-    "record",
-    "reference",
-    "run",
-    "scale",
-    "scispacy_ours",
-    "scispacy_theirs",
-    "site",
-)
+import typer
 
+from benchmarks import record
 
-def questions() -> list[str]:
-    """Scripts that measure something; `--help` after a name says what they take."""
-    names = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
-    return [name for name in names if name not in _NO_QUESTIONS]
+# Module -> the questions that it has. Result files say `python -m benchmarks.run QUESTION`.
+MODULES = {
+    "assertion": ["assertion"],
+    "end_to_end": ["end_to_end", "main_job", "detection"],
+    "encoding": ["encoding", "roofline"],
+    "generative": ["generative"],
+    "growth": ["growth"],
+    "house": ["house", "install_size"],
+    "libraries": ["libraries"],
+    "linking": ["linking", "phrases"],
+    "multitask": ["multitask"],
+    "no_labels": ["no_labels"],
+    "probing": ["probing"],
+    "reading_speed": ["reading_speed"],
+    "rivals": ["documents", "finding", "scispacy"],
+    "scale": ["spark", "knowledge_base"],
+    "screenshots": ["screenshots"],
+    "service": ["service"],
+    "starter": ["starter", "starter_links", "starter_speed"],
+    "trie": ["trie"],
+    "where": ["where"],
+}
+QUESTIONS = {name: module for module, names in MODULES.items() for name in names}
 
 
 def main() -> None:
-    if len(sys.argv) < 2 or sys.argv[1] not in questions():
-        sys.exit(
-            f"python -m benchmarks.run NAME ..., where NAME is one of: {', '.join(questions())}"
-        )
-    name = sys.argv.pop(1)
-    sys.argv[0] = str(Path(__file__).with_name(f"{name}.py"))  # results say how they were made
-    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    if "--to" in sys.argv[1:2]:
+        record.RESULTS = Path(sys.argv[2])
+        del sys.argv[1:3]
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in QUESTIONS:
+        sys.exit(f"python -m benchmarks.run NAME ..., where NAME is one of: {', '.join(QUESTIONS)}")
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(getattr(import_module(f"benchmarks.{QUESTIONS[name]}"), name))
+    app(sys.argv[2:], prog_name=f"python -m benchmarks.run {name}")
 
 
 if __name__ == "__main__":

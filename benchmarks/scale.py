@@ -1,143 +1,150 @@
-"""Write the tables of docs/scale.md from benchmarks/results: python -m benchmarks.scale."""
+"""Costs of large collections and knowledge bases, for docs/scale.md.
+
+python -m benchmarks.run spark CORPUS links the texts of a corpus file in any format with the
+package's own encoder and knowledge base. The rows: the first --characters of each text, repeated
+under running ids up to --documents, by `bioel link` and by `bioel link --engine spark` on two
+cores of this machine, in pieces of half a megabyte; one of them is too long for spaCy. The cost:
+each whole text once, in one process.
+
+knowledge_base FOLDER: to build and to open one of all MeSH diseases and chemicals, with MeSH below
+FOLDER as `training/corpora.yml` wants it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain, cycle, islice
 from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
 
-from benchmarks.markdown import MISSING, select, table
-from benchmarks.readme import write_block
-from benchmarks.record import RESULTS, load
+import spacy
+import typer
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-ABSTRACTS = 36e6
-NAMES = 10e6
-CORES = 160
-CORES_OF_A_MACHINE = 16
-GROWN = 1_000_000, 2_000_000  # names before and after the last step of `benchmarks.growth`
-# 192 numbers of 16 bits, a scale, a digest of the name, and what the approximate index has of it.
-BYTES_OF_A_VECTOR = 192 * 16 // 8 + 4 + 16 + 60
+from benchmarks.record import NoteOption, Row, question, rows_of
+from benchmarks.texts import blank, python
+from spacy_bioel.corpus import read_texts
 
-
-class Figures:
-    """Figures by symbol; None where nothing was measured yet."""
-
-    def __init__(self) -> None:
-        self.document = _value("spark", metric="processor_seconds_a_document")
-        self.start = _value("spark", metric="processor_seconds_to_start")
-        self.worker = _value("spark", metric="megabytes")
-        self.written = _value("spark", metric="bytes_a_document")
-        self.different = _value("spark", metric="different_rows")
-        (build,) = select(load("knowledge_base"), question="build")
-        (size,) = select(load("knowledge_base"), question="size")
-        self.build = build["value"] / build["n"]
-        self.disk = size["value"] * 1e6 / size["n"]
-        steps = [_value("growth", question=q, names=GROWN[1]) for q in ("add", "encode")]
-        self.encode = _of(lambda add, encode: (add + encode) / (GROWN[1] - GROWN[0]), *steps)
-        speed = [_value("reading_speed", system=s, max_pieces=64) for s in ("light", "collective")]
-        self.transformer = _of(lambda light, read: light / read, *speed)
+_MEGABYTE = 1e6
+_KILOBYTE_OF_RUSAGE = 1024
+_SPARK = "--master local[2] --conf spark.sql.files.maxPartitionBytes=500000 pyspark-shell"
 
 
-def measured_table(found: Figures) -> str:
-    lines = [
-        ["`d`", "processor seconds a document", _show(found.document, ".4f"), "spark"],
-        ["`s`", "processor seconds until the first document", _show(found.start, ".1f"), "spark"],
-        ["`w`", "MB of the process at its peak, mapped files too", _show(found.worker), "spark"],
-        ["`o`", "bytes of JSON written a document", _show(found.written), "spark"],
-        ["`b`", "seconds a name, build", _show(found.build, ".6f"), "knowledge_base"],
-        ["`k`", "bytes a name on disk, no vectors", _show(found.disk), "knowledge_base"],
-        ["`e`", "seconds a name, add and encode, index too", _show(found.encode, ".6f"), "growth"],
-        ["`t`", "transformer: times slower", _show(found.transformer, ".1f"), "reading_speed"],
-        ["", "rows by Spark that differ", _show(found.different), "spark"],
+@question("spark")
+def spark(
+    corpus: Path,
+    documents: Annotated[int, typer.Option()] = 10_000,
+    characters: Annotated[int, typer.Option()] = 300,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    texts = list(dict.fromkeys(text.text for text in read_texts(corpus)))
+    short = [text[:characters] for text in texts]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        model, first, whole, many = (
+            place / name for name in ("nlp", "1.jsonl", "2.jsonl", "3.jsonl")
+        )
+        _write_pipeline(model)
+        too_long = "a" * (spacy.blank("en").max_length + 1)
+        _write_texts(first, texts[:1])
+        _write_texts(whole, texts)
+        _write_texts(many, chain([too_long], islice(cycle(short), documents - 1)))
+        start = _link(model, first, place / "first.out.jsonl")
+        once = _link(model, whole, place / "whole.out.jsonl")
+        process = _link(model, many, place / "process.jsonl")
+        cluster = _link(model, many, place / "spark.jsonl", "--engine", "spark")
+        written = (place / "whole.out.jsonl").stat().st_size / len(texts)
+        expected = _rows(place / "process.jsonl")
+        parts = sorted((place / "spark.jsonl").glob("part-*.json"))
+        found = _rows(*parts)
+    different = sum(found.get(id) != row for id, row in expected.items())
+    different += len(found.keys() - expected.keys())
+    failed = sum(row["error"] is not None for row in expected.values())
+    mentions = sum(len(row["links"]) for row in expected.values())
+    about = {"corpus": corpus.name, "note": note}
+    rows_about = {"n": documents, "characters": characters, "mentions": mentions, "failed": failed}
+    cost_about = {"n": len(texts), "characters": round(fmean(map(len, texts)))}
+    each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
+    figures: list[tuple[str, str, float, dict[str, int]]] = [
+        ("both", "different_rows", different, rows_about | {"parts": len(parts)}),
+        ("process", "seconds", round(process["seconds"], 1), rows_about),
+        ("spark", "seconds", round(cluster["seconds"], 1), rows_about),
+        ("process", "processor_seconds_a_document", round(each, 5), cost_about),
+        ("process", "processor_seconds_to_start", round(start["processor_seconds"], 1), {"n": 1}),
+        ("process", "bytes_a_document", round(written), cost_about),
+        ("process", "megabytes", round(once["megabytes"]), cost_about),
     ]
-    rows = [[*line[:3], f"`{line[3]}.json`"] for line in lines]
-    return table(["", "figure", "measured", "`benchmarks/results/`"], rows) + _about()
+    for system, metric, value, fields in figures:
+        yield {"system": system, **about, **fields, "metric": metric, "value": value}
 
 
-def pubmed_table(found: Figures) -> str:
-    hours = _of(lambda d: ABSTRACTS * d / 3600, found.document)
-    lines = [
-        ["core-hours", "`36 · 10⁶ · d / 3600`", _show(hours)],
-        ["hours on 10 machines of 16 cores", "core-hours / 160", _show(hours, ".1f", 1 / CORES)],
-        [
-            "core-hours, reading with a transformer",
-            "`core-hours · t`",
-            _show(_of(lambda h, t: h * t, hours, found.transformer)),
-        ],
-        [
-            "GB of memory, 16 workers",
-            "at most `16 w`: they share the knowledge base",
-            _show(found.worker, ".1f", CORES_OF_A_MACHINE / 1e3),
-        ],
-        [
-            "GB of JSON lines",
-            "`36 · 10⁶ · o`",
-            _show(found.written, ",.0f", ABSTRACTS / 1e9),
-        ],
-        ["core-hours of loading", "`160 s / 3600`", _show(found.start, ".1f", CORES / 3600)],
-    ]
-    return table(["PubMed, 36 million abstracts", "formula", "result"], lines)
+def _write_pipeline(folder: Path) -> None:
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"mentions": "kb"})
+    nlp("A heart attack.")  # the knowledge base is opened at first use
+    nlp.to_disk(folder)
 
 
-def names_table(found: Figures) -> str:
-    bytes_a_name = found.disk + BYTES_OF_A_VECTOR
-    lines = [
-        ["minutes, build", "`10⁷ b`", _show(found.build, ".0f", NAMES / 60)],
-        [
-            "minutes, add and encode, index too, one core",
-            "`10⁷ e`",
-            _show(found.encode, ".0f", NAMES / 60),
-        ],
-        [
-            "GB of disk",
-            f"`10⁷ (k + {BYTES_OF_A_VECTOR})`: vectors of 192 numbers, 16 bits, and their index",
-            _show(bytes_a_name, ".1f", NAMES / 1e9),
-        ],
-        [
-            "GB of memory, once a machine",
-            "at most the same: pages of these files",
-            _show(bytes_a_name, ".1f", NAMES / 1e9),
-        ],
-    ]
-    return table(["10 million names", "formula", "result"], lines)
+def _write_texts(path: Path, texts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf8") as file:
+        for number, text in enumerate(texts):
+            file.write(json.dumps({"id": str(number), "text": text}) + "\n")
 
 
-def _value(name: str, **fields: object) -> float | None:
-    if not (RESULTS / f"{name}.json").is_file():
-        return None
-    rows = select(load(name), **fields)
-    return rows[0]["value"] if rows else None
+def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, float]:
+    """Run the command. RETURNS: Wall time, processor time and peak memory of its own process."""
+    arguments = [str(model), str(source), "--output", str(output), *options]
+    settings = {"OMP_NUM_THREADS": "1", "PYSPARK_SUBMIT_ARGS": _SPARK}
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "spacy_bioel", "link", *arguments]
+    pid = os.spawnve(os.P_NOWAIT, sys.executable, command, os.environ | settings)
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"bioel link failed with status {status}")
+    return {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": usage.ru_utime + usage.ru_stime,
+        "megabytes": usage.ru_maxrss * _KILOBYTE_OF_RUSAGE / _MEGABYTE,
+    }
 
 
-def _of(formula: Callable[..., float], *values: float | None) -> float | None:
-    return None if None in values else formula(*values)
+def _rows(*paths: Path) -> dict[str, dict[str, Any]]:
+    lines = (line for path in paths for line in path.open(encoding="utf8"))
+    return {row["id"]: row for row in map(json.loads, lines)}
 
 
-def _show(value: float | None, format: str = ",.0f", times: float = 1) -> str:
-    return MISSING if value is None else f"{value * times:{format}}"
+_OPEN = """
+import time
+import spacy
+start = time.perf_counter()
+import spacy_bioel
+imported = time.perf_counter()
+from spacy_bioel.kb.columns.store import KnowledgeBase
+ready = time.perf_counter()
+kb = KnowledgeBase.open("kb/bc5cdr")
+print(imported - start, time.perf_counter() - ready, len(kb), kb.n_names)
+"""
 
 
-def _about() -> str:
-    if not (RESULTS / "spark.json").is_file():
-        return ""
-    (row,) = select(load("spark"), metric="processor_seconds_a_document")
-    (rows,) = select(load("spark"), metric="different_rows")
-    return (
-        f"\n\n`d`, `w` and `o`: light pipeline, package's knowledge base, {row['n']:,} texts of "
-        f"{row['characters']:,} characters on average. Rows: {rows['n']:,} documents, "
-        f"{rows['failed']} of which fails, {rows['mentions']:,} mentions. `{row['command']}`; "
-        f"{row['machine']}; {row['date']}. {row['note'].capitalize()}."
-    )
-
-
-def main() -> None:
-    found = Figures()
-    text = PAGE.read_text("utf8")
-    blocks = {"MEASURED": measured_table, "PUBMED": pubmed_table, "NAMES": names_table}
-    for name, make in blocks.items():
-        text = write_block(text, name, make(found))
-    PAGE.write_text(text, encoding="utf8")
-
-
-if __name__ == "__main__":
-    main()
+@question("knowledge_base")
+def knowledge_base(data: Path) -> Iterator[Row]:
+    script = "training/scripts/corpora.py"
+    python(script, "fetch", "bc5cdr", "--data", data)
+    start = time.perf_counter()
+    python(script, "kb", "bc5cdr")
+    build = time.perf_counter() - start
+    printed = subprocess.check_output([sys.executable, "-c", _OPEN], text=True).split()
+    size = sum(file.stat().st_size for file in Path("kb/bc5cdr").iterdir()) / 1e6
+    about = {"corpus": "bc5cdr", "n": int(printed[3]), "concepts": int(printed[2]), "seed": 0}
+    yield from rows_of("kb", {"seconds": build}, digits=1, question="build", **about)
+    opened = {"seconds": float(printed[1])}
+    yield from rows_of("kb", opened, digits=4, question="open", **about)
+    yield from rows_of("kb", {"megabytes": size}, digits=1, question="size", **about)
+    imported = {"seconds": float(printed[0])}
+    yield from rows_of("spacy_bioel", imported, digits=4, question="import")

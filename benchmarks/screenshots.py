@@ -1,8 +1,8 @@
 """Pictures of the pages, and what axe-core and the keyboard find in them.
 
-python -m benchmarks.screenshots links an example text, explains it, lists errors on the embedded
-corpus, starts `bioel serve` and builds the documentation. Each page is opened in headless Chromium,
-bright and dark: its picture goes to docs/img, and what is wrong to
+python -m benchmarks.run screenshots links an example text, explains it, lists errors on the
+embedded corpus, starts `bioel serve` and builds the documentation. Each page is opened in headless
+Chromium, bright and dark: its picture goes to docs/img, and what is wrong to
 benchmarks/results/accessibility.json. Needs Chromium, and the packages of the extra `look`.
 """
 
@@ -16,13 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import typer
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.record import measurement, save
+from benchmarks.record import Row, question, rows_of
 from spacy_bioel.cli.console import show_note
 
 ROOT = Path(__file__).parents[1]
@@ -48,10 +47,10 @@ _OUTLINED = """() => {
 }"""
 
 
-def main(
+@question("accessibility")
+def screenshots(
     chromium: str = typer.Option("", help="Path of Chromium; default: searched for."),
-) -> None:
-    rows = []
+) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = chromium or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -60,10 +59,9 @@ def main(
                 for scheme in SCHEMES:
                     page = browser.new_page(viewport=_SIZE, color_scheme=scheme)
                     page.goto(address)
-                    rows += _look(page, name, scheme)
+                    yield from _look(page, name, scheme)
                     page.close()
         browser.close()
-    typer.echo(save("accessibility", rows))
 
 
 @contextmanager
@@ -107,7 +105,7 @@ def _service() -> Iterator[str]:
             process.terminate()
 
 
-def _look(page: Page, name: str, scheme: str) -> list[dict[str, Any]]:
+def _look(page: Page, name: str, scheme: str) -> Iterator[Row]:
     """Take the picture of a page, and count what axe-core and the keyboard find."""
     if name == "service":
         _use_service(page)
@@ -126,10 +124,7 @@ def _look(page: Page, name: str, scheme: str) -> list[dict[str, Any]]:
         "reached_by_keyboard": reached,
         "with_visible_focus": outlined,
     }
-    return [
-        measurement("accessibility", name, scheme=scheme, metric=metric, value=value, n=1)
-        for metric, value in values.items()
-    ]
+    return rows_of(name, values, scheme=scheme, n=1)
 
 
 def _use_service(page: Page) -> None:
@@ -156,7 +151,3 @@ def _tab_through(page: Page) -> tuple[int, int, int]:
         if found is not None and found[0] > reached:
             reached, outlined = found[0], outlined + bool(found[1])
     return reached, outlined, n
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,10 +1,10 @@
 """Speed, waiting time and memory of `bioel serve` with the pipeline of the package.
 
-python -m benchmarks.service starts the service as a process and asks it for links of the abstracts
-of BC5CDR's development documents: by many clients at once before it is ready (cold start); by
-clients that ask again as soon as they have an answer (saturation); and at times that do not depend
-on the answers (50 a second on average, exponential gaps), so that a wait for a slow answer counts.
-The clients share the processor with the service.
+python -m benchmarks.run service starts the service as a process and asks it for links of the
+abstracts of BC5CDR's development documents: by many clients at once before it is ready (cold
+start); by clients that ask again as soon as they have an answer (saturation); and at times that do
+not depend on the answers (50 a second on average, exponential gaps), so that a wait for a slow
+answer counts. The clients share the processor with the service.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.record import measurement, save
+from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.starter import development_texts
 
 _CORPUS = "bc5cdr"
@@ -36,45 +36,36 @@ _SETTLING = 5  # seconds of load before memory is read for the first time
 _local = threading.local()  # a connection for each thread
 
 
-def main(
+@question("service")
+def service(
     rate: Annotated[float, typer.Option(help="Abstracts a second that are asked for.")] = 50,
     seconds: Annotated[float, typer.Option(help="How long, at that rate.")] = 60,
     saturated: Annotated[float, typer.Option(help="Seconds at saturation.")] = 20,
     seed: Annotated[int, typer.Option(help="Of the gaps between arrivals.")] = 0,
-    note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
-) -> None:
+    note: NoteOption = "",
+) -> Iterator[Row]:
     bodies = [json.dumps({"texts": [text.text]}).encode() for text in development_texts(_CORPUS)]
     about = {"corpus": _CORPUS, "split": "dev", "seed": seed, "note": note}
-    rows = []
-
-    def record(system: str, n: int, **values: float) -> None:
-        for metric, value in values.items():
-            rows.append(
-                measurement("service", system, metric=metric, value=round(value, 2), n=n, **about)
-            )
-            typer.echo(f"{system:22} {metric:18} {value:.2f}")
-
     with _service() as (port, pid):
-        record("cold start", _CLIENTS, **_cold_start(port, bodies))
+        yield from rows_of("cold start", _cold_start(port, bodies), n=_CLIENTS, **about)
         answered, per_second = _saturate(port, bodies, saturated)
-        record("saturation", answered, clients=_CLIENTS, per_second=per_second)
+        values: dict[str, float] = {"clients": _CLIENTS, "per_second": per_second}
+        yield from rows_of("saturation", values, n=answered, **about)
         _offer(port, bodies, rate, _SETTLING, seed)
         before = _megabytes(pid)
         times, failed = _offer(port, bodies, rate, seconds, seed)
         cuts = statistics.quantiles(times, n=100, method="inclusive")
-        record(
-            "steady load",
-            len(times),
-            offered_per_second=rate,
-            seconds=seconds,
-            failed=failed,
-            p50_ms=1000 * cuts[49],
-            p99_ms=1000 * cuts[98],
-            max_ms=1000 * max(times),
-            megabytes_at_start=before,
-            megabytes_at_end=_megabytes(pid),
-        )
-    typer.echo(save("service", rows))
+        values = {
+            "offered_per_second": rate,
+            "seconds": seconds,
+            "failed": failed,
+            "p50_ms": 1000 * cuts[49],
+            "p99_ms": 1000 * cuts[98],
+            "max_ms": 1000 * max(times),
+            "megabytes_at_start": before,
+            "megabytes_at_end": _megabytes(pid),
+        }
+        yield from rows_of("steady load", values, n=len(times), **about)
 
 
 @contextmanager
@@ -161,7 +152,3 @@ def _megabytes(pid: int) -> float:
     with open(f"/proc/{pid}/status", encoding="utf8") as status:
         (kilobytes,) = re.findall(r"^RssAnon:\s+(\d+) kB", status.read(), re.M)
     return int(kilobytes) / 1024
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from benchmarks.readme_front import address
+from benchmarks.readme import address
 from benchmarks.reference import built
 
 ROOT = Path(__file__).parents[1]

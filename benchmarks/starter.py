@@ -1,15 +1,30 @@
-"""Accuracy of a pipeline of six types on the development fifths of several corpora.
+"""Accuracy and speed of the pipeline of the package, and of pipelines like it.
 
-python -m benchmarks.starter MODEL a+b+c --system light measures on the development documents of the
-corpora below, which the project has fetched (`project run corpus . --vars.corpus biored`, ...).
+python -m benchmarks.run starter MODEL a+b+c --system light measures on the development documents of
+the corpora below, which the project has fetched (`project run corpus . --vars.corpus biored`, ...).
 Labels that a corpus does not annotate are left out on both sides, and so are documents that the
 mixture has for training, of another corpus.
+
+starter_links KB --label Gene --corpus nlm_gene --corpus gnormplus links gold mentions by their
+names alone, without the encoder. `kb/genes` of the results: `bioel kb build kb/genes
+Homo_sapiens.gene_info.gz --types protein-coding`. Subsets: documents all of whose mentions the
+knowledge base knows, and the mentions that it knows. `gold` wants all ids of a mention, `gold_any`
+one of them.
+
+starter_speed links the abstracts of BC5CDR's development documents in processes of their own: the
+first link with an empty cache and with one that is there, without and with the imports of spaCy and
+the package; and all abstracts, in one process and in two. Run it where PyTorch is not installed:
+spaCy imports it where it is. --before measures the first link of another commit beside them.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +32,8 @@ from typing import Annotated, Any
 import typer
 from spacy.language import Language
 
-from benchmarks.record import add, figures, measurement
+from benchmarks.record import NoteOption, Row, SeedOption, figures, question, rows_of
+from benchmarks.texts import CANDIDATES, KEY, blank, only, scored
 from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.loading import find_linker, load_model
@@ -25,17 +41,16 @@ from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.types import VARIANT, AnnotatedText
 
-SCRIPTS = Path("training") / "scripts"
 CORPORA = (
     "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
     "ncbi_disease",
 )  # fmt: skip
-LINKED = {"Disease", "Chemical", "Gene", "Species"}
-METRICS = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
-KEY = ("corpus", "system", "protocol", "subset", "metric", "seed")
+_LINKED = {"Disease", "Chemical", "Gene", "Species"}
+_GIVEN = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
 
 
-def main(
+@question("starter", key=KEY)
+def starter(
     model: Annotated[str, typer.Argument(help='A pipeline, or "starter".')],
     mixture: Annotated[str, typer.Argument(help="Mixture of corpora that it was trained on.")],
     corpus: Annotated[list[str] | None, typer.Option(help="Of CORPORA; all by default.")] = None,
@@ -44,113 +59,154 @@ def main(
         typer.Option(help="Mixture of another pipeline that is measured on the same documents."),
     ] = None,
     system: Annotated[str, typer.Option(help="What to call it in the results.")] = "light",
-    seed: Annotated[int, typer.Option()] = 0,
-) -> None:
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
+    beginning = _script("mixtures").beginning
     nlp = load_model(model)
-    protocols = ["mention", "end_to_end"] if find_linker(nlp) else ["mention"]
-    sys.path.insert(0, str(SCRIPTS))
-    from mixtures import beginning
-
     trained = {
         beginning(text)
         for folder in (mixture, *(beside or ()))
         for text in read_texts(Path("assets") / folder / "train.jsonl")
     }
-    rows = []
     for name in corpus or CORPORA:
         texts = [text for text in development_texts(name) if beginning(text) not in trained]
-        for row in measure(nlp, texts, protocols):
-            about = {"corpus": name, "split": "dev", "seed": seed}
-            rows.append(measurement("starter", system, **about, **row))
-            shown = f"{row['protocol']} {row['subset'] or 'all'} {row['metric']} {row['value']}"
-            typer.echo(f"{name} {shown}")
-    typer.echo(add("starter", rows, key=KEY))
+        for row in _measure(nlp, texts):
+            yield {"system": system, "corpus": name, "split": "dev", "seed": seed, **row}
+
+
+def _script(name: str) -> Any:
+    """Import a file of training/scripts, which are no package."""
+    sys.path.insert(0, "training/scripts")
+    return __import__(name)
 
 
 def development_texts(corpus: str) -> list[AnnotatedText]:
-    """Documents with what the corpus annotates."""
-    sys.path.insert(0, str(SCRIPTS))
-    from specs import find_split, load_spec
-
-    spec, path = load_spec(corpus), find_split(corpus, "dev")
+    """Return documents with what the corpus annotates."""
+    specs = _script("specs")
+    spec, path = specs.load_spec(corpus), specs.find_split(corpus, "dev")
     texts = read_texts(path, prefix=spec["prefix"])
     return [declared(text, spec["annotates"], path=path) for text in texts]
 
 
-def measure(
-    nlp: Language, texts: Sequence[AnnotatedText], protocols: Sequence[str]
-) -> list[dict[str, object]]:
-    """F1 over all types and of each, and of all types that are linked to full vocabularies."""
+def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
+    """Yield F1 over all types and of each, of all types that are linked to full vocabularies, and
+    the accuracy of linking gold mentions of each type.
+    """
     linker = find_linker(nlp)
     links = list(link_open(nlp, linker, texts))
     canonical = linker.kb.canonical if linker is not None else str
+    protocols = ["mention", "end_to_end"] if linker is not None else ["mention"]
     found = [
         (row.label, row) for row in evaluate(texts, links, protocols=protocols, canonical=canonical)
     ]
-    if all(LINKED < {*text.annotates} for text in texts):
-        few = [replace(t, annotates=tuple(sorted(LINKED))) for t in texts]
-        name = ", ".join(sorted(LINKED))
-        found += [
-            (name, row)
-            for row in evaluate(few, links, protocols=protocols, canonical=canonical)
-            if not row.label
-        ]
-    measured = [
-        {"protocol": row.protocol, "subset": subset, **figures(row)}
-        for subset, row in found
-        if row.metric == "f1"
-    ]
-    return measured + (measure_given(nlp, linker, texts) if linker is not None else [])
+    if all(_LINKED < {*text.annotates} for text in texts):
+        few = [replace(text, annotates=tuple(sorted(_LINKED))) for text in texts]
+        rows = evaluate(few, links, protocols=protocols, canonical=canonical, per_label=False)
+        found += [(", ".join(sorted(_LINKED)), row) for row in rows]
+    for subset, row in found:
+        if row.metric == "f1":
+            yield {"protocol": row.protocol, "subset": subset, **figures(row)}
+    if linker is not None:
+        for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
+            yield from _measure_given(nlp, linker, texts, label, ["gold"])
 
 
-def measure_given(
-    nlp: Language, linker: Any, texts: Sequence[AnnotatedText]
-) -> list[dict[str, object]]:
-    """Accuracy of linking gold mentions, all ids right: of each type that is linked, those whose
-    ids the knowledge base has, and the documents in which it has all of them.
-    """
-    rows: list[dict[str, object]] = []
-    for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
-        for subset, chosen in subsets(texts, label, linker.kb).items():
-            found = evaluate(
-                chosen,
-                list(link_given(nlp, linker, chosen)),
-                protocols=["gold"],
-                canonical=linker.kb.canonical,
-                per_label=False,
-            )
-            rows += [
-                {"protocol": "gold", "subset": f"{label}, {subset}"}
-                | figures(row)
-                | {"metric": METRICS[row.metric]}
-                for row in found
-                if row.metric in METRICS and row.n
-            ]
-    return rows
+def _measure_given(
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], label: str, protocols: list[str]
+) -> Iterator[Row]:
+    """Yield the accuracy of linking gold mentions of a label whose ids the knowledge base has."""
+    for subset, chosen in _subsets(texts, label, linker.kb).items():
+        links = list(link_given(nlp, linker, chosen))
+        for row in scored(chosen, links, linker.kb, dict.fromkeys(protocols, _GIVEN)):
+            yield row | {"metric": _GIVEN[row["metric"]], "subset": f"{label}, {subset}"}
 
 
-def subsets(
+def _subsets(
     texts: Sequence[AnnotatedText], label: str, kb: KnowledgeBase
 ) -> dict[str, list[AnnotatedText]]:
-    """Documents with mentions of one label that have an id."""
+    """Return documents with mentions of one label that have an id."""
 
     def known(ids: tuple[str, ...]) -> bool:
         return bool((kb.find_all(list(ids)) >= 0).any())
 
-    labelled = [
-        replace(text, mentions=tuple(m for m in text.mentions if m.label == label and m.ids))
-        for text in texts
-    ]
+    labelled = only(texts, lambda text, m: m.label == label and m.ids)
+    whole = [t for t in labelled if t.mentions and all(known(m.ids) for m in t.mentions)]
     return {
-        "known documents": [
-            t for t in labelled if t.mentions and all(known(m.ids) for m in t.mentions)
-        ],
-        "known mentions": [
-            replace(text, mentions=tuple(m for m in text.mentions if known(m.ids)))
-            for text in labelled
-        ],
+        "known documents": whole,
+        "known mentions": only(labelled, lambda text, m: known(m.ids)),
     }
 
 
-if __name__ == "__main__":
-    typer.run(main)
+@question("starter", key=KEY)
+def starter_links(
+    kb: Path,
+    label: Annotated[str, typer.Option()],
+    corpus: Annotated[list[str], typer.Option()],
+) -> Iterator[Row]:
+    nlp = blank()
+    config = {"kb": str(kb), "max_candidates": CANDIDATES, "evidence": {"dense": False}}
+    linker = nlp.add_pipe("bioel_linker", config=config)
+    for name in corpus:
+        texts = development_texts(name)
+        for row in _measure_given(nlp, linker, texts, label, ["gold", "gold_any"]):
+            yield {"system": "names", "corpus": name, "split": "dev", "seed": 0, **row}
+
+
+# Their output: seconds with the imports and without them, and megabytes; texts a second.
+_FIRST_LINK = """
+import json, resource, sys, time
+start = time.perf_counter()
+import spacy, spacy_bioel
+imported = time.perf_counter()
+spacy_bioel.load()(json.load(sys.stdin)[0])
+end = time.perf_counter()
+megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([end - start, end - imported, megabytes]))
+"""
+_ABSTRACTS = """
+import json, resource, sys, time
+import spacy_bioel
+from spacy_bioel.distributed.rows import link_texts
+texts, n_process = json.load(sys.stdin), int(sys.argv[1])
+nlp = spacy_bioel.load()
+nlp(texts[0])
+start = time.perf_counter()
+documents = [(text, None) for text in texts * n_process]
+n = sum(1 for _ in link_texts(nlp, documents, n_process=n_process))
+speed = n / (time.perf_counter() - start)
+print(json.dumps([speed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+@question("starter_speed")
+def starter_speed(
+    before: Annotated[
+        Path | None, typer.Option(help="Python where an earlier commit is installed.")
+    ] = None,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    texts = [text.text for text in development_texts("bc5cdr")]
+    with tempfile.TemporaryDirectory() as cache:
+
+        def run(code: str, *arguments: str, python: object = sys.executable) -> list[float]:
+            command = [str(python), "-P", "-c", code, *arguments]
+            environment = os.environ | {"SPACY_BIOEL_CACHE": cache}
+            pipes: dict[str, Any] = {"input": json.dumps(texts), "text": True, "check": True}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, **pipes)
+            return list(json.loads(done.stdout))
+
+        about = {"corpus": "bc5cdr", "split": "dev", "n": len(texts), "note": note}
+
+        def rows(system: str, metric: str, value: float, megabytes: float) -> Iterator[Row]:
+            yield from rows_of(system, {metric: value, "megabytes": round(megabytes)}, **about)
+
+        empty = run(_FIRST_LINK)
+        yield from rows("first link, empty cache", "seconds", empty[1], empty[2])
+        warm = min(run(_FIRST_LINK) for _ in range(3))
+        yield from rows("first link", "seconds", warm[1], warm[2])
+        yield from rows("first link, imports included", "seconds", warm[0], warm[2])
+        for name, n in (("one process", "1"), ("two processes", "2")):
+            yield from rows(f"abstracts, {name}", "per_second", *run(_ABSTRACTS, n))
+        if before is not None:
+            old = min(run(_FIRST_LINK, python=before) for _ in range(4))
+            yield from rows("first link, imports included, before", "seconds", old[0], old[2])

@@ -10,22 +10,24 @@ process on the machine does not lengthen as much; the names have to be the same.
 from __future__ import annotations
 
 import resource
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import spacy
 import torch
 import typer
 
 from benchmarks.generative import with_ids
-from benchmarks.record import measurement, save
+from benchmarks.record import Row, question
+from benchmarks.texts import blank
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import build_trie, open_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.name_encoder import EncoderSource
-from spacy_bioel.models.seq2seq import add_seq2seq, build_seq2seq_v1, seq2seq_network
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, get_network
+from spacy_bioel.models.seq2seq import build_seq2seq_v1
 from spacy_bioel.models.writing import write_about
 from spacy_bioel.pipeline.contextual.seq2seq import mark
 from spacy_bioel.pipeline.gold import with_gold_mentions
@@ -34,22 +36,23 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 _END = -1  # key of the name rows of a node
 
 
-def main(
+@question("trie")
+def trie(
     corpus: str,
     start: Annotated[Path, typer.Option(help="An encoder-decoder, pre-trained or fine-tuned.")],
     mentions: Annotated[int, typer.Option(help="That names are written about.")] = 1000,
     slowly: Annotated[int, typer.Option(help="Of them, by the reference too.")] = 100,
-) -> None:
+) -> Iterator[Row]:
     torch.set_num_threads(1)
     kb = KnowledgeBase.open(f"kb/{corpus}")
     model = build_seq2seq_v1(path=str(start), max_pieces=36)
-    add_seq2seq(model, EncoderSource(kb, (), None, 0, 0))
+    add_encoder(model, EncoderSource(kb, (), None, 0, 0))
     pieces: MarkedPieces = model.attrs["pieces"]
     before, began = _peak(), time.perf_counter()
-    trie = build_trie(kb, pieces.writable)
+    made = build_trie(kb, pieces.writable)
     built, extra = time.perf_counter() - began, _peak() - before
     # Under a fingerprint of its own, which leaves the trie of a pipeline alone.
-    fingerprint = f"{'be' * 8}"
+    fingerprint = "be" * 8
     write_trie(kb, pieces.writable, fingerprint=fingerprint)
     again, began = KnowledgeBase.open(f"kb/{corpus}"), time.perf_counter()
     mapped = open_trie(again, fingerprint=fingerprint)
@@ -71,11 +74,11 @@ def main(
     best = sum(a[:1] == b[:1] for a, b in zip(ours_names, reference, strict=True))
     figures = {
         "names": kb.n_names,
-        "nodes": len(trie),
-        "left_out": trie.left_out,
+        "nodes": len(made),
+        "left_out": made.left_out,
         "built_s": round(built, 1),
         "built_extra_mb": round(extra),
-        "file_mb": round(trie.n_bytes / 1e6, 1),
+        "file_mb": round(made.n_bytes / 1e6, 1),
         "opened_s": round(opened, 4),
         "mentions": len(marked),
         "mentions_of_reference": len(reference),
@@ -86,19 +89,16 @@ def main(
         "same_best_name": best,
         "same_names_in_order": same,
     }
-    typer.echo(figures)
-    typer.echo(save("trie", [measurement("trie", "arrays", corpus=corpus, **figures)]))
     for path in (Path(f"kb/{corpus}") / "tries").glob(f"{fingerprint}.*"):
-        for file in path.iterdir():
-            file.unlink()
-        path.rmdir()
+        shutil.rmtree(path)
+    times = figures["times_as_fast"]
+    about = {"system": "arrays", "corpus": corpus}
+    yield {**about, **figures, "metric": "times_as_fast", "value": times}
 
 
 def read_mentions(corpus: str, pieces: MarkedPieces, n: int) -> list[Marked]:
     """The first n gold mentions of the development documents, in their contexts."""
-    nlp = spacy.blank(
-        "en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
-    )
+    nlp = blank()
     marked: list[Marked] = []
     for text in with_ids(corpus):
         doc = with_gold_mentions(nlp.make_doc(text.text), text)
@@ -133,7 +133,7 @@ def write_slowly(
 ) -> list[set[int]]:
     """Name rows of each name that is written about a mention, the best first."""
     pieces: MarkedPieces = model.attrs["pieces"]
-    backbone = seq2seq_network(model).backbone
+    backbone = get_network(model).backbone
     source = torch.from_numpy(pieces.sources([mention]).flat)[None]
     encoded = backbone.get_encoder()(input_ids=source)[0]
     prompt = pieces.prompts([mention])[0]
@@ -164,7 +164,3 @@ def write_slowly(
 def _peak() -> float:
     """Greatest memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-if __name__ == "__main__":
-    typer.run(main)

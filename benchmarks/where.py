@@ -21,7 +21,7 @@ import typer
 from spacy.language import Language
 
 import spacy_bioel
-from benchmarks.record import measurement, save
+from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.starter import development_texts
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.words.ngrams import NgramIndex
@@ -52,10 +52,11 @@ _STEPS: list[tuple[Any, str, str]] = [
 ]
 
 
-def main(
+@question("where")
+def where(
     profile: Annotated[Path | None, typer.Option(help="For cProfile's figures.")] = None,
-    note: Annotated[str, typer.Option(help="What the reader must know, e.g. a busy machine.")] = "",
-) -> None:
+    note: NoteOption = "",
+) -> Iterator[Row]:
     texts = [text.text for text in development_texts(_CORPUS)]
     nlp = spacy_bioel.load()
     list(nlp.pipe(texts[:_FIRST], batch_size=_BATCH))
@@ -69,23 +70,9 @@ def main(
             list(nlp.pipe(texts, batch_size=_BATCH))
         seen.dump_stats(profile)
     seconds["the rest"] = total - seconds.total()
-    seconds["all"] = total
-    rows = [
-        measurement(
-            "where",
-            step,
-            metric="milliseconds",
-            value=round(1000 * value / len(texts), 2),
-            corpus=_CORPUS,
-            split="dev",
-            n=len(texts),
-            note=note,
-        )
-        for step, value in seconds.items()
-    ]
-    for row in rows:
-        typer.echo(f"{row['system']:44}{row['value']:8.2f}")
-    typer.echo(save("where", rows))
+    about = {"corpus": _CORPUS, "split": "dev", "n": len(texts), "note": note}
+    for step, value in {**seconds, "all": total}.items():
+        yield from rows_of(step, {"milliseconds": 1000 * value / len(texts)}, **about)
 
 
 @contextmanager
@@ -118,7 +105,3 @@ def timed() -> Iterator[Counter[str]]:
     finally:
         for where, name, function in before:
             setattr(where, name, function)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -323,12 +323,6 @@ def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
     assert_once(link_at_once(small), tmp_path / "cache")
 
 
-@pytest.mark.slow
-def test_first_use_of_the_real_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
-    assert_once(link_at_once(), tmp_path / "cache")
-
-
 # -- One pipeline in many threads -----------------------------------------------------------------
 
 ROOT = Path(__file__).parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -96,15 +95,6 @@ def test_dev_documents_that_are_in_train_are_said(
     assert "of dev are in train too, first 1: what is measured on them" in capsys.readouterr().err
 
 
-def test_convert_writes_what_a_split_is_for(scripts: Any, bc5cdr: Path) -> None:
-    scripts.fetch("bc5cdr", data=str(bc5cdr))
-    scripts.convert("bc5cdr", "train")
-    scripts.convert("bc5cdr", "dev")
-    assert names(Path("corpus/bc5cdr")) == ["dev.jsonl", "dev.spacy", "train.spacy"]
-    (text,) = read_texts_jsonl("corpus/bc5cdr/dev.jsonl")
-    assert [(m.start, m.end, m.ids) for m in text.mentions] == [(0, 5, ("MESH:D005334",))]
-
-
 def test_labels_are_renamed_and_splits_cut_by_ids(scripts: Any, tmp_path: Path) -> None:
     data = tmp_path / "medmentions"
     data.mkdir()
@@ -139,26 +129,22 @@ def labels_and_ids(path: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(m.label, m.ids) for text in read_texts_jsonl(path) for m in text.mentions]
 
 
-def test_half_of_bc5cdr_for_diseases(scripts: Any, bc5cdr: Path) -> None:
+@pytest.mark.parametrize(
+    ("corpus", "expected", "ids"),
+    [
+        ("bc5cdr_disease", ("Disease", ("MESH:D005334",)), ["MESH:D005334", "MESH:D007251"]),
+        ("bc5cdr_chemical", ("Chemical", ("MESH:D001241",)), ["MESH:C000001", "MESH:D001241"]),
+    ],
+)
+def test_half_of_bc5cdr(
+    scripts: Any, bc5cdr: Path, corpus: str, expected: tuple[str, Any], ids: list[str]
+) -> None:
     with gzip.open(bc5cdr / "medic_06Jul2012.txt.gz", "wt") as file:
         file.write("D005334||Fever|Pyrexia\nD007251||Flu\n")
-    scripts.fetch("bc5cdr_disease", data=str(bc5cdr))
-    train = "assets/bc5cdr_disease/train.jsonl"
-    assert labels_and_ids(train) == [("Disease", ("MESH:D005334",))]
-    scripts.kb("bc5cdr_disease")
-    kb = KnowledgeBase.open("kb/bc5cdr_disease")
-    assert list(kb.ids) == ["MESH:D005334", "MESH:D007251"]
-    assert kb.meta["source"] == "MEDIC"
-
-
-def test_half_of_bc5cdr_for_chemicals(scripts: Any, bc5cdr: Path) -> None:
-    scripts.fetch("bc5cdr_chemical", data=str(bc5cdr))
-    train = "assets/bc5cdr_chemical/train.jsonl"
-    assert labels_and_ids(train) == [("Chemical", ("MESH:D001241",))]
-    scripts.kb("bc5cdr_chemical")
-    kb = KnowledgeBase.open("kb/bc5cdr_chemical")
-    assert list(kb.ids) == ["MESH:C000001", "MESH:D001241"]
-    assert kb.canonical("MESH:C999999") == "MESH:D001241"
+    scripts.fetch(corpus, data=str(bc5cdr))
+    assert labels_and_ids(f"assets/{corpus}/train.jsonl") == [expected]
+    scripts.kb(corpus)
+    assert list(KnowledgeBase.open(f"kb/{corpus}").ids) == ids
 
 
 def test_archive_is_downloaded_and_unpacked(scripts: Any, bc5cdr: Path, tmp_path: Path) -> None:
@@ -212,25 +198,6 @@ def test_failed_download_leaves_nothing(scripts: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"CDR_TrainingSet.*gone.zip fails .*--vars.data FOLDER"):
         scripts.fetch("bc5cdr")
     assert names(Path("assets")) == []
-
-
-def test_config_extends_another_one(
-    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = {
-        "settings": {"training.max_steps": 4000, "training.eval_frequency": 500},
-        "label_types": {"Disease": ["C"]},
-    }
-    (tmp_path / "mine.cfg").write_text(
-        '[extends]\npath = "base.cfg"\n\n[training]\nmax_steps = 7\n'
-    )
-    shutil.copy(ROOT / "training/configs/rescnn.cfg", tmp_path / "base.cfg")
-    config = import_module("train").merge_config(tmp_path / "mine.cfg", corpus)
-    assert config["training"]["max_steps"] == 7  # its own, before the corpus'
-    assert config["training"]["eval_frequency"] == 500  # the corpus', before the base's
-    assert config["training"]["batcher"]["size"] == 8
-    assert config["components"]["bioel_linker"]["label_types"] == {"Disease": ["C"]}
-    assert "extends" not in config
 
 
 @pytest.mark.realdata
@@ -361,19 +328,6 @@ def test_what_cannot_be_mixed(scripts: Any, types: Path) -> None:
         scripts.fetch("cometa+bc5cdr", data=str(types))
 
 
-def test_labels_that_are_no_list(
-    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    specs = import_module("specs")
-    (tmp_path / "corpora.yml").write_text("mine:\n  annotates: Gene\n")
-    monkeypatch.setattr(specs, "CORPORA", tmp_path / "corpora.yml")
-    assert specs.load_spec("mine") == {
-        "prefix": "", "label_types": {}, "settings": {}, "annotates": "Gene",
-    }  # fmt: skip
-    with pytest.raises(BioelError, match=r"\[T010\] mine does not say"):
-        specs.parts_of("mine+mine")
-
-
 def test_the_first_corpus_counts_where_two_annotate_a_label(scripts: Any) -> None:
     mixed = import_module("mixtures").mixed
     flu, gene = Mention(0, 3, "Disease"), Mention(4, 8, "Gene")
@@ -388,11 +342,6 @@ def test_the_first_corpus_counts_where_two_annotate_a_label(scripts: Any) -> Non
     other = AnnotatedText("1", "another", (), ("Disease",))
     assert list(mixed([[wide, wide], [other, both]]))[:3] == [wide, wide, other]
     assert list(mixed([[wide], [other]], left_out={"flugene"})) == [other]
-
-
-def test_ids_of_labels_without_a_vocabulary_stay_as_they_are(scripts: Any) -> None:
-    text = AnnotatedText("1", "flu", (Mention(0, 3, "Disease", ("X:1(a)",)),))
-    assert import_module("documents").relabelled(text, labels={}, prefixes={"Gene": "G"}) == text
 
 
 def test_long_documents_are_trained_on_in_pieces(scripts: Any) -> None:
@@ -411,18 +360,9 @@ def test_long_documents_are_trained_on_in_pieces(scripts: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (
-            {"prefix": {"Drug": "ONT"}},
-            r"\[T021\] .*, corpus mine: expected a prefix or null .*, found",
-        ),
-        (
-            {"splits": {"train": [{"file": "a"}]}},
-            r"\[T021\] .* files for dev, found splits.dev = None",
-        ),
-        (
-            {"kb": {"source": "terms.csv"}},
-            r"\[T021\] .*: expected kb with a list of choices, found",
-        ),
+        ({"prefix": {"Drug": "ONT"}}, r"corpus mine: expected a prefix or null .*, found"),
+        ({"splits": {"train": [{"file": "a"}]}}, r"files for dev, found splits.dev = None"),
+        ({"kb": {"source": "terms.csv"}}, r"expected kb with a list of choices, found"),
     ],
 )
 def test_an_entry_of_another_form(entry: dict[str, Any], message: str, scripts: Any) -> None:
@@ -435,51 +375,34 @@ def test_an_entry_of_another_form(entry: dict[str, Any], message: str, scripts: 
         "kb": {"choices": [{"files": []}]},
     }
     check_entry("mine", right)
-    with pytest.raises(BioelError, match=message):
+    with pytest.raises(BioelError, match=r"\[T021\] .*" + message):
         check_entry("mine", right | entry)
 
 
-@pytest.mark.parametrize("kind", ["brat", "spacy"])
-def test_a_corpus_of_ones_own_in_brat_folders_and_spacy_files(
-    kind: str, scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_corpus_of_ones_own(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = tmp_path / "data"
-    for split, text in (("train", TRAIN), ("dev", DEV)):
-        source = tmp_path / f"{split}.txt"
-        source.write_text(text)
-        texts = list(read_texts(source, prefix="MESH"))
-        if kind == "spacy":
-            data.mkdir(exist_ok=True)
-            docs_to_bin(text_to_doc(blank("en"), one)[0] for one in texts).to_disk(
-                data / f"my_{split}.spacy"
-            )
-            continue
-        folder = data / f"my_{split}"
-        folder.mkdir(parents=True)
-        for one in texts:
-            (folder / f"{one.id}.txt").write_text(one.text)
-            rows = [
-                f"T{i}\t{m.label} {m.start} {m.end}\t{one.text[m.start : m.end]}\n"
-                f"N{i}\tReference T{i} {m.ids[0]}\t{m.label}\n"
-                for i, m in enumerate(one.mentions, 1)
-            ]
-            (folder / f"{one.id}.ann").write_text("".join(rows))
-    end = ".spacy" if kind == "spacy" else ""
+    """A folder of BRAT for training, a .spacy file for development."""
+    (tmp_path / "data" / "my_train").mkdir(parents=True)
+    (tmp_path / "data" / "my_train" / "1.txt").write_text("Aspirin and fever")
+    rows = "T1\tChemical 0 7\tAspirin\nN1\tReference T1 MESH:D001241\tx\n"
+    (tmp_path / "data" / "my_train" / "1.ann").write_text(rows)
+    text = AnnotatedText("2", "Fever", (Mention(0, 5, "Disease", ("MESH:D005334",)),))
+    docs_to_bin([text_to_doc(blank("en"), text)[0]]).to_disk(tmp_path / "data" / "my_dev.spacy")
     entry = {
         "prefix": "MESH",
-        "splits": {s: [{"file": f"my_{s}{end}"}] for s in ("train", "dev")},
+        "splits": {"train": [{"file": "my_train"}], "dev": [{"file": "my_dev.spacy"}]},
         "kb": {"source": "training mentions", "choices": [{"files": []}]},
     }
-    corpora = tmp_path / "corpora.yml"
-    corpora.write_text(json.dumps({"mine": entry}))
-    monkeypatch.setattr(import_module("specs"), "CORPORA", corpora)
-    scripts.fetch("mine", data=str(data))
+    (tmp_path / "corpora.yml").write_text(json.dumps({"mine": entry}))
+    monkeypatch.setattr(import_module("specs"), "CORPORA", tmp_path / "corpora.yml")
+    scripts.fetch("mine", data=str(tmp_path / "data"))
     for split in ("train", "dev"):
         scripts.convert("mine", split)
     scripts.kb("mine")
-    (text,) = read_texts(Path("corpus/mine/train.spacy"))
-    assert [(m.label, m.ids) for m in text.mentions] == [
-        ("Chemical", ("MESH:D001241",)),
-        ("Disease", ("MESH:D005334",)),
+    found = [next(iter(read_texts(Path(f"corpus/mine/{s}.spacy")))) for s in ("train", "dev")]
+    assert [one.mentions for one in found] == [
+        (Mention(0, 7, "Chemical", ("MESH:D001241",)),),
+        text.mentions,
     ]
-    assert len(KnowledgeBase.open(Path("kb/mine"))) == 2
+    assert list(KnowledgeBase.open(Path("kb/mine")).ids) == ["MESH:D001241"]

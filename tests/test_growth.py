@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.growth import edit, gold_strings, grow
-from benchmarks.growth_step import are_nearest, memory
+from benchmarks.growth import are_nearest, edit, grow, memory
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
@@ -26,18 +25,13 @@ def test_edits_change_one_letter() -> None:
     assert {edit("A", rng) for _ in range(50)} == {"a", "aa"}
 
 
-def test_strings_of_a_corpus(tmp_path: Path) -> None:
-    path = tmp_path / "corpus.txt"
-    path.write_text("1|t|Gout and GOUT.\n1|a|\n1\t0\t4\tGout\tD\tD1\n1\t9\t13\tGOUT\tD\tD1\n")
-    assert gold_strings(path) == ["gout"]
-
-
 def test_exact_search_block_by_block() -> None:
     names = np.array([[1, 0], [0, 1], [0.6, 0.8], [1, 0]], np.float32)
-    blocks = iter([(0, names[:2]), (2, names[2:])])
     queries = names[[0, 1, 2, 0, 0]]
     found = np.array([3, 1, 1, 2, -1])
-    assert are_nearest(queries, found, blocks).tolist() == [True, True, False, False, False]
+    assert are_nearest(queries, found, names.__getitem__, 4, block=2).tolist() == [
+        *(True, True, False, False, False)
+    ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -48,7 +42,7 @@ def test_memory_in_megabytes() -> None:
 
 
 def test_it_grows_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subprocess.run", lambda command, check: None)
+    monkeypatch.setattr("benchmarks.growth.python", lambda *command: None)
     concepts = [Concept(f"X:{i}", (f"name {i}", f"other {i % 3}"), ("T",)) for i in range(4)]
     build_kb(concepts, tmp_path / "large")
     large = KnowledgeBase.open(tmp_path / "large")

@@ -53,12 +53,12 @@ PACKAGES: dict[str, list[str]] = {
     "kb/transaction.py": ["filelock"],
     "kb/vectors/ann.py": ["faiss"],
     "nn": ["torch"],
-    "nn/beams.py": ["numpy", "transformers"],
-    "nn/transformer.py": ["numpy"],
     "nn/losses.py": ["pytorch_metric_learning"],
     "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
     "models/document_transformer.py": ["srsly"],
     "models/checkpoint.py": ["transformers", "huggingface_hub"],
+    "models/seq2seq.py": ["transformers"],
+    "models/writing.py": ["transformers"],
     "scoring": ["numpy"],
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
@@ -74,8 +74,7 @@ PACKAGES: dict[str, list[str]] = {
     "export/docs.py": ["pandas", "IPython"],
     "service/verbs.py": ["spacy"],
     "service/schemas.py": ["pydantic"],
-    "service/problems.py": ["fastapi", "starlette"],
-    "service/guards.py": ["starlette"],
+    "service/guards.py": ["fastapi", "starlette"],
     "service/metrics.py": ["starlette", "prometheus_client"],
     "service/app.py": ["fastapi", "prometheus_client"],
     "service/run.py": ["uvicorn"],
@@ -96,7 +95,7 @@ SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", 
 # Packages of extras, without which the command line starts.
 EXTRAS = [
     *["torch", "transformers", "sklearn", "scipy", "pytorch_metric_learning", "faiss", "pyarrow"],
-    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp", "matplotlib"],
+    *["pandas", "fastapi", "starlette", "uvicorn", "prometheus_client", "mcp"],
 ]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

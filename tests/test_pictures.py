@@ -1,4 +1,4 @@
-"""Pictures of the pages, and what was found in them: `python -m benchmarks.screenshots`."""
+"""Pictures of the pages, and what was found in them: `python -m benchmarks.run screenshots`."""
 
 from __future__ import annotations
 

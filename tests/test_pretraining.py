@@ -16,9 +16,8 @@ from spacy.tokens import DocBin
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.name_encoder import encode_names
+from spacy_bioel.models.name_encoder import encode_names, read_encoder
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.models.reading import read_encoder
 from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -46,89 +45,53 @@ def groups(joined: Any) -> set[frozenset[str]]:
     }
 
 
-def test_vocabularies_are_joined_through_a_shared_name(synonyms: Any) -> None:
-    joined = synonyms.join_names(
+JOINED = {
+    "through a shared name": (
         [
             [("A:1", ["Heart attack", "Cardiac infarction"]), ("A:2", ["Headache"])],
             [("B:1", ["heart  ATTACK", "Infarction of heart"]), ("B:2", ["Fever of unknown"])],
-        ]
-    )
-    assert groups(joined) == {
-        frozenset({"heart attack", "cardiac infarction", "infarction of heart"}),
-        frozenset({"headache"}),
-        frozenset({"fever of unknown"}),
-    }
-    assert len(set(joined.names)) == len(joined.names) == 5
-    # Concepts have numbers from 0; the joined one is of the first vocabulary.
-    assert sorted(set(joined.concepts)) == [0, 1, 2]
-    assert joined.sources == [0, 0, 1]
-
-
-def test_three_vocabularies(synonyms: Any) -> None:
-    joined = synonyms.join_names(
+            [("C:1", ["infarction of heart", "third name"])],
+        ],
         [
-            [("A:1", ["first name", "alpha name"])],
-            [("B:1", ["second name", "alpha name"])],
-            [("C:1", ["second name", "third name"])],
-        ]
-    )
-    assert groups(joined) == {frozenset({"first name", "alpha name", "second name", "third name"})}
-    assert joined.sources == [0]
-
-
-def test_two_concepts_of_one_vocabulary_are_never_joined(synonyms: Any) -> None:
-    # Through B:1, A:1 and A:2 would be one.
-    joined = synonyms.join_names(
+            {"heart attack", "cardiac infarction", "infarction of heart", "third name"},
+            {"headache"},
+            {"fever of unknown"},
+        ],
+    ),
+    # Through B:1, A:1 and A:2 would be one; "kidney stones" then is a name of two concepts.
+    "two concepts of one vocabulary are never joined": (
         [
             [("A:1", ["renal failure", "renal collapse"]), ("A:2", ["kidney stones", "calculi"])],
             [("B:1", ["renal failure", "kidney stones"])],
-        ]
-    )
-    # "kidney stones" then is a name of A:2 and of what A:1 and B:1 became.
-    assert groups(joined) == {
-        frozenset({"renal failure", "renal collapse"}),
-        frozenset({"calculi"}),
-    }
-
-
-def test_ambiguous_names_are_left_out(synonyms: Any) -> None:
-    joined = synonyms.join_names(
+        ],
+        [{"renal failure", "renal collapse"}, {"calculi"}],
+    ),
+    "ambiguous names are left out": (
         [
             [("A:1", ["common cold", "shared name"]), ("A:2", ["cold weather", "shared name"])],
             [("B:1", ["shared name", "other name"])],
-        ]
-    )
-    assert groups(joined) == {
-        frozenset({"common cold"}),
-        frozenset({"cold weather"}),
-        frozenset({"other name"}),
-    }
+        ],
+        [{"common cold"}, {"cold weather"}, {"other name"}],
+    ),
+    "short names join nothing": (
+        [[("A:1", ["AKI", "acute injury"])], [("B:1", ["aki", "a k intake"])]],
+        [{"acute injury"}, {"a k intake"}],
+    ),
+    "the same id is the same concept": (
+        [[("A:1", ["renal failure"])], [("A:1", ["kidney gave up", "renal failure"])]],
+        [{"renal failure", "kidney gave up"}],
+    ),
+    "nothing": ([[], [("A:1", ["", "..."])]], []),
+}
 
 
-def test_short_names_join_nothing(synonyms: Any) -> None:
-    joined = synonyms.join_names(
-        [[("A:1", ["AKI", "acute injury"])], [("B:1", ["aki", "a k intake"])]]
-    )
-    assert groups(joined) == {frozenset({"acute injury"}), frozenset({"a k intake"})}
-
-
-def test_the_same_id_is_the_same_concept(synonyms: Any) -> None:
-    joined = synonyms.join_names(
-        [[("A:1", ["renal failure"])], [("A:1", ["kidney gave up", "renal failure"])]]
-    )
-    assert groups(joined) == {frozenset({"renal failure", "kidney gave up"})}
-    assert joined.sources == [0]
-
-
-def test_nothing_to_join(synonyms: Any) -> None:
-    joined = synonyms.join_names([[], [("A:1", ["", "..."])]])
-    assert (joined.names, joined.concepts, joined.sources) == ([], [], [])
-
-
-def test_names_of_a_knowledge_base(synonyms: Any, kbs: list[Path]) -> None:
-    found = dict(synonyms.names_of_kb(KnowledgeBase.open(kbs[1])))
-    assert found["B:1"] == ["renal failure", "kidney insufficiency"]
-    assert len(found) == 6
+@pytest.mark.parametrize("case", JOINED)
+def test_vocabularies_are_joined(synonyms: Any, case: str) -> None:
+    vocabularies, expected = JOINED[case]
+    joined = synonyms.join_names(vocabularies)
+    assert groups(joined) == set(map(frozenset, expected))
+    assert sorted(set(joined.concepts)) == list(range(len(expected)))  # numbers from 0
+    assert len(joined.sources) == len(expected)
 
 
 def test_names_of_mentions(synonyms: Any) -> None:
@@ -142,11 +105,6 @@ def test_names_of_mentions(synonyms: Any) -> None:
         ("MI", "A:5"),  # too short
     ]
     assert list(synonyms.names_of_mentions(mentions)) == [("A:3", ["headaches", "migraine"])]
-
-
-def test_rows_by_concept(synonyms: Any) -> None:
-    order, starts = synonyms.by_concept(np.array([1, 0, 1, 3]))
-    assert (order.tolist(), starts.tolist()) == ([1, 0, 2, 3], [0, 1, 3, 3, 4])
 
 
 DISEASES = ["failure", "infection", "cancer", "injury", "stone", "bleeding"]
@@ -291,16 +249,6 @@ def test_mentions_of_a_corpus(pretrain: Any, kbs: list[Path], tmp_path: Path) ->
     opened = [KnowledgeBase.open(path) for path in kbs]
     assert list(pretrain.read_mentions([corpus(tmp_path)], opened)) == [("Renal shutdown", "A:0")]
     assert list(pretrain.read_mentions([corpus(tmp_path)], [])) == [("Renal shutdown", "A:0")]
-
-
-def test_word_pieces_of_rows(pretrain: Any) -> None:
-    class Letters:
-        def encode_batch_fast(self, names: list[str], *, add_special_tokens: bool) -> list[Any]:
-            return [type("Encoding", (), {"ids": [ord(c) - 96 for c in name]}) for name in names]
-
-    pieces = pretrain.PieceRows(Letters(), ["abc", "", "d", "ef"])
-    ids, lengths = pieces.take(np.array([3, 0, 1]))
-    assert (ids.tolist(), lengths.tolist()) == ([5, 6, 1, 2, 3, 0], [2, 3, 1])
 
 
 def test_embeddings_take_what_a_transformer_knows(

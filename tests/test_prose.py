@@ -19,6 +19,7 @@ from safetensors import safe_open
 from spacy.language import Language
 from spacy.util import load_config
 
+from benchmarks.run import QUESTIONS
 from spacy_bioel.cli.app import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.kb.vectors.ann import ANN_NAMES
@@ -71,12 +72,6 @@ def measured(results: str, digits: int | None = 1, **about: object) -> float:
     return value if digits is None else round(value + 1e-9, digits)
 
 
-def with_prior(corpus: str, system: str) -> float:
-    """Mean over three splits into folds, see `benchmarks.priors`."""
-    about = {"corpus": corpus, "system": f"{system}, cross-fitted"}
-    return round(sum(measured("priors", None, seed=seed, **about) for seed in range(3)) / 3, 1)
-
-
 def library(question: str, *systems: str, metric: str = "second") -> list[float]:
     rows = [row for row in srsly.read_json(ROOT / "benchmarks/results/libraries.json")
             if row["question"] == question and metric in row["metric"]]  # fmt: skip
@@ -108,10 +103,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     lines = srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")
     found = [len({name for line in lines for name in line["names"]})]
     yield large, "own knowledge base of MeSH has {} names.", found
-    with_it, without = (measured("linking_speed", system=name) for name in ("rescnn", "lexical"))
-    said = "10,000 different mentions take {} seconds against the {} names of MEDIC, {} without"
-    yield large, said, [with_it, 71_821, without]
-
     # Mention F1 of the diseases of BC5CDR, of a detector with or without it in training.
     about = {"corpus": "bc5cdr", "subset": "Disease", "protocol": "mention"}
     found = [measured("starter", system=name, **about) for name in ("left_out", "light_beside")]
@@ -122,10 +113,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield "docs/multitask.md", "with a strict F1 of {} with their types and {} without", found
     found = [measured("generative", system=f"workflow: {name}") for name in ("strings", "both")]
     yield "docs/generative.md", "with all ids right from {} to {} (seed 0, n 9,532,", found
-    found = [with_prior(corpus, system) for corpus in ("bc5cdr", "ncbi_disease")
-             for system in ("before", "package")]  # fmt: skip
-    said = "BC5CDR {} then and {} now, NCBI Disease {} then and {} now"
-    yield "docs/concepts/evidence.md", said, found
 
     page = "docs/reproduce.md"
     steps = load_config(CONFIGS / "transformer.cfg")["training"]["max_steps"]
@@ -266,7 +253,7 @@ def test_names_of_configs_scripts_extras_and_registered_functions_exist() -> Non
     assert setup["options"]["python_requires"] == ">=3.11,<3.14"
     assert "Python 3.11 to 3.13" in PROSE["README.md"]
     functions = " ".join(setup["options.entry_points"].values())
-    functions += (ROOT / "benchmarks/lab/spelling.py").read_text("utf8")
+    functions += (ROOT / "benchmarks/spelling.py").read_text("utf8")
     registered = set(re.findall(r"spacy-bioel\.(\w+\.v\d)", functions))
     for page in TODAY:
         text = PROSE[page]
@@ -275,6 +262,7 @@ def test_names_of_configs_scripts_extras_and_registered_functions_exist() -> Non
         assert {one or other for one, other in extras} <= set(setup["options.extras_require"])
         found = [f"{name.replace('.', '/')}.py"
                  for name in re.findall(r"python -m (benchmarks\.\w+)", text)]  # fmt: skip
+        assert set(re.findall(r"benchmarks\.run ([a-z]\w+)", text)) <= QUESTIONS.keys()
         found += re.findall(r"`(?:training/configs/)?(\w+\.cfg)`", text)
         found += re.findall(r"`([a-z_]+(?:/[a-z_]+)+(?<![/_]x)\.(?:py|cfg|json|yml|md))`", text)
         for file in found:

@@ -83,31 +83,6 @@ def test_a_config_that_extends_what_is_not_there(script: Any, tmp_path: Path) ->
         script.load_chain(tmp_path / "b.cfg")
 
 
-def test_the_config_of_the_shared_transformer(script: Any) -> None:
-    corpus = {"settings": {"training.max_steps": 1}, "label_types": {"Disease": ["C"]}}
-    config = script.merge_config(CONFIGS / "transformer.cfg", corpus)
-    assert config["nlp"]["pipeline"] == ["tok2vec", "bioel_mentions", "bioel_linker"]
-    model = config["components"]["bioel_mentions"]["model"]
-    # Another architecture takes nothing from that of the base.
-    assert model["tok2vec"]["@architectures"] == "spacy-bioel.WithSpelling.v1"
-    assert set(model["tok2vec"]) == {"@architectures", "tok2vec", "spelling"}
-    assert model["tok2vec"]["tok2vec"] == {
-        "@architectures": "spacy.Tok2VecListener.v1",
-        "width": "${components.tok2vec.model.width}",
-        "upstream": "tok2vec",
-    }
-    assert (model["@architectures"], model["max_width"]) == ("spacy-bioel.SpanEnumerator.v1", 10)
-    assert config["training"]["max_steps"] == 1000
-    assert config["paths"]["transformer"] is None
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in CONFIGS.rglob("*.cfg")], ids=lambda path: path.stem
-)
-def test_every_config_extends_one_that_is_there(script: Any, path: Path) -> None:
-    assert all("extends" not in config for config in script.load_chain(path))
-
-
 @pytest.mark.parametrize(
     "path", [p for p in CONFIGS.glob("*.cfg") if "pretrain" not in p.stem], ids=lambda p: p.stem
 )
@@ -117,11 +92,6 @@ def test_every_config_makes_a_pipeline(script: Any, path: Path) -> None:
     config["paths"] |= {"train": "no.spacy", "dev": "no.spacy"}
     nlp = spacy.util.load_model_from_config(config.interpolate(), auto_fill=True)
     assert nlp.pipe_names == config["nlp"]["pipeline"]
-
-
-@pytest.mark.parametrize("name", ["rescnn.cfg", "base/linker.cfg"])
-def test_spacy_accepts_configs_that_extend_none(name: str) -> None:
-    debug_config(CONFIGS / name, overrides={"paths.train": "no.spacy", "paths.dev": "no.spacy"})
 
 
 def test_the_whole_of_a_config_that_extends_another(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.growth_step import memory
+from benchmarks.growth import memory
 from spacy_bioel.kb.columns.files import give_back, map_folder, read_array
 
 

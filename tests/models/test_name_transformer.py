@@ -12,16 +12,17 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
-from benchmarks.lab.attention import restricted_attention
+from benchmarks.probing import restricted_attention
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
     encode_names,
+    encoder_parts,
     get_network,
+    load_encoder,
 )
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
-from spacy_bioel.models.reading import encoder_parts, load_encoder
 
 pytest.importorskip("transformers")
 NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "ζ"]

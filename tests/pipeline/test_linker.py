@@ -11,7 +11,7 @@ import spacy
 from spacy.tokens import Doc, Span
 from tiny import ents, linking_nlp, links, with_entity
 
-from benchmarks.lab.spelling import TfidfSearch
+from benchmarks.spelling import TfidfSearch
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 

@@ -1,0 +1,221 @@
+"""Speed beside other systems, each in processes of its own, at the settings it has by default.
+
+All cores, times on the clock, three times by turns; the median counts. `--python` is of an
+environment with the others: scispacy==0.6.2 and scipy<1.11, which it needs to build an index
+(Python 3.11, numpy 1); FastHPOCR 0.1.4 and pyahocorasick.
+
+scispacy CORPUS OTHERS: scispaCy's candidate generator, same names, same queries. With --folder, the
+index of scispaCy is kept there for the next time, and for `documents`.
+
+index        from concepts in a file to an index, encoding included
+load         from a new process, libraries imported, to the first answer
+throughput   mentions a second: the gold mentions of train and dev, as they follow in the documents;
+             ours by batches of 64 documents as in `nlp.pipe`, scispaCy's all in one call
+different    strings a second that are all different, so that no cache can help: those of
+             the mentions of dev, and of the file OTHERS, up to `n`
+memory       of the process that linked, at its peak, libraries included
+own          the part of it that was not there when the libraries had been imported
+accuracy     top candidate right (any id), dev mentions whose ids the knowledge base has; percent
+
+documents CORPUS: from text to links, with the light pipeline (training/configs/rescnn.cfg) that the
+project has trained, beside spaCy's stock NER, trained for five rounds on the same documents so that
+it finds a like number of mentions, with scispaCy's EntityLinker, without its filter by definitions.
+
+finding TEXTS hpo=KB mondo=KB: names found without training, by `mentions = "kb"`, by FastHPOCR
+against hp.obo alone, in the row of the first knowledge base, and by pyahocorasick: longest exact
+names in lower case, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.linking import known_texts
+from benchmarks.record import NoteOption, Row, question, rows_of
+from benchmarks.texts import dev, mention_strings
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.io.jsonl import write_texts_jsonl
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name
+
+_TURNS = 3
+# -P: a script's folder is no place to import `scispacy` from.
+THEIRS = ("-P", Path(__file__).with_name("rivals_theirs.py"))
+_OURS = (sys.executable, "-m", "benchmarks.rivals_ours")
+PythonOption = Annotated[Path, typer.Option(help="Of the environment with the others.")]
+FolderOption = Annotated[Path | None, typer.Option(help="Keeps scispaCy's index.")]
+
+
+@question("scispacy")
+def scispacy(
+    corpus: str,
+    others: Annotated[Path, typer.Argument(help="Documents whose mentions are queries too.")],
+    python: PythonOption,
+    n: Annotated[int, typer.Option(help="Different strings.")] = 10_000,
+    folder: FolderOption = None,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    kb = KnowledgeBase.open(Path("kb") / corpus)
+    gold = [
+        (normalize_name(text.text[m.start : m.end]), m.ids)
+        for text in known_texts(corpus, kb)
+        for m in text.mentions
+    ]
+    train = read_texts(Path("corpus") / corpus / "train.spacy")
+    documents = [mention_strings(text) for text in (*train, *dev(corpus))]
+    more = [string for text in read_texts(others) for string in mention_strings(text)]
+    queries = [q for q in dict.fromkeys([*(string for string, _ in gold), *more]) if q][:n]
+    found: dict[str, dict[str, float]] = {}
+    with _work_folder(folder, corpus) as work:
+        _write_concepts(kb, work / "concepts.jsonl")
+        write_json(work / "queries.json", queries)
+        write_json(work / "documents.json", documents)
+        children: dict[str, list[Any]] = {"scispacy": [python, *THEIRS], "rescnn": [*_OURS]}
+        for child in children.values():
+            run(*child, "build", work)
+        links = {system: [*child, "link", work] for system, child in children.items()}
+        for system, result in _by_turns(links, work).items():
+            top = dict(zip(queries, result.pop("found"), strict=True))
+            right = [
+                top[s] is not None and kb.find(top[s]) in kb.find_all(list(ids)) for s, ids in gold
+            ]
+            found[system] = result | {"accuracy": 100 * sum(right) / len(right)}
+    about: Row = {"corpus": corpus, "names": kb.n_names, "note": note}
+    about |= {"n": len(queries), "gold": len(gold)}
+    about |= {"documents": len(documents), "mentions": sum(map(len, documents))}
+    for system, values in found.items():
+        for asked, value in values.items():
+            yield from rows_of(system, {"value": value}, question=asked, **about)
+    for asked, value in found["rescnn"].items():
+        theirs = found["scispacy"][asked]
+        # Above 1: we are faster, or better. Memory: the part of theirs that we take.
+        ratio = theirs / value if asked in ("index", "load") else value / theirs
+        yield from rows_of("rescnn", {"ratio": ratio}, digits=3, question=asked, **about)
+
+
+@question("documents")
+def documents(
+    corpus: str,
+    python: PythonOption,
+    names: Annotated[str, typer.Option(help="Corpus whose names both link to.")] = "",
+    folder: FolderOption = None,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    """scispaCy needs hours to index a large knowledge base: --names has both use another."""
+    model = Path("models") / corpus / "final"
+    kb = KnowledgeBase.open(Path("kb") / (names or corpus))
+    texts = [text.text for text in dev(corpus)]
+    with _work_folder(folder, names or corpus) as work:
+        _write_concepts(kb, work / "concepts.jsonl")
+        train = read_texts(Path("corpus") / corpus / "train.spacy")
+        write_texts_jsonl(work / "train.jsonl", train)
+        write_json(work / "texts.json", texts)
+        for step in ("build", "train"):
+            run(python, *THEIRS, step, work)
+        if names:
+            run(*_OURS, "exchange", work, model)
+            model = work / "light"
+        pipes = {
+            "scispacy": [python, *THEIRS, "pipe", work],
+            "light": [*_OURS, "pipe", work, model],
+        }
+        found = _by_turns(pipes, work)
+    about = {"corpus": corpus, "names": kb.n_names, "n": len(texts), "note": note}
+    for system, values in found.items():
+        yield from rows_of(system, values, **about)
+    speed = {s: values["documents_per_second"] for s, values in found.items()}
+    yield from rows_of("light", {"ratio": speed["light"] / speed["scispacy"]}, **about)
+
+
+@question("finding")
+def finding(
+    texts: Path,
+    kbs: Annotated[list[str], typer.Argument(help="NAME=FOLDER of knowledge bases.")],
+    obo: Annotated[Path, typer.Option(help="Of the first, for FastHPOCR.")],
+    python: PythonOption,
+    index: Annotated[Path | None, typer.Option(help="FastHPOCR's hp.index, made before.")] = None,
+    n: Annotated[int, typer.Option(help="Documents.")] = 500,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    strings = [text.text for text in read_texts(texts)][:n]
+    for number, (name, folder) in enumerate(pair.split("=", 1) for pair in kbs):
+        kb = KnowledgeBase.open(folder)
+        indptr, concepts, _ = kb.concepts_of_names(np.arange(kb.n_names))
+        with _work_folder(None, name) as work:
+            ids = kb.ids_of(concepts[indptr[:-1]])  # the first of each name
+            write_json(work / "names.json", list(zip(kb.names, ids, strict=True)))
+            write_json(work / "texts.json", strings)
+            children: dict[str, list[Any]] = {
+                "ours": [*_OURS, "find", work, folder],
+                "aho_corasick": [python, *THEIRS, "aho_corasick", work],
+            }
+            if not number:
+                shutil.copy(obo, work / "hp.obo")
+                if index is not None:
+                    shutil.copy(index, work / "hp.index")
+                children["fasthpocr"] = [python, *THEIRS, "fasthpocr", work]
+            found = _by_turns(children, work)
+        for system, values in found.items():
+            del values["found"]
+            yield from rows_of(
+                system, values, corpus=name, names=kb.n_names, n=len(strings), note=note
+            )
+
+
+def run(*command: object) -> None:
+    subprocess.run(list(map(str, command)), check=True)
+
+
+def write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content), encoding="utf8")
+
+
+def _by_turns(commands: dict[str, list[Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what each command writes to FOLDER/out.json; of numbers, the median.
+
+    By turns, because other programs and the machine's clock change from minute to minute.
+    """
+    found: dict[str, list[dict[str, Any]]] = {system: [] for system in commands}
+    for _ in range(_TURNS):
+        for system, command in commands.items():
+            run(*command)
+            found[system].append(json.loads((folder / "out.json").read_text("utf8")))
+    return {
+        system: {
+            name: median(one[name] for one in results) if isinstance(value, int | float) else value
+            for name, value in results[0].items()
+        }
+        for system, results in found.items()
+    }
+
+
+@contextmanager
+def _work_folder(kept: Path | None, corpus: str) -> Iterator[Path]:
+    """Yield a folder for a knowledge base, in one that is kept, or a temporary one."""
+    if kept is None:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+    else:
+        (kept / corpus).mkdir(parents=True, exist_ok=True)
+        yield kept / corpus
+
+
+def _write_concepts(kb: KnowledgeBase, path: Path) -> None:
+    """Write concepts in the format of scispaCy's knowledge bases."""
+    with path.open("w", encoding="utf8") as file:
+        for row, id_ in enumerate(kb.ids):
+            names = [normalize_name(name) for name in kb.names.take(kb.names_of(row))]
+            record = {"concept_id": id_, "canonical_name": names[0], "aliases": names[1:]}
+            file.write(json.dumps(record | {"types": [], "definition": ""}) + "\n")
