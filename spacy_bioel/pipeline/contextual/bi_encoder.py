@@ -56,10 +56,7 @@ def read(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest.
-
-    given (Sequence): Candidates that the string of each mention was given.
-    """
+    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest."""
     return compare(generator, mentions, given, encode_in_context(model, generator, mentions))
 
 
@@ -92,7 +89,7 @@ def compare(
         total = np.bincount(pair, weight, len(concept))
         return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
-    return weigh(kb, given, owner[may], concept[may], likeness, temperature=TEMPERATURE)
+    return weigh(kb, given, likeness, owner[may], concept[may], temperature=TEMPERATURE)
 
 
 class Training(NameTraining):

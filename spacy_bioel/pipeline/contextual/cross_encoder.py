@@ -50,18 +50,14 @@ def read(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Pairs to weigh: the candidates of the strings, no others.
-
-    given (Sequence): Candidates that the string of each mention was given.
-    """
+    """Pairs to weigh: the candidates of the strings, no others."""
     kb, pairs, spans = generator.kb, model.get_ref("pairs"), mentions.spans
 
     def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         context = pairs.attrs["max_pieces"]  # a token is a piece at least
         return score_pairs(pairs, make_pairs(kb, spans, mention, concept, context=context))
 
-    none = np.zeros(0, dtype=np.int64)
-    return weigh(kb, given, none, none, logit, temperature=1.0)
+    return weigh(kb, given, logit, temperature=1.0)
 
 
 class Training(NameTraining):
