@@ -49,7 +49,7 @@ from spacy_bioel.models.name_encoder import (
     infer_by_torch,
     inference_of,
 )
-from spacy_bioel.nn.transformer import NameTransformer
+from spacy_bioel.nn.encoders import NameTransformer
 from spacy_bioel.pipeline.linker.starter import read_starter_encoder
 from spacy_bioel.processor import use_one_thread
 from spacy_bioel.text.normalize import normalize_name

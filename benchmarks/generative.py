@@ -35,7 +35,7 @@ from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, blank, dev, only
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.words.trie import build_trie
-from spacy_bioel.models.seq2seq import seq2seq_network
+from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
@@ -146,7 +146,7 @@ def _make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
     if not variant.starts:
-        network = seq2seq_network(linker.model.get_ref("generator"))
+        network = get_network(linker.model.get_ref("generator"))
         torch.manual_seed(0)
         new = type(network.backbone)(network.backbone.config)
         network.backbone.load_state_dict(new.state_dict())

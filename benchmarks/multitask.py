@@ -35,7 +35,7 @@ from spacy.util import minibatch
 from benchmarks.record import Row, question
 from benchmarks.texts import KEY, dev, only, python, scored
 from spacy_bioel.models.bio_tagger import decode_bilou
-from spacy_bioel.models.multitask_layers import tag_logits
+from spacy_bioel.models.multitask import tag_logits
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask as network
 from spacy_bioel.pipeline.measuring import link_given, link_open
@@ -43,7 +43,7 @@ from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.pipeline.training_log import STEPS
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.tuners import tune_nil
+from spacy_bioel.tuning.run import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}

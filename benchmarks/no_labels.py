@@ -33,7 +33,7 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import add_context, find_linker, load_model
 from spacy_bioel.tuning.choosing import document_folds
-from spacy_bioel.tuning.tuners import tune_finding
+from spacy_bioel.tuning.run import tune_finding
 from spacy_bioel.types import AnnotatedText, Mention
 
 AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's

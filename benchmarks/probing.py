@@ -191,7 +191,7 @@ def window_mask(length: int, last: bool, *, window: int, cls_open: bool) -> NDAr
 def attention_layers(network: nn.Module) -> list[nn.Module]:
     """Return the layers of the network's backbone that take a mask, in order; none of others.
 
-    network (Module): A network of names, e.g. `nn.transformer.NameTransformer`.
+    network (Module): A network of names, e.g. `nn.encoders.NameTransformer`.
     """
     backbone: Any = getattr(network, "backbone", None)
     if backbone is None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from spacy_bioel.scoring.measure import Measurement
+from spacy_bioel.scoring.evaluation import Measurement
 from spacy_bioel.storage.atomic import replacing_file
 
 Row = dict[str, Any]

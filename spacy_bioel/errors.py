@@ -155,7 +155,6 @@ class Errors(metaclass=_Coded):
     B210 = "{file} in {path} was changed after it was written: expected {expected}, found {found}. Copy the folder again, or make it anew: bioel kb build {path} SOURCE; for vectors: bioel kb encode {path} MODEL"
     B211 = "{file} of the knowledge base in {path} is damaged: expected {expected}, found {found}. Copy the folder again (check it: bioel kb info {path} --verify), or build it again: bioel kb build {path} SOURCE"
     B212 = "The knowledge base in {path} is being changed by {holder}. Wait until it finishes, then run this command again; nothing was changed."
-    B213 = "No knowledge base in {path}, but its backup, {left}: an earlier version was killed while it replaced the knowledge base. To restore it: mv {left} {path}"
     B230 = "OUT, {out}, and {what}, {path}, are the same or one contains the other, and OUT is replaced as a whole. Choose another OUT."
     B231 = "{out} exists and is not a pipeline: expected config.cfg and meta.json. It is not replaced. Choose another OUT, or remove it first."
     B232 = "The pipeline has no pipe to tune: expected bioel_mentions, bioel_linker or both, found {pipes}. Add one and train it."

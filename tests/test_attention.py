@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.probing import attention_layers, restricted_attention
-from spacy_bioel.nn.transformer import NameTransformer
+from spacy_bioel.nn.encoders import NameTransformer
 
 NAMES = [[2, 9, 12, 3], [2, 3], [2, 5, 3], [2, 7, 20, 30, 41, 8, 8, 3], [2, 44, 10, 3]]
 

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.models.marked import Marked
-from spacy_bioel.models.seq2seq import add_seq2seq, build_seq2seq_v1
+from spacy_bioel.models.name_encoder import add_encoder
+from spacy_bioel.models.seq2seq import build_seq2seq_v1
 from spacy_bioel.types import Concept
 
 pytest.importorskip("transformers")
@@ -125,7 +126,7 @@ def test_stopped_and_gone_on_is_the_same(
     assert whole.keys() == parts.keys()
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     model: Any = build_seq2seq_v1(path=str(tmp_path / "parts"), max_pieces=20)
-    add_seq2seq(model, None)  # type: ignore[arg-type]  # all is in the folder
+    add_encoder(model, None)  # type: ignore[arg-type]  # all is in the folder
     assert model.predict(([Marked("", "renal failure", "")], ["kidney failure"])).shape == (1,)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from spacy_bioel.pipeline.linker.component import Linker
     from spacy_bioel.pipeline.measuring import Predicted
-    from spacy_bioel.scoring.measure import Measurement
+    from spacy_bioel.scoring.evaluation import Measurement
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 

@@ -36,7 +36,7 @@ from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_prot
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.scoring.measure import Measurement
+    from spacy_bioel.scoring.evaluation import Measurement
     from spacy_bioel.types import AnnotatedText
 
 _DEFAULT = ("mention", "end_to_end", "gold")

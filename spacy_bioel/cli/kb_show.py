@@ -45,7 +45,7 @@ def info(
     base = open_kb(str(kb))
     about = describe(base)
     if verify:
-        from spacy_bioel.pipeline.verifying import verify_kb
+        from spacy_bioel.pipeline.loading import verify_kb
 
         verify_kb(base)
         about["verified"] = True

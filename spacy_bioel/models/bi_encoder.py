@@ -12,19 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
-from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from thinc.api import Model
+from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
-from spacy_bioel.models.tok2vec import forward_over_tokens, is_listener, load_tok2vec, tok2vec_parts
+from spacy_bioel.models.tok2vec import (
+    Tok2Vec,
+    forward_over_tokens,
+    is_listener,
+    load_tok2vec,
+    tok2vec_parts,
+)
 from spacy_bioel.models.torch_io import (
-    output_from_torch,
     require_torch,
+    torch_layer,
     weights_from_bytes,
     weights_to_bytes,
-    wrap_torch,
 )
 
 IntArray = NDArray[np.int64]
@@ -36,7 +41,7 @@ _CONTEXT = 64
 
 
 def build_dual_encoder_v1(
-    tok2vec: Model[list[Doc], list[Floats2d]],
+    tok2vec: Tok2Vec,
     names: NameEncoder,
     *,
     pooling: str = "ends",
@@ -80,8 +85,7 @@ def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
         dim=model.get_ref("names").get_dim("nO"),
         **model.attrs["settings"],
     )
-    wrapper = wrap_torch(tower, convert_inputs=_to_torch, convert_outputs=output_from_torch)
-    set_reading(model, wrapper)
+    set_reading(model, torch_layer(tower))
 
 
 def encode_mentions(
@@ -98,26 +102,6 @@ def encode_mentions(
         return words
     vectors = model.predict((list(docs), spans, words))
     return np.asarray(model.ops.to_numpy(vectors), dtype=np.float32)
-
-
-def collective_loss(mentions: Any, names: Any, right: NDArray[np.bool_]) -> tuple[float, Any, Any]:
-    """Compute `nn.losses.collective_loss` with its gradients.
-
-    mentions (Floats2d): Vectors of mentions. Shape (n_mentions, dim).
-    names (Floats2d): Vectors of candidates. Shape (n_candidates, dim).
-    right (NDArray[bool]): Whether a candidate is right. Shape (n_mentions, n_candidates).
-    RETURNS (tuple): The loss, and its gradients with respect to `mentions` and `names`.
-    """
-    import torch
-
-    from spacy_bioel.nn.losses import collective_loss as loss
-
-    left, other = xp2torch(mentions, requires_grad=True), xp2torch(names, requires_grad=True)
-    value = loss(left, other, torch.from_numpy(right).to(left.device), temperature=TEMPERATURE)
-    value.backward()
-    d_left: Any = left.grad
-    d_other: Any = other.grad
-    return float(value.detach()), torch2xp(d_left), torch2xp(d_other)
 
 
 def _tower_parts(model: DualEncoder) -> Parts:
@@ -156,26 +140,5 @@ def _forward(
     docs, spans, words = inputs
     if not model.attrs["collective"]:
         docs, spans = one_by_one(docs, spans)
-    return forward_over_tokens(model, docs, (spans, words), is_train)
-
-
-def _to_torch(
-    wrapper: Model, inputs: tuple[Any, IntArray, Any], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
-    import torch
-
-    flat, spans, words = inputs
-    tokens = xp2torch(flat, requires_grad=is_train)
-    strings = xp2torch(words, requires_grad=is_train)
-    args = (tokens, torch.from_numpy(spans).to(tokens.device), strings)
-
-    def backprop(d_args: ArgsKwargs) -> Any:
-        d_tokens, _, d_words = d_args.args
-        # A tower without `from_words` has no gradient for the strings.
-        gradients = (
-            torch.zeros_like(x) if d is None else d
-            for x, d in ((tokens, d_tokens), (strings, d_words))
-        )
-        return tuple(torch2xp(d) for d in gradients)
-
-    return ArgsKwargs(args=args, kwargs={}), backprop
+    found, backprop = forward_over_tokens(model, docs, (spans, words), is_train)
+    return found, lambda d_found: backprop(d_found)[0]

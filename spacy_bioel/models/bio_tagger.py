@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.models.detector import DetectorKind, MentionModel, mention_model
+from spacy_bioel.models.detector import (
+    DetectorKind,
+    Logits,
+    MentionModel,
+    TokenSpans,
+    mention_model,
+)
 from spacy_bioel.models.inference import Weights, tag_logits, tag_shapes
 from spacy_bioel.models.tok2vec import Tok2Vec
-from spacy_bioel.models.torch_io import Logits, TokenSpans
 
 IntArray = NDArray[np.int64]
 O, B, I, L, U = range(5)  # noqa: E741

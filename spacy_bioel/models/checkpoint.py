@@ -1,4 +1,4 @@
-"""Hugging Face checkpoints, from a folder or the hub, and the files of models round one."""
+"""Hugging Face checkpoints, from a folder or the hub, and the kind of models around one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,9 @@ from thinc.api import Model
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import Parts
-from spacy_bioel.models.torch_io import (
-    arrays_to_torch,
-    output_from_torch,
-    reading_part,
-    require_torch,
-    weights_from_bytes,
-    weights_to_bytes,
-    wrap_torch,
-)
+from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind, Parts, set_network
+from spacy_bioel.models.torch_io import reading_part, require_torch, torch_layer
+from spacy_bioel.models.vocabulary import n_pieces
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
@@ -63,9 +57,9 @@ def read_checkpoint(
     require_transformers()
     folder = _find_checkpoint(path)
     backbone, tokenizer = _load_backbone(folder, writes=writes), _load_tokenizer(folder)
-    n_rows, n_pieces = backbone.config.vocab_size, tokenizer.get_vocab_size()
-    if n_rows < n_pieces:
-        raise misfit(folder, f"{n_pieces} word pieces", f"at most the {n_rows} of its embeddings")
+    rows, pieces = backbone.config.vocab_size, tokenizer.get_vocab_size()
+    if rows < pieces:
+        raise misfit(folder, f"{pieces} word pieces", f"at most the {rows} of its embeddings")
     n_positions = getattr(backbone.config, "max_position_embeddings", max_pieces)
     if max_pieces > n_positions:
         raise misfit(folder, f"{n_positions} positions", f"at least the {max_pieces} to be read")
@@ -80,38 +74,6 @@ def backbone_from_json(config: str, *, writes: bool = False) -> Any:
     settings = json.loads(config)
     made = AutoConfig.for_model(settings.pop("model_type"), **settings)
     return _without_pooler((AutoModelForSeq2SeqLM if writes else AutoModel).from_config(made))
-
-
-def new_seq2seq(
-    n_pieces: int, *, layers: int, width: int, n_positions: int, pad: int, end: int
-) -> Any:
-    """A small BART with random weights.
-
-    layers, width (int): Of the encoder, and as many of the decoder; size of the vectors.
-    n_positions (int): Longest input of either, in word pieces.
-    pad, end (int): Word pieces that stand for nothing, and after the last one.
-    """
-    require_transformers()
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    of_each = {"layers": layers, "attention_heads": max(1, width // 64), "ffn_dim": 3 * width}
-    both: Any = {
-        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_each.items()
-    }
-    config = BartConfig(
-        vocab_size=n_pieces,
-        d_model=width,
-        max_position_embeddings=n_positions,
-        init_std=width**-0.5,
-        attention_dropout=0.0,  # see `_load_backbone`
-        pad_token_id=pad,
-        bos_token_id=end,
-        eos_token_id=end,
-        decoder_start_token_id=end,
-        forced_eos_token_id=None,
-        **both,
-    )
-    return BartForConditionalGeneration(config)
 
 
 def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -235,73 +197,48 @@ def config_to_json(config: Any) -> str:
     return json.dumps(settings, indent=1, sort_keys=True)
 
 
-def set_backbone(model: Model, network: Any, pieces: Any) -> None:
-    """Set network and word pieces, replacing any previous ones.
+def set_backbone(model: Model, tokenizer: Tokenizer, network: Any) -> None:
+    """Set word pieces and network, replacing any previous ones.
 
     network (torch.nn.Module): From arrays to one output, with a `backbone`.
-    pieces (Any): Makes the arrays, with a `tokenizer`.
     """
-    wrapper = wrap_torch(network, convert_inputs=arrays_to_torch, convert_outputs=output_from_torch)
-    model.layers.clear()
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
-    model.attrs["pieces"] = pieces
+    set_network(model, tokenizer, torch_layer(network))
     model.attrs["config"] = config_to_json(network.backbone.config)
 
 
-def checkpoint_parts(model: Model) -> Parts:
-    """Files for `load_checkpoint_parts`: bytes by file name; empty without a network."""
-    if model.attrs["pieces"] is None:
-        return {}
-    tokenizer, config = model.attrs["pieces"].tokenizer, model.attrs["config"]
-    return {
-        CONFIG: lambda: config.encode("utf8"),
-        TOKENIZER: lambda: tokenizer.to_str().encode("utf8"),
-        WEIGHTS: lambda: weights_to_bytes(model),
-    }
-
-
-def load_checkpoint_parts(
-    model: Model,
-    parts: Mapping[str, bytes],
-    add: Callable[[Model, Tokenizer, Any], None],
+def checkpoint_kind(
+    make: Callable[[Model, EncoderSource], None],
+    add: Callable[[Model, Tokenizer, Any, Path | None], None],
     *,
     writes: bool = False,
+) -> NetworkKind:
+    """The kind of models around a backbone, which store its configuration as one more file.
+
+    make (Callable): See `NetworkKind`.
+    add (Callable): Adds word pieces and network to the model, from tokenizer, backbone, and the
+        folder of the checkpoint, None if it is from the files of a model.
+    writes (bool): The backbone is an encoder-decoder; else an encoder.
+    """
+    return NetworkKind(make=make, parts=_parts, rebuild=partial(_rebuild, add, writes))
+
+
+def _parts(model: Model) -> Parts:
+    config = model.attrs["config"]
+    return {CONFIG: lambda: config.encode("utf8")}
+
+
+def _rebuild(
+    add: Callable[[Model, Tokenizer, Any, Path | None], None],
+    writes: bool,
+    model: Model,
+    tokenizer: Tokenizer,
+    parts: Mapping[str, bytes],
 ) -> None:
-    """Load the files of `checkpoint_parts`, if they are there.
-
-    add (Callable): Adds word pieces and network to the model, from tokenizer and backbone.
-    writes (bool): Load an encoder-decoder; else an encoder.
-    RAISES BioelError: [B040, B150] torch or transformers is missing; [B041] the weights do not fit;
-        [B240] another file is damaged.
-    """
-    if TOKENIZER not in parts:
-        return
-    backbone, config = read_backbone(parts, writes=writes)
-    with reading_part(TOKENIZER):
-        tokenizer = Tokenizer.from_str(parts[TOKENIZER].decode("utf8"))
-    add(model, tokenizer, backbone)
-    weights_from_bytes(model, parts[WEIGHTS])
-    model.attrs["config"] = config
-
-
-def read_backbone(parts: Mapping[str, bytes], *, writes: bool = False) -> tuple[Any, str]:
-    """The backbone without its weights, and its configuration as it stands in the file.
-
-    Kept verbatim, the configuration is saved again as the same even if transformers adds settings.
-
-    RAISES BioelError: [B240] when the file is damaged.
-    """
     with reading_part(CONFIG):
         config = parts[CONFIG].decode("utf8")
-        return backbone_from_json(config, writes=writes), config
-
-
-def with_prefix(prefix: str, parts: Parts) -> Parts:
-    """The files of a model as a linker names them."""
-    return {prefix + name: part for name, part in parts.items()}
-
-
-def of_prefix(prefix: str, parts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of a linker that `with_prefix` named, by their own names."""
-    return {k.removeprefix(prefix): part for k, part in parts.items() if k.startswith(prefix)}
+        backbone = backbone_from_json(config, writes=writes)
+    if (rows := backbone.config.vocab_size) < (pieces := n_pieces(tokenizer)):
+        raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")
+    add(model, tokenizer, backbone, None)
+    # Verbatim: it is part of a fingerprint, and transformers may add settings.
+    model.attrs["config"] = config

@@ -9,29 +9,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs
+from spacy.tokens import Doc
+from thinc.api import Model
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import Shapes
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import (
     DOCUMENT_TRANSFORMER,
-    N_FEATURES,
-    Logits,
-    MentionBatch,
-    TokenSpans,
     is_on_gpu,
     needs_torch,
-    network_of,
     torch_layer,
     weights_of,
 )
 from spacy_bioel.processor import one_thread_each
+
+# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
+SHORT_FORM = 64
+N_FEATURES = 65
+
+
+@dataclass(frozen=True)
+class MentionBatch:
+    """Documents, which may be empty, with their lexicon matches.
+
+    spans (NDArray[int64]): Matches of spans, (start, width - 1, feature); tokens are counted over
+        all documents. Shape (n, 3).
+    words (NDArray[int64]): Matches of single tokens, (token, feature). Shape (n, 2).
+    """
+
+    docs: list[Doc]
+    spans: NDArray[np.int64]
+    words: NDArray[np.int64]
+
+
+# Start token, end token (exclusive) and label index of each span of a batch; tokens are counted
+# over the concatenated documents. Shape (n_spans, 3).
+TokenSpans = NDArray[np.int64]
+
+# Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
+Logits = NDArray[np.float32]
 
 MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.
@@ -85,12 +107,7 @@ def mention_model(
         _forward,
         init=None,
         layers=[tok2vec],
-        attrs={
-            "kind": kind,
-            "max_width": max_width,
-            "n_features": N_FEATURES,
-            "settings": settings,
-        },
+        attrs={"kind": kind, "max_width": max_width, "settings": settings},
         dims={"nO": None},
         refs={"tok2vec": tok2vec, "scorer": None},
     )
@@ -108,15 +125,11 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
         "width": width or model.get_ref("tok2vec").get_dim("nO"),
         "n_labels": n_labels,
         "max_width": model.attrs["max_width"],
-        "n_features": model.attrs["n_features"],
+        "n_features": N_FEATURES,
         **model.attrs["settings"],
     }
-    wrapper = torch_layer(
-        partial(kind.make, **settings),
-        {} if has_lstm else kind.shapes(**settings),
-        convert_inputs=_to_torch,
-        convert_outputs=_from_torch,
-    )
+    shapes = {} if has_lstm else kind.shapes(**settings)
+    wrapper = torch_layer(make=partial(kind.make, **settings), shapes=shapes)
     before = model.maybe_get_ref("scorer")
     model.layers[:] = [layer for layer in model.layers if layer is not before]
     model.layers.append(wrapper)
@@ -145,87 +158,58 @@ def find_spans(
     lowest (float): Minimum probability of a span.
     RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
     """
-    logits_of = _logits_of(model)
+    kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
+    if needs_torch(scorer) or is_on_gpu(scorer):
+        logits_of = partial(_by_torch, scorer)
+    else:
+        logits_of = partial(kind.infer, weights_of(scorer), max_width=width)
+    # Tokens beside a piece of a document that its spans depend on; None: all.
+    margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
+
+    def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, NDArray[np.float32]]:
+        first, used, inputs = part
+        found, probabilities = kind.decode(logits_of(*inputs)[used], inputs[1], lowest)
+        return found + np.array([first, first, 0]), probabilities
+
     with one_thread_each() as spread:
         vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, spread=spread)
-        find = partial(_find_spans, logits_of, model.attrs["kind"], lowest)
-        found = spread(find, _parts(vectors, batch, _margin(model)))
+        found = spread(find, _parts(vectors, batch, margin))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
 
 
-def _logits_of(model: MentionModel) -> Callable[..., Logits]:
-    """The network as a function of arrays: NumPy's, or torch's on a GPU and with an LSTM."""
-    scorer = model.get_ref("scorer")
-    if needs_torch(scorer) or is_on_gpu(scorer):
-        return partial(_by_torch, scorer)
-    weights = weights_of(scorer)
-    return partial(model.attrs["kind"].infer, weights, max_width=model.attrs["max_width"])
-
-
 def _by_torch(scorer: Model, *inputs: Any) -> Logits:
-    import torch
-
-    network = network_of(scorer)
-    arguments, _ = _to_torch(scorer, inputs, False)
-    with torch.inference_mode():
-        logits: Logits = network(*arguments.args).cpu().numpy()
+    logits: Logits = scorer.ops.to_numpy(scorer.predict(inputs))
     return logits
-
-
-def _find_spans(
-    logits_of: Callable[..., Logits],
-    kind: DetectorKind,
-    lowest: float,
-    part: tuple[int, slice, Inputs],
-) -> tuple[TokenSpans, NDArray[np.float32]]:
-    first, used, inputs = part
-    spans, probabilities = kind.decode(logits_of(*inputs)[used], inputs[1], lowest)
-    return spans + np.array([first, first, 0]), probabilities
-
-
-def _margin(model: MentionModel) -> int | None:
-    """Tokens beside a piece of a document that its spans depend on; None: all."""
-    if not model.attrs["kind"].is_local or needs_torch(model.get_ref("scorer")):
-        return None
-    return 2 * (model.attrs["max_width"] - 1)
 
 
 def _parts(
     vectors: Any, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch into parts of whole documents, and of pieces of a document that is longer.
+    """Split a batch into parts: of whole documents without a margin, else of tokens.
 
     YIELDS (tuple): The first token of a part, those of its inputs that are its own, and its inputs.
     """
-    lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
+    ends = np.cumsum([len(doc) for doc in batch.docs])
+    edges = np.append(np.arange(0, ends[-1], _TOKENS), ends[-1])
+    if margin is None:  # to the end of the document that is cut
+        edges = np.unique(np.append(0, ends[np.searchsorted(ends, edges[1:])]))
     spans = batch.spans[np.argsort(batch.spans[:, 0], kind="stable")]
-    begins = np.diff(np.cumsum(lengths) // _TOKENS, prepend=0) > 0
-    is_long = lengths > _TOKENS
-    begins |= is_long | np.append(False, is_long)[:-1]
-    first = 0
-    for of_part in np.split(lengths, np.flatnonzero(begins)):
-        last = first + int(of_part.sum())
-        is_cut = margin is not None and len(of_part) == 1
-        for start in range(first, last, _TOKENS) if is_cut else (first,):
-            end = min(start + _TOKENS, last) if is_cut else last
-            low, high = max(first, start - (margin or 0)), min(last, end + (margin or 0))
-            read = of_part if not is_cut else np.array([high - low])
-            inside = _between(spans, low, high)
-            inside = inside[inside[:, 0] + inside[:, 1] < high]
-            inside[:, 0] -= low
-            words = _between(batch.words, low, high)
-            words[:, 0] -= low
-            if end > start:
-                used = slice(start - low, end - low)
-                yield start, used, (vectors[low:high], read, inside, words)
-        first = last
+    for start, end in pairwise(edges.tolist()):
+        low, high = max(0, start - (margin or 0)), min(int(ends[-1]), end + (margin or 0))
+        lengths = np.diff(np.clip(ends, low, high), prepend=low)
+        inside = _between(spans, low, high)
+        inside = inside[inside[:, 0] + inside[:, 1] < high - low]
+        inputs = (vectors[low:high], lengths, inside, _between(batch.words, low, high))
+        yield start, slice(start - low, end - low), inputs
 
 
 def _between(matches: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
-    """Matches that begin at tokens from low to high, in this order, as a copy."""
-    start, end = np.searchsorted(matches[:, 0], [low, high])
-    return matches[start:end].copy()
+    """Matches that begin at tokens from low to high, in this order, counted from low."""
+    first, last = np.searchsorted(matches[:, 0], [low, high])
+    found = matches[first:last].copy()
+    found[:, 0] -= low
+    return found
 
 
 def _forward(
@@ -237,32 +221,6 @@ def _forward(
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
     def backprop(d_scores: Any) -> Any:
-        return backprop_tokens(backprop_scores(d_scores))
+        return backprop_tokens(backprop_scores(d_scores)[0])
 
     return scores, backprop
-
-
-def _to_torch(
-    wrapper: Model, inputs: Inputs, is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], Any]]:
-    import torch
-
-    flat, *features = inputs
-    tokens = xp2torch(flat, requires_grad=is_train)
-    args = (tokens, *(torch.from_numpy(array).to(tokens.device) for array in features))
-
-    def backprop(d_args: ArgsKwargs) -> Any:
-        return torch2xp(d_args.args[0])
-
-    return ArgsKwargs(args=args, kwargs={}), backprop
-
-
-def _from_torch(
-    wrapper: Model, inputs_outputs: tuple[Any, Any], is_train: bool
-) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
-    inputs, logits = inputs_outputs
-
-    def backprop(d_scores: Any) -> ArgsKwargs:
-        return ArgsKwargs(args=((logits,),), kwargs={"grad_tensors": (xp2torch(d_scores),)})
-
-    return logits.detach().cpu().numpy() if not is_train else torch2xp(logits), backprop

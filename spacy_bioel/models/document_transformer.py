@@ -26,7 +26,7 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, with_usable_precision
+from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, to_tensors
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, begins_sentence, split_windows
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ class _TransformerShim(AveragingShim):
 
     def take(self, tokenizer: Tokenizer, backbone: nn.Module, about: str) -> None:
         """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
-        from spacy_bioel.nn.documents import DocumentTransformer
+        from spacy_bioel.nn.encoders import DocumentTransformer
 
         self.prefix, self.suffix = special_pieces(tokenizer)
         self.tokenizer, self.about = tokenizer, about
-        network = DocumentTransformer(backbone, **with_usable_precision(self.cfg))
+        network = DocumentTransformer(backbone, **self.cfg)
         self._model = network.to(get_torch_default_device()).eval()
 
     def to_bytes(self) -> bytes:
@@ -142,15 +142,13 @@ def _read_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
 def _forward(
     model: DocumentEncoder, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
-    import torch
-
     shim: Any = model.shims[0]
     if shim._model is None:
         raise BioelError(Errors.B172)
     arrays = _windows(docs, shim, size=model.attrs["max_pieces"], overlap=model.attrs["overlap"])
     lengths: Any = [len(doc) for doc in docs]
-    tensors = [torch.from_numpy(array).to(shim.device) for array in arrays]
-    found, backprop = shim(ArgsKwargs(args=(*tensors, sum(lengths)), kwargs={}), is_train)
+    tensors = to_tensors((*arrays, sum(lengths)), shim.device)
+    found, backprop = shim(ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
     vectors: Any = torch2xp(found.detach())
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
@@ -164,7 +162,7 @@ def _forward(
 
 
 def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list[IntArray]:
-    """Arguments of `nn.documents.DocumentTransformer.forward` except the number of tokens."""
+    """Arguments of `nn.encoders.DocumentTransformer.forward` except the number of tokens."""
     prefix, suffix = shim.prefix, shim.suffix
     encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
     ids: list[int] = []

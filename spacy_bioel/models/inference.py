@@ -7,7 +7,6 @@ a saved pipeline is read without torch. Results equal those of torch to 1e-5.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +32,6 @@ def relu(x: FloatArray) -> FloatArray:
     return np.maximum(x, 0, out=x)
 
 
-def maxout(x: FloatArray, weight: FloatArray, bias: FloatArray) -> FloatArray:
-    """The largest of several linear functions. weight: (n_pieces, width out, width in)."""
-    best = linear(x, weight[0], bias[0])
-    for piece in range(1, len(weight)):
-        np.maximum(best, linear(x, weight[piece], bias[piece]), out=best)
-    return best
-
-
 def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: float) -> FloatArray:
     """Shift and scale each row to mean 0 and variance 1, then by gain and bias."""
     y = x - x.mean(axis=1, keepdims=True)
@@ -49,16 +40,6 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     y *= gain
     y += bias
     return y
-
-
-def window(x: FloatArray, size: int) -> FloatArray:
-    """Each row beside its neighbours, zeros outside. (n, d) -> (n, (2 * size + 1) * d)."""
-    n, d = x.shape
-    found = np.zeros((n, 2 * size + 1, d), np.float32)
-    for at in range(2 * size + 1):
-        shift = at - size
-        found[max(0, -shift) : n - max(0, shift), at] = x[max(0, shift) : n + min(0, shift)]
-    return found.reshape(n, -1)
 
 
 def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatArray:
@@ -76,7 +57,7 @@ def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatA
 def add_matches(
     weights: Weights, tokens: FloatArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
-    """Add the embeddings of lexicon matches to token vectors; see `nn.documents.TokenReader`."""
+    """Add the embeddings of lexicon matches to token vectors; see `nn.spans.TokenReader`."""
     tokens = tokens.copy()
     embeddings = weights["token_features.weight"]
     n_features = len(embeddings) // 3
@@ -166,7 +147,11 @@ def _mask_outside(logits: FloatArray, lengths: IntArray) -> FloatArray:
     return logits
 
 
-def reader_shapes(*, width: int, n_features: int, **others: object) -> Shapes:
+def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
+    return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
+
+
+def _reader_shapes(*, width: int, n_features: int) -> Shapes:
     """Shapes of the weights that all detectors have."""
     return {
         "word_features.weight": (n_features, width),
@@ -178,25 +163,20 @@ def span_shapes(
     *, width: int, max_width: int, n_labels: int, n_features: int, hidden: int, **others: object
 ) -> Shapes:
     """Shapes of the weights of `nn.spans.SpanScorer`; of `LinearSpanScorer`, if hidden is 0."""
-    common = reader_shapes(width=width, n_features=n_features)
     size = hidden or n_labels
-    common |= {"start.weight": (size, width), "start.bias": (size,)}
-    common |= {"end.weight": (size, width), "content.weight": (size, width)}
-    if not hidden:
-        return common
-    return common | {
-        "span_features.weight": (n_features, hidden),
-        "width.weight": (max_width, hidden),
-        "output.weight": (n_labels, hidden),
-        "output.bias": (n_labels,),
-    }
+    shapes = _reader_shapes(width=width, n_features=n_features)
+    shapes |= _linear_shapes("start", size, width)
+    shapes |= {"end.weight": (size, width), "content.weight": (size, width)}
+    if hidden:
+        shapes |= {"span_features.weight": (n_features, hidden)}
+        shapes |= {"width.weight": (max_width, hidden)} | _linear_shapes("output", n_labels, hidden)
+    return shapes
 
 
 def tag_shapes(*, width: int, n_labels: int, n_features: int, **others: object) -> Shapes:
     """Shapes of the weights of `nn.spans.TagScorer`."""
-    n_tags = 2 * n_labels + 1
-    output = {"output.weight": (n_tags, width), "output.bias": (n_tags,)}
-    return reader_shapes(width=width, n_features=n_features) | output
+    output = _linear_shapes("output", 2 * n_labels + 1, width)
+    return _reader_shapes(width=width, n_features=n_features) | output
 
 
 # Name encoder: word pieces of names -> vectors.
@@ -309,16 +289,14 @@ def rescnn_shapes(
     """Shapes of the trained weights of `nn.rescnn.ResCNN`. width (int): Of the embeddings."""
     concatenated = filters * len(widths)
     hidden = (concatenated + dim) // 2
-    shapes: dict[str, Any] = {"project.weight": (dim, width), "project.bias": (dim,)}
+    shapes = _linear_shapes("project", dim, width)
     for i in range(blocks):
         for j, reach in enumerate(widths):
             shapes[f"blocks.{i}.convolutions.{j}.weight"] = (filters, dim, reach)
             shapes[f"blocks.{i}.convolutions.{j}.bias"] = (filters,)
-        shapes[f"blocks.{i}.feed_forward.0.weight"] = (hidden, concatenated)
-        shapes[f"blocks.{i}.feed_forward.0.bias"] = (hidden,)
-        shapes[f"blocks.{i}.feed_forward.3.weight"] = (dim, hidden)
-        shapes[f"blocks.{i}.feed_forward.3.bias"] = (dim,)
+        shapes |= _linear_shapes(f"blocks.{i}.feed_forward.0", hidden, concatenated)
+        shapes |= _linear_shapes(f"blocks.{i}.feed_forward.3", dim, hidden)
     if pooling == "attention":
-        shapes |= {"attention.0.weight": (dim // 2, dim), "attention.0.bias": (dim // 2,)}
-        shapes |= {"attention.3.weight": (1, dim // 2), "attention.3.bias": (1,)}
+        shapes |= _linear_shapes("attention.0", dim // 2, dim)
+        shapes |= _linear_shapes("attention.3", 1, dim // 2)
     return shapes

@@ -1,14 +1,17 @@
 """Multi-task linker: finds, types and links mentions over the token vectors of a tok2vec.
 
-`nn.multitask` has the network, and the paper; `models.multitask_layers` reads and learns with it.
+`nn.multitask` has the network, and the paper.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from spacy.tokens import Doc
 from thinc.api import Model
@@ -16,22 +19,34 @@ from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.multitask_layers import forward, wrap_multitask
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
+from spacy_bioel.models.detector import N_FEATURES, MentionBatch
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts, get_network
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
-from spacy_bioel.models.tok2vec import load_tok2vec, tok2vec_parts
+from spacy_bioel.models.tok2vec import (
+    Tok2Vec,
+    forward_over_tokens,
+    load_tok2vec,
+    tok2vec_parts,
+    token_vectors,
+)
 from spacy_bioel.models.torch_io import (
-    N_FEATURES,
+    device_of,
     reading_part,
     require_torch,
+    to_tensors,
+    torch_layer,
     weights_from_bytes,
     weights_to_bytes,
 )
+from spacy_bioel.text.windows import begins_sentence
 
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
 _WEIGHTS, _INVENTORY = "multitask.safetensors", "multitask.json"
 _LEXICON = "lexicon.safetensors"
+NIL, UNKNOWN = 0, -100  # see `nn.multitask`, which needs torch
 
 
 @dataclass(frozen=True)
@@ -48,8 +63,19 @@ class Inventory:
     type_of: tuple[int, ...] = ()
 
 
+class Lesson(NamedTuple):
+    """Gold answers for a batch, and random classes beside them; see `nn.multitask`."""
+
+    mentions: IntArray
+    tags: IntArray
+    types: IntArray
+    classes: IntArray
+    others: IntArray
+    task: str | None
+
+
 def build_hierarchical_linker_v1(
-    tok2vec: Model[list[Doc], list[Floats2d]],
+    tok2vec: Tok2Vec,
     names: NameEncoder,
     *,
     tasks: Sequence[str] = _TASKS,
@@ -113,7 +139,7 @@ def build_hierarchical_linker_v1(
     return reading_model(
         "multitask",
         ReadingKind(add=_add_network, parts=_network_parts, load=_load_network),
-        forward,
+        _forward,
         {"tok2vec": tok2vec, "names": names},
         settings=settings,
         vocabulary=vocabulary,
@@ -142,8 +168,7 @@ def _add_network(model: Model, source: EncoderSource | None = None) -> None:
         n_features=N_FEATURES,
         **model.attrs["settings"],
     )
-    wrapper = wrap_multitask(network)
-    set_reading(model, wrapper)
+    set_reading(model, torch_layer(network))
 
 
 def _network_parts(model: Model) -> Parts:
@@ -167,3 +192,99 @@ def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
     _add_network(model)
     weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
     load_tok2vec(model.get_ref("tok2vec"), parts)
+
+
+def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
+    """Tokens of each sentence of the documents: what the levels read at a time, as published."""
+    begins = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
+    return np.diff(np.append(np.flatnonzero(begins), len(begins)))
+
+
+def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
+    """Vectors of the tokens of a batch at the level of each task, as torch tensors.
+
+    RETURNS (dict): By task. Shape (n_tokens, size) each.
+    """
+    import torch
+
+    network = get_network(model)
+    vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
+    arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
+    tokens, *others = to_tensors(arrays, device_of(model.get_ref("network")))
+    if not len(tokens):
+        return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
+    with torch.inference_mode():
+        found: dict[str, Any] = network.states(tokens, *others)
+    return found
+
+
+def tag_logits(model: Model, states: Mapping[str, Any]) -> FloatArray:
+    """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
+    network = get_network(model)
+    return _to_numpy(lambda: network.tags(states["mentions"]))
+
+
+def type_logits(model: Model, states: Mapping[str, Any], places: IntArray) -> FloatArray | None:
+    """Logits of the types of each mention, NIL first; None where types are not learnt.
+
+    places (IntArray): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
+    RETURNS (FloatArray | None): Shape (n_mentions, 1 + n_types).
+    """
+    network = get_network(model)
+    if network.types is None:
+        return None
+    return _to_numpy(lambda: network.types(_mean(states["types"], places)))
+
+
+def class_logits(model: Model, states: Mapping[str, Any], places: IntArray | None) -> FloatArray:
+    """Logits of all classes for each mention, NIL first; of a linear layer, so that those of the
+    mean of a mention's tokens are the mean of theirs.
+
+    places (IntArray | None): As for `type_logits`; None: of each token.
+    RETURNS (FloatArray): Shape (n, 1 + n_classes).
+    """
+    network, tokens = get_network(model), states["links"]
+    return _to_numpy(lambda: network.logits(tokens if places is None else _mean(tokens, places)))
+
+
+def mention_vectors(
+    model: Model, states: Mapping[str, Any], places: IntArray, words: FloatArray
+) -> FloatArray:
+    """Unit vectors of mentions, to be compared with those of names.
+
+    places (IntArray): As for `type_logits`.
+    words (FloatArray): Vectors of the mentions' strings. Shape (n_mentions, dim).
+    RETURNS (FloatArray): Shape (n_mentions, dim).
+    """
+    network, tokens = get_network(model), states["links"]
+    return _to_numpy(lambda: network.tower(tokens, *to_tensors((places, words), tokens.device)))
+
+
+def _mean(tokens: Any, places: IntArray) -> Any:
+    from spacy_bioel.nn.spans import mean_of_spans
+
+    return mean_of_spans(tokens, *to_tensors([places], tokens.device))
+
+
+def _to_numpy(compute: Callable[[], Any]) -> FloatArray:
+    import torch
+
+    with torch.inference_mode():
+        found: FloatArray = compute().cpu().numpy()
+    return found
+
+
+def _forward(
+    model: Model, inputs: tuple[MentionBatch, Lesson, Any], is_train: bool
+) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], Any]]:
+    """From a batch, its gold answers and vectors of the mentions' strings to vectors of the
+    mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
+    and returns that of the strings."""
+    batch, lesson, strings = inputs
+    others = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *lesson)
+    (vectors, loss), backprop = forward_over_tokens(model, batch.docs, others, is_train)
+
+    def backprop_strings(d_vectors: Floats2d) -> Any:
+        return backprop((d_vectors, model.ops.xp.ones_like(loss)))[0]
+
+    return (vectors, float(loss)), backprop_strings

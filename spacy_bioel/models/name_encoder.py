@@ -1,36 +1,45 @@
-"""Name encoders, strings -> vectors: common part of all architectures.
+"""Name encoders, strings -> vectors, and the files of any model with word pieces and a network.
 
-An architecture is a network from word pieces of names to vectors, with an `EncoderKind`: its
-construction, its files and its inference. See `models.name_rescnn` and `models.name_transformer`.
+An architecture is a network with word pieces and a `NetworkKind`: its construction, its files and
+its inference. See `models.name_rescnn` and `models.name_transformer`; cross-encoder and
+encoder-decoder are stored in the same way.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from thinc.api import Model, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from thinc.api import Model
+from thinc.types import Floats2d
 from tokenizers import Tokenizer
 
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.torch_io import network_of, output_from_torch, wrap_torch
+from spacy_bioel.models.marked import Pieces
+from spacy_bioel.models.torch_io import (
+    device_of,
+    network_of,
+    reading_part,
+    to_tensors,
+    weights_from_bytes,
+    weights_to_bytes,
+)
 from spacy_bioel.processor import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
-
-if TYPE_CHECKING:
-    from torch import nn
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
 # From word pieces of names, at least one each, to vectors, shape (n_names, dim).
 Infer = Callable[[Sequence[list[int]]], NDArray[np.float32]]
 
-
-# Batches on a GPU are this many times as large; `_encode_batches` halves those out of memory.
+_ABOUT, _TOKENIZER, _WEIGHTS = "encoder.json", "tokenizer.json", "model.safetensors"
+# Batches on a GPU are this many times as large; `infer_by_torch` halves those out of memory.
 _GPU_BATCHES = 32
 
 
@@ -66,7 +75,8 @@ def infer_by_torch(network: Callable[[Any, Any], Any], device: Any) -> Infer:
 
         try:
             with torch.inference_mode():
-                found: NDArray[np.float32] = network(*_flat(names, device)).float().cpu().numpy()
+                tensors = to_tensors(Pieces.of(names), device)
+                found: NDArray[np.float32] = network(*tensors).float().cpu().numpy()
                 return found
         except torch.cuda.OutOfMemoryError:
             if len(names) == 1:
@@ -79,28 +89,28 @@ def infer_by_torch(network: Callable[[Any, Any], Any], device: Any) -> Infer:
 
 
 def _by_torch(model: NameEncoder) -> Infer:
-    return infer_by_torch(get_network(model), device_of(model))
+    return infer_by_torch(get_network(model), device_of(model.get_ref("network")))
 
 
 @dataclass(frozen=True)
-class EncoderKind:
+class NetworkKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    make (Callable): Adds vocabulary and network to a model.
+    make (Callable): Adds word pieces and network to a model.
     parts (Callable): Files beside word pieces and weights: bytes by file name.
     rebuild (Callable): Rebuilds the network from word pieces and these files, without weights.
-    infer (Callable): Makes the function of inference, with the current weights.
+    infer (Callable): Makes the function of inference of a name encoder, with the current weights.
     """
 
-    make: Callable[[NameEncoder, EncoderSource], None]
-    parts: Callable[[NameEncoder], Parts]
-    rebuild: Callable[[NameEncoder, Tokenizer, Mapping[str, bytes]], None]
+    make: Callable[[Model, EncoderSource], None]
+    parts: Callable[[Model], Parts]
+    rebuild: Callable[[Model, Tokenizer, Mapping[str, bytes]], None]
     infer: Callable[[NameEncoder], Infer] = _by_torch
 
 
 def name_encoder(
     name: str,
-    kind: EncoderKind,
+    kind: NetworkKind,
     *,
     max_tokens: int,
     batch_size: int,
@@ -127,34 +137,27 @@ def name_encoder(
     return Model(name, _forward, attrs=attrs, dims={"nO": dim}, refs={"network": None})
 
 
-def add_encoder(model: NameEncoder, source: EncoderSource) -> None:
-    """Add vocabulary and network to an encoder.
+def add_encoder(model: Model, source: EncoderSource) -> None:
+    """Add word pieces and network to a model with a `NetworkKind`.
 
     RAISES BioelError: [B040] without torch; those of the architecture.
     """
     model.attrs["kind"].make(model, source)
 
 
-def set_network(model: NameEncoder, tokenizer: Tokenizer, network: nn.Module) -> None:
-    """Set tokenizer and network, replacing any previous ones.
+def set_network(model: Model, tokenizer: Tokenizer, layer: Model) -> None:
+    """Set word pieces and the layer of the network, replacing any previous ones.
 
-    network (torch.nn.Module): Maps piece ids, shape (n_tokens,), and lengths of names, shape
-        (n_names,), to vectors of shape (n_names, dim).
+    layer (Model): Of `torch_layer`. That of a name encoder maps piece ids, shape (n_tokens,), and
+        lengths of names, shape (n_names,), to vectors of shape (n_names, dim).
     """
-    wrapper = wrap_torch(network, convert_inputs=names_to_torch, convert_outputs=output_from_torch)
-    set_layer(model, tokenizer, wrapper)
-
-
-def set_layer(model: NameEncoder, tokenizer: Tokenizer, wrapper: Model) -> None:
-    """Set tokenizer and layer of the network, replacing any previous ones."""
     model.attrs["tokenizer"] = tokenizer
-    model.layers.clear()
-    model.layers.append(wrapper)
-    model.set_ref("network", wrapper)
+    model.layers[:] = [layer]
+    model.set_ref("network", layer)
 
 
-def get_network(model: NameEncoder) -> Any:
-    """Torch module of an encoder. Call it after `add_encoder`."""
+def get_network(model: Model) -> Any:
+    """Torch module of a model. Call it after `add_encoder`."""
     return network_of(model.get_ref("network"))
 
 
@@ -205,29 +208,6 @@ def encode_pieces(
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
 
 
-def name_loss(vectors: Any, concepts: NDArray[np.int64], *, loss: str) -> tuple[float, Any]:
-    """Compute the loss of encoded names and its gradient with respect to their vectors.
-
-    vectors (Floats2d): Vectors of names. Shape (n, dim).
-    concepts (NDArray[int64]): Concept row of each name. Shape (n,).
-    loss (str): "multi_similarity", "info_nce" or "marginal".
-    """
-    import torch
-
-    from spacy_bioel.nn import losses
-
-    functions: dict[str, Callable[..., Any]] = {
-        "multi_similarity": losses.multi_similarity_loss,
-        "info_nce": losses.info_nce_loss,
-        "marginal": losses.marginal_loss,
-    }
-    tensor = xp2torch(vectors, requires_grad=True)
-    value = functions[loss](tensor, torch.from_numpy(concepts).to(tensor.device))
-    value.backward()
-    gradient: Any = tensor.grad
-    return float(value.detach()), torch2xp(gradient)
-
-
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
     """Word piece ids of each name, special pieces included; never empty ([UNK] if need be)."""
     tokenizer = model.attrs["tokenizer"]
@@ -240,35 +220,78 @@ def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
 def _forward(
     model: NameEncoder, names: Sequence[str], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list]]:
-    vectors, backprop = model.get_ref("network")(piece_ids(model, names), is_train)
-
-    def backprop_names(d_vectors: Floats2d) -> list:
-        backprop(d_vectors)
-        return []
-
-    return vectors, backprop_names
+    return model.get_ref("network")(Pieces.of(piece_ids(model, names)), is_train)
 
 
-def names_to_torch(
-    wrapper: Model, ids: list[list[int]], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
-    """Convert the word pieces of names; a `convert_inputs` for a layer with a torch network."""
-    shim: Any = wrapper.shims[0]
-    return ArgsKwargs(args=_flat(ids, shim.device), kwargs={}), lambda d_args: []
+# Files.
 
 
-def device_of(model: NameEncoder) -> Any:
-    """Device of the torch network of an encoder."""
-    shim: Any = model.get_ref("network").shims[0]
-    return shim.device
+def encoder_parts(model: Model) -> Parts:
+    """Files for `load_encoder`: bytes by file name; empty before `add_encoder`."""
+    tokenizer = model.attrs["tokenizer"]
+    if tokenizer is None:
+        return {}
+    # The order is part of a linker's fingerprint.
+    return (
+        {_TOKENIZER: lambda: tokenizer.to_str().encode("utf8")}
+        | model.attrs["kind"].parts(model)
+        | {_WEIGHTS: lambda: weights_to_bytes(model)}
+    )
 
 
-def _flat(ids: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
-    """Concatenated pieces of all names, and the number of pieces of each name."""
-    import torch
+def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
+    """Load the files of `encoder_parts`; without them the model has no encoder afterwards.
 
-    # Copies from pinned memory overlap with the computation of the previous batch.
-    is_pinned = device.type == "cuda"
-    flat = torch.tensor([piece for name in ids for piece in name], pin_memory=is_pinned)
-    lengths = torch.tensor([len(name) for name in ids], pin_memory=is_pinned)
-    return flat.to(device, non_blocking=True), lengths.to(device, non_blocking=True)
+    RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
+        any other damaged file; [B040, B150] torch or transformers is missing.
+    """
+    if _TOKENIZER not in parts:
+        drop_encoder(model)
+        return
+    with reading_part(_TOKENIZER):
+        tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
+    model.attrs["kind"].rebuild(model, tokenizer, parts)
+    weights_from_bytes(model, parts[_WEIGHTS])
+
+
+def write_encoder(model: NameEncoder, folder: Path) -> None:
+    """Write an encoder to a folder, for `read_encoder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in encoder_parts(model).items():
+        (folder / name).write_bytes(part())
+    about = json.dumps(encoder_settings(model), indent=1) + "\n"
+    (folder / _ABOUT).write_text(about, encoding="utf8")
+
+
+def read_encoder(model: NameEncoder, folder: Path) -> None:
+    """Load word pieces and weights from a folder of `write_encoder`.
+
+    RAISES BioelError: [B046] when a file is missing, [B047] when architecture or size differ from
+        those of `model`; those of `load_encoder`.
+    """
+    try:
+        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
+        parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
+    except (OSError, ValueError, RecursionError) as error:
+        raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
+    if about != (own := encoder_settings(model)):
+        raise BioelError(Errors.B047.format(folder=folder, found=about, expected=own))
+    if missing := {_TOKENIZER, _WEIGHTS} - set(parts):
+        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
+    try:
+        load_encoder(model, parts)
+    except KeyError as error:  # a file that only this architecture has
+        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
+
+
+def drop_encoder(model: Model) -> None:
+    """Take word pieces and network away, as if `read_encoder` had not been called."""
+    model.attrs["tokenizer"] = None
+    model.layers.clear()
+    model.set_ref("network", None)
+
+
+def encoder_settings(model: NameEncoder) -> dict[str, Any]:
+    """Settings that two encoders must share for one to load the weights of the other."""
+    settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
+    return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}

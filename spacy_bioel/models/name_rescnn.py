@@ -14,25 +14,17 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import ResCNN, rescnn_shapes
 from spacy_bioel.models.name_encoder import (
-    EncoderKind,
     EncoderSource,
     Infer,
     NameEncoder,
+    NetworkKind,
     Parts,
-    device_of,
     get_network,
     infer_by_torch,
     name_encoder,
-    names_to_torch,
-    set_layer,
+    set_network,
 )
-from spacy_bioel.models.torch_io import (
-    is_on_gpu,
-    output_from_torch,
-    reading_part,
-    torch_layer,
-    weights_of,
-)
+from spacy_bioel.models.torch_io import device_of, is_on_gpu, reading_part, torch_layer, weights_of
 from spacy_bioel.models.vocabulary import (
     EmbeddingTables,
     load_huggingface,
@@ -77,25 +69,25 @@ def build_rescnn_v1(
     )
 
 
-def add_rescnn(model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables) -> None:
+def add_rescnn(
+    model: NameEncoder, tokenizer: Tokenizer, tables: EmbeddingTables, *, source: str = _TABLES
+) -> None:
     """Add vocabulary and network to an encoder.
 
+    source (str): Where the tables are from, for messages.
     RAISES BioelError: [B044] when the tables belong to another vocabulary.
     """
     rows, pieces = len(tables["words"]), n_pieces(tokenizer)
     if rows < pieces:
-        raise BioelError(Errors.B044.format(folder=_TABLES, rows=rows, pieces=pieces))
+        raise BioelError(Errors.B044.format(folder=source, rows=rows, pieces=pieces))
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.attrs["max_tokens"])
     settings = model.attrs["settings"]
-    layer = torch_layer(
-        partial(_network, tables, settings),
-        rescnn_shapes(width=tables["words"].shape[1], **settings),
-        convert_inputs=names_to_torch,
-        convert_outputs=output_from_torch,
-    )
     model.attrs["tables"] = tables
-    set_layer(model, tokenizer, layer)
+    shapes = rescnn_shapes(width=tables["words"].shape[1], **settings)
+    set_network(
+        model, tokenizer, torch_layer(make=partial(_network, tables, settings), shapes=shapes)
+    )
 
 
 def _network(tables: EmbeddingTables, settings: Mapping[str, Any]) -> Any:
@@ -109,11 +101,10 @@ def _network(tables: EmbeddingTables, settings: Mapping[str, Any]) -> Any:
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:
     """Make word pieces and embeddings from a Hugging Face folder, else from the names."""
-    max_tokens = model.attrs["max_tokens"]
+    max_tokens, kb = model.attrs["max_tokens"], source.kb
     if source.embeddings is not None:
         made = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)
     else:
-        kb = source.kb
         made = make_vocabulary(
             [normalize_name(name) for name in kb.names],
             kb.name_concepts[kb.name_offsets[:-1]].astype(np.int64),
@@ -122,7 +113,7 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
             width=source.width,
             max_tokens=max_tokens,
         )
-    add_rescnn(model, *made)
+    add_rescnn(model, *made, source=source.embeddings or _TABLES)
     get_network(model)
 
 
@@ -145,19 +136,18 @@ def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
     expected |= {"norm_weight": (width,), "norm_bias": (width,)}
     if "scale" in found:  # words are integers
         expected["scale"] = (n, 1)
-    if found != expected or any(
-        table.dtype != np.float32 for name, table in tables.items() if name != "words"
-    ):
+    kinds = {table.dtype for name, table in tables.items() if name != "words"}
+    if found != expected or kinds != {np.dtype(np.float32)}:
         raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
 
 
 def _infer(model: NameEncoder) -> Infer:
     layer = model.get_ref("network")
     if is_on_gpu(layer):
-        return infer_by_torch(get_network(model), device_of(model))
+        return infer_by_torch(get_network(model), device_of(layer))
     # Copies, because the arrays of a network that is trained change.
     weights = {name: array.copy() for name, array in weights_of(layer).items()}
     return ResCNN(weights, model.attrs["tables"], widths=model.attrs["settings"]["widths"])
 
 
-_KIND = EncoderKind(make=_make, parts=_parts, rebuild=_rebuild, infer=_infer)
+_KIND = NetworkKind(make=_make, parts=_parts, rebuild=_rebuild, infer=_infer)

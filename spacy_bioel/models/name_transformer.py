@@ -6,7 +6,6 @@ need the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,19 @@ from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.checkpoint import (
-    CONFIG,
-    config_to_json,
+    checkpoint_kind,
     misfit,
-    read_backbone,
     read_checkpoint,
+    set_backbone,
     special_pieces,
 )
-from spacy_bioel.models.name_encoder import (
-    EncoderKind,
-    EncoderSource,
-    NameEncoder,
-    Parts,
-    name_encoder,
-    set_network,
-)
-from spacy_bioel.models.vocabulary import n_pieces
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, name_encoder
 
 
 def build_transformer_names_v1(
     *, path: str | None = None, pooling: str = "cls", max_tokens: int = 25
 ) -> NameEncoder:
-    """Registered as `spacy-bioel.TransformerNames.v1`; see `nn.transformer` for the paper.
+    """Registered as `spacy-bioel.TransformerNames.v1`; see `nn.encoders` for the paper.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub, read by `initialize`; None: the argument `embeddings` of `initialize`.
@@ -59,12 +49,12 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
     if path is None:
         raise BioelError(Errors.B151)
     folder, backbone, tokenizer = read_checkpoint(path, max_pieces=model.attrs["max_tokens"])
-    _add(model, tokenizer, backbone, folder=folder)
+    _add(model, tokenizer, backbone, folder)
 
 
-def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, *, folder: Path | None) -> None:
+def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
     """Set word pieces and network. RAISES BioelError: [B154] on "cls" pooling without [CLS]."""
-    from spacy_bioel.nn.transformer import NameTransformer
+    from spacy_bioel.nn.encoders import NameTransformer
 
     prefix, suffix = special_pieces(tokenizer)
     if model.attrs["settings"]["pooling"] == "cls" and not prefix:
@@ -72,23 +62,8 @@ def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, *, folder: Pat
     model.attrs["prefix"], model.attrs["suffix"] = prefix, suffix
     tokenizer.enable_truncation(max(1, model.attrs["max_tokens"] - len(prefix) - len(suffix)))
     network = NameTransformer(backbone, pooling=model.attrs["settings"]["pooling"])
-    set_network(model, tokenizer, network)
-    model.attrs["config"] = config_to_json(backbone.config)
+    set_backbone(model, tokenizer, network)
     model.set_dim("nO", backbone.config.hidden_size, force=True)
 
 
-def _parts(model: NameEncoder) -> Parts:
-    text = model.attrs["config"]
-    return {CONFIG: lambda: text.encode("utf8")}
-
-
-def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
-    backbone, config = read_backbone(parts)
-    rows, pieces = backbone.config.vocab_size, n_pieces(tokenizer)
-    if rows < pieces:
-        raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")
-    _add(model, tokenizer, backbone, folder=None)
-    model.attrs["config"] = config  # verbatim: it is part of the fingerprint
-
-
-_KIND = EncoderKind(make=_make, parts=_parts, rebuild=_rebuild)
+_KIND = checkpoint_kind(_make, _add)

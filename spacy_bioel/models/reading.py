@@ -1,98 +1,20 @@
-"""Contextual linker models, which read mentions in context, and the files of encoders."""
+"""Contextual linker models, which read mentions in context: common part of all architectures."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from thinc.api import Model
-from tokenizers import Tokenizer
 
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-
-_ABOUT = "encoder.json"
-
-
-def encoder_parts(model: NameEncoder) -> Parts:
-    """Files for `load_encoder`: bytes by file name; empty before `add_encoder`."""
-    from spacy_bioel.models.torch_io import weights_to_bytes
-
-    tokenizer = model.attrs["tokenizer"]
-    if tokenizer is None:
-        return {}
-    # The order is part of a linker's fingerprint.
-    return (
-        {"tokenizer.json": lambda: tokenizer.to_str().encode("utf8")}
-        | model.attrs["kind"].parts(model)
-        | {"model.safetensors": lambda: weights_to_bytes(model)}
-    )
-
-
-def load_encoder(model: NameEncoder, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `encoder_parts`; without them the model has no encoder afterwards.
-
-    RAISES BioelError: [B041] weights that do not fit, [B044] tables of another vocabulary, [B240]
-        any other damaged file.
-    """
-    from spacy_bioel.models.torch_io import reading_part, weights_from_bytes
-
-    if "tokenizer.json" not in parts:
-        drop_encoder(model)
-        return
-    with reading_part("tokenizer.json"):
-        tokenizer = Tokenizer.from_str(parts["tokenizer.json"].decode("utf8"))
-    model.attrs["kind"].rebuild(model, tokenizer, parts)
-    weights_from_bytes(model, parts["model.safetensors"])
-
-
-def write_encoder(model: NameEncoder, folder: Path) -> None:
-    """Write an encoder to a folder, for `read_encoder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in encoder_parts(model).items():
-        (folder / name).write_bytes(part())
-    (folder / _ABOUT).write_text(
-        json.dumps(encoder_settings(model), indent=1) + "\n", encoding="utf8"
-    )
-
-
-def read_encoder(model: NameEncoder, folder: Path) -> None:
-    """Load word pieces and weights from a folder of `write_encoder`.
-
-    RAISES BioelError: [B046] when a file is missing, [B047] when architecture or size differ from
-        those of `model`; those of `load_encoder`.
-    """
-    try:
-        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
-        parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != _ABOUT}
-    except (OSError, ValueError, RecursionError) as error:
-        raise BioelError(Errors.B046.format(folder=folder, reason=error)) from error
-    if about != encoder_settings(model):
-        raise BioelError(
-            Errors.B047.format(folder=folder, found=about, expected=encoder_settings(model))
-        )
-    if missing := {"tokenizer.json", "model.safetensors"} - set(parts):
-        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {sorted(missing)}"))
-    try:
-        load_encoder(model, parts)
-    except KeyError as error:  # a file that only this architecture has
-        raise BioelError(Errors.B046.format(folder=folder, reason=f"no {error}")) from error
-
-
-def drop_encoder(model: NameEncoder) -> None:
-    """Take word pieces and network away, as if `read_encoder` had not been called."""
-    model.attrs["tokenizer"] = None
-    model.layers.clear()
-    model.set_ref("network", None)
-
-
-def encoder_settings(model: NameEncoder) -> dict[str, Any]:
-    """Settings that two encoders must share for one to load the weights of the other."""
-    settings = {k: v for k, v in model.attrs["settings"].items() if k != "dropout"}
-    return {"encoder": model.name, "max_tokens": model.attrs["max_tokens"], **settings}
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    NameEncoder,
+    Parts,
+    add_encoder,
+    encoder_parts,
+    load_encoder,
+)
 
 
 @dataclass(frozen=True)
@@ -178,3 +100,43 @@ def load_reading(model: Model, parts: Mapping[str, bytes]) -> None:
     """Load the files of `reading_parts` into a model whose name encoder is loaded already."""
     if may_read(model):
         model.attrs["reading"].load(model, parts)
+
+
+# A model of word pieces, beside the name encoder, that reads by itself.
+
+
+def reading_by(name: str, names: NameEncoder, part: str, reader: Model, **settings: str) -> Model:
+    """Make a model that reads with another one, which has a `NetworkKind`.
+
+    part (str): What the other one is called.
+    settings: `prefix` of its files in a linker; `evidence`, see `reading_model`.
+    """
+    kind = ReadingKind(add=_add_reader, parts=_reader_parts, load=_load_reader)
+    layers: dict[str, Model] = {"names": names, part: reader}
+    return reading_model(name, kind, _forward, layers, reader=part, **settings)
+
+
+def _reader(model: Model) -> Model:
+    return model.get_ref(model.attrs["reader"])
+
+
+def _forward(model: Model, inputs: object, is_train: bool) -> tuple[object, Callable]:
+    return _reader(model)(inputs, is_train)
+
+
+def _add_reader(model: Model, source: EncoderSource) -> None:
+    add_encoder(_reader(model), source)
+    model.set_ref("network", _reader(model))
+
+
+def _reader_parts(model: Model) -> Parts:
+    prefix = model.attrs["prefix"]
+    return {prefix + name: part for name, part in encoder_parts(_reader(model)).items()}
+
+
+def _load_reader(model: Model, parts: Mapping[str, bytes]) -> None:
+    prefix = model.attrs["prefix"]
+    own = {k.removeprefix(prefix): part for k, part in parts.items() if k.startswith(prefix)}
+    if own:
+        load_encoder(_reader(model), own)
+        model.set_ref("network", _reader(model))

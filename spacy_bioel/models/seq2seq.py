@@ -2,44 +2,33 @@
 
 Training starts from a Hugging Face checkpoint, or from a small network made here. Configuration,
 word pieces and weights are saved with the pipe, so that loading a pipeline needs no checkpoint.
-
-In a linker (`build_generative_linker_v1`) the name encoder generates candidates and is not trained
-further; the encoder-decoder brings candidates of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.models.checkpoint import (
-    checkpoint_parts,
-    load_checkpoint_parts,
+    checkpoint_kind,
     misfit,
-    new_seq2seq,
-    of_prefix,
     read_checkpoint,
+    require_transformers,
     set_backbone,
     special_pieces,
-    with_prefix,
 )
 from spacy_bioel.models.marked import MARKERS, Marked, MarkedPieces, add_markers
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.torch_io import with_usable_precision
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder
+from spacy_bioel.models.reading import reading_by
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Generator = Model[tuple[Sequence[Marked], Sequence[str]], Floats1d]
 
-_PREFIX = "seq2seq."  # of its files in a linker
 _PAD, _END = "[PAD]", "[SEP]"
 # Longest input of a network made here, and longest name of one that has no such limit.
 _POSITIONS, _LONGEST = 256, 256
@@ -72,22 +61,18 @@ def build_seq2seq_v1(
     learn_rate_scale (float): Factor on the learning rate.
     mixed_precision (bool): Train under bfloat16 autocast, on a GPU, and on a CPU that has bfloat16.
     RETURNS (Model): A model from mentions and a name of each to the losses of the names. Its torch
-        part is added by `add_seq2seq`.
+        part is added by `add_encoder`.
     """
     attrs = {
+        "kind": _KIND,
         "path": path,
         "new": {"layers": layers, "width": width},
         "vocabulary": vocabulary,
         "max_pieces": max_pieces,
         "beams": beams,
         "prompt": prompt,
-        "network_settings": {
-            "learn_rate_scale": learn_rate_scale,
-            "mixed_precision": mixed_precision,
-        },
-        # Set together with the network: a MarkedPieces, and the backbone's configuration.
-        "pieces": None,
-        "config": None,
+        "settings": {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision},
+        "tokenizer": None,
     }
     return Model("seq2seq", _forward, attrs=attrs, refs={"network": None})
 
@@ -95,27 +80,30 @@ def build_seq2seq_v1(
 def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Model:
     """Registered as `spacy-bioel.GenerativeLinker.v1`.
 
-    names (NameEncoder): Name encoder for dense search, one of the linker's sources of evidence.
-    generator (Generator): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`.
+    names (NameEncoder): Name encoder for dense search, one of the linker's sources of evidence. It
+        is not trained further.
+    generator (Generator): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`, which brings candidates of
+        its own.
     """
-    kind = ReadingKind(add=_add_generator, parts=_generator_parts, load=_load_generator)
-    layers: dict[str, Model] = {"names": names, "generator": generator}
-    return reading_model(
-        "generative_linker", kind, _forward_generator, layers, evidence="generated"
+    return reading_by(
+        "generative_linker",
+        names,
+        "generator",
+        generator,
+        prefix="seq2seq.",
+        evidence="generated",
     )
 
 
-def add_seq2seq(model: Generator, source: EncoderSource) -> None:
+def _make(model: Generator, source: EncoderSource) -> None:
     """Load the checkpoint, or make a small network.
 
-    RAISES BioelError: [B040, B150] torch or transformers is missing; [B152] no checkpoint is found,
-        [B153] a file is missing, [B154] parts do not fit one another, [B280] no encoder-decoder.
+    RAISES BioelError: Those of `read_checkpoint`; [B154] parts do not fit one another.
     """
     if model.attrs["path"] is None:
-        tokenizer = new_vocabulary(
-            source.names, source.read_texts(), size=model.attrs["vocabulary"]
-        )
-        _add(model, tokenizer, new_backbone(tokenizer, **model.attrs["new"]))
+        size = model.attrs["vocabulary"]
+        tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)
+        _add(model, tokenizer, new_backbone(tokenizer, **model.attrs["new"]), None)
         return
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"], writes=True
@@ -123,7 +111,7 @@ def add_seq2seq(model: Generator, source: EncoderSource) -> None:
     add_markers(tokenizer)
     if (n := n_pieces(tokenizer)) > backbone.config.vocab_size:
         backbone.resize_token_embeddings(n, mean_resizing=False)
-    _add(model, tokenizer, backbone, folder=folder)
+    _add(model, tokenizer, backbone, folder)
 
 
 def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> Tokenizer:
@@ -135,12 +123,29 @@ def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> 
 
 
 def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> Any:
-    """A small encoder-decoder for these word pieces, with random weights."""
-    ids = tokenizer.get_vocab()
-    pad, end = ids[_PAD], ids[_END]
-    return new_seq2seq(
-        n_pieces(tokenizer), layers=layers, width=width, n_positions=_POSITIONS, pad=pad, end=end
+    """A small encoder-decoder for these word pieces, a BART with random weights."""
+    require_transformers()
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    of_each = {"layers": layers, "attention_heads": max(1, width // 64), "ffn_dim": 3 * width}
+    both: Any = {
+        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in of_each.items()
+    }
+    pad, end = (tokenizer.token_to_id(piece) for piece in (_PAD, _END))
+    config = BartConfig(
+        vocab_size=n_pieces(tokenizer),
+        d_model=width,
+        max_position_embeddings=_POSITIONS,
+        init_std=width**-0.5,
+        attention_dropout=0.0,  # see `checkpoint._load_backbone`
+        pad_token_id=pad,
+        bos_token_id=end,
+        eos_token_id=end,
+        decoder_start_token_id=end,
+        forced_eos_token_id=None,
+        **both,
     )
+    return BartForConditionalGeneration(config)
 
 
 def marked_pieces(
@@ -165,40 +170,19 @@ def marked_pieces(
     return pieces
 
 
-def _add(
-    model: Generator, tokenizer: Tokenizer, backbone: nn.Module, *, folder: Path | None = None
-) -> None:
+def _add(model: Generator, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
     """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.seq2seq import Seq2Seq
 
+    size, prompt = model.attrs["max_pieces"], model.attrs["prompt"]
     pieces = marked_pieces(
-        tokenizer,
-        backbone.config,
-        max_pieces=model.attrs["max_pieces"],
-        prompt=model.attrs["prompt"],
-        folder=folder,
+        tokenizer, backbone.config, max_pieces=size, prompt=prompt, folder=folder
     )
-    settings = with_usable_precision(model.attrs["network_settings"])
-    set_backbone(model, Seq2Seq(backbone, **settings), pieces)
+    set_backbone(model, tokenizer, Seq2Seq(backbone, **model.attrs["settings"]))
+    model.attrs["pieces"] = pieces
 
 
-def seq2seq_parts(model: Generator) -> Parts:
-    """Files for `load_seq2seq`: bytes by file name; empty without a network."""
-    return checkpoint_parts(model)
-
-
-def load_seq2seq(model: Generator, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `seq2seq_parts`, if the parts include an encoder-decoder.
-
-    RAISES BioelError: Those of `load_checkpoint_parts`.
-    """
-    load_checkpoint_parts(model, parts, _add, writes=True)
-
-
-def seq2seq_network(model: Generator) -> Any:
-    """The torch module `nn.seq2seq.Seq2Seq`. Call it after `add_seq2seq`."""
-    shim: Any = model.get_ref("network").shims[0]
-    return shim._model
+_KIND = checkpoint_kind(_make, _add, writes=True)
 
 
 def _forward(
@@ -207,34 +191,4 @@ def _forward(
     mentions, names = inputs
     pieces: MarkedPieces = model.attrs["pieces"]
     sources, (targets, given) = pieces.sources(mentions), pieces.targets(mentions, names)
-    losses, backprop = model.get_ref("network")((*sources, *targets, given), is_train)
-
-    def backprop_mentions(d_losses: Floats1d) -> list:
-        backprop(d_losses)
-        return []
-
-    return losses, backprop_mentions
-
-
-# The functions of `ReadingKind`: each delegates to the encoder-decoder of the linker's model.
-
-
-def _add_generator(model: Model, source: EncoderSource) -> None:
-    add_seq2seq(model.get_ref("generator"), source)
-    model.set_ref("network", model.get_ref("generator"))
-
-
-def _generator_parts(model: Model) -> Parts:
-    return with_prefix(_PREFIX, seq2seq_parts(model.get_ref("generator")))
-
-
-def _load_generator(model: Model, parts: Mapping[str, bytes]) -> None:
-    if own := of_prefix(_PREFIX, parts):
-        load_seq2seq(model.get_ref("generator"), own)
-        model.set_ref("network", model.get_ref("generator"))
-
-
-def _forward_generator(
-    model: Model, inputs: tuple[Sequence[Marked], Sequence[str]], is_train: bool
-) -> tuple[Floats1d, Callable]:
-    return model.get_ref("generator")(inputs, is_train)
+    return model.get_ref("network")((*sources, *targets, given), is_train)

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.models.detector import DetectorKind, MentionModel, mention_model
+from spacy_bioel.models.detector import (
+    DetectorKind,
+    Logits,
+    MentionModel,
+    TokenSpans,
+    mention_model,
+)
 from spacy_bioel.models.inference import Weights, linear_span_logits, span_logits, span_shapes
 from spacy_bioel.models.tok2vec import Tok2Vec
-from spacy_bioel.models.torch_io import Logits, TokenSpans
 
 
 def build_span_enumerator_v1(

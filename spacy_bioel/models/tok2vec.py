@@ -8,9 +8,9 @@ weights may change. A model with any layer that is not recognised falls back to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,8 @@ from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps
 from thinc.types import Floats2d
 
-from spacy_bioel.models.inference import FloatArray, layer_norm, maxout, window
+from spacy_bioel.models.inference import FloatArray, layer_norm
 from spacy_bioel.models.name_encoder import Parts
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _OWN = "tok2vec.msgpack"
 
@@ -51,23 +48,23 @@ def read_tokens(
 
 
 def forward_over_tokens(
-    model: Model, docs: list[Doc], others: tuple[Any, ...], is_train: bool
+    model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], Any]]:
     """Run the layer "network" of a model on the token vectors of its layer "tok2vec".
 
-    others (tuple): Further inputs of the network, the last of which are vectors of strings.
-    RETURNS (tuple): Its output, and a callback from the gradient of the output to that of the
-        strings.
+    others (Sequence): Further inputs of the network.
+    RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
+        other inputs of floats.
     """
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
     found, backprop = model.get_ref("network")((tokens, *others), is_train)
 
-    def backprop_strings(d_found: Tensor) -> Any:
-        d_tokens, d_strings = backprop(d_found)
+    def backprop_others(d_found: Any) -> Any:
+        d_tokens, *d_others = backprop(d_found)
         backprop_tokens(d_tokens)
-        return d_strings
+        return d_others
 
-    return found, backprop_strings
+    return found, backprop_others
 
 
 def tok2vec_parts(tok2vec: Model) -> Parts:
@@ -83,18 +80,20 @@ def load_tok2vec(tok2vec: Model, parts: Mapping[str, bytes]) -> None:
 
 _TOKENS = 1024  # tokens computed together: intermediate results stay in the processor's cache
 
-# Modules of the forward functions of the embedding's layers, in order.
+# Modules of the forward functions of the layers of a tok2vec, of its embedding, and of a CNN, with
+# the parameters of the latter.
+_CHAIN, _WITH_ARRAY = "thinc.layers.chain", "thinc.layers.with_array"
 _EMBED = (
     "spacy.ml.featureextractor",
     "thinc.layers.list2ragged",
-    "thinc.layers.with_array",
-    "thinc.layers.with_array",
+    _WITH_ARRAY,
+    _WITH_ARRAY,
     "thinc.layers.ragged2list",
 )
-_CHAIN, _RESIDUAL = "thinc.layers.chain", "thinc.layers.residual"
+_RESIDUAL, _WINDOW = "thinc.layers.residual", "thinc.layers.expand_window"
 _MAXOUT, _LAYER_NORM = "thinc.layers.maxout", "thinc.layers.layernorm"
-_WINDOW, _DROPOUT = "thinc.layers.expand_window", "thinc.layers.dropout"
-_PARAMETERS = {_MAXOUT: ("W", "b"), _LAYER_NORM: ("G", "b"), _WINDOW: (), _DROPOUT: ()}
+_PARAMETERS: dict[str, tuple[str, ...]] = {_MAXOUT: ("W", "b"), _LAYER_NORM: ("G", "b")}
+_PARAMETERS |= {_CHAIN: (), _RESIDUAL: (), _WINDOW: (), "thinc.layers.dropout": ()}
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
@@ -112,65 +111,98 @@ def token_vectors(tok2vec: Model, docs: Sequence[Doc], *, spread: Spread = map) 
     spread (Callable): A `map` that may run parts of the documents in parallel.
     RETURNS (NDArray[float32]): Shape (n_tokens, width).
     """
-    if not _is_known(tok2vec):
+    known = _known(tok2vec)
+    if known is None:
         found: Any = read_tokens(tok2vec, list(docs), False)[0]
         return found
-    encode = tok2vec.get_ref("encode")
-    embedded, number = _embed(tok2vec.get_ref("embed"), docs)
+    mix, convolve = known
+    embed, encode = tok2vec.layers
+    different, number = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))
+    embedded = _run(mix, embed.layers[2].predict(different))
+    # As thinc has them: rows of zeros around each document, as many as a vector depends on.
     pad = encode.attrs["pad"]
-    vectors = np.empty((len(number), embedded.shape[1]), np.float32)
-    run = partial(_run_part, _function(encode.layers[0]), embedded, number, vectors, pad)
-    list(spread(run, _parts([len(doc) for doc in docs], pad)))
-    return vectors
+    owner = np.repeat(np.arange(1, len(docs) + 1), [len(doc) for doc in docs])
+    rows = np.arange(len(number)) + pad * owner
+    place = np.full(len(number) + pad * (len(docs) + 1), len(embedded))
+    place[rows] = number
+    width = embedded.shape[1]
+    embedded = np.concatenate([embedded, np.zeros((1, width), np.float32)])
+    vectors = np.empty((len(place), width), np.float32)
+
+    def fill(start: int) -> None:
+        low, end = max(0, start - pad), start + _TOKENS
+        found = _run(convolve, embedded[place[low : end + pad]])
+        vectors[start:end] = found[start - low : end - low]
+
+    list(spread(fill, range(0, len(place), _TOKENS)))
+    return vectors[rows]
 
 
-def _run_part(
-    network: Function,
-    embedded: FloatArray,
-    number: NDArray[np.int64],
-    vectors: FloatArray,
-    pad: int,
-    part: list[_Piece],
-) -> None:
-    """Fill in the vectors of the tokens of pieces, with `pad` rows of zeros around each."""
-    tokens = np.concatenate([np.arange(piece.low, piece.high) for piece in part])
-    owner = np.repeat(np.arange(len(part)), [piece.high - piece.low for piece in part])
-    rows = np.arange(len(tokens)) + pad * (owner + 1)
-    starts, ends = np.array([(piece.start, piece.end) for piece in part])[owner].T
-    padded = np.zeros((len(rows) + pad * (len(part) + 1), embedded.shape[1]), np.float32)
-    padded[rows] = embedded[number[tokens]]
-    own = rows[(starts <= tokens) & (tokens < ends)]
-    vectors[part[0].start : part[-1].end] = network(padded)[own]
+def _known(tok2vec: Model) -> tuple[list[Function], list[Function]] | None:
+    """NumPy functions of the layer that mixes embeddings, and of the CNN; None: not known."""
+    modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
+    if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
+        return None
+    embed, encode = tok2vec.layers
+    if tuple(layer._func.__module__ for layer in embed.layers) != _EMBED:
+        return None
+    try:
+        return _functions(embed.layers[3].layers[0]), _functions(encode.layers[0])
+    except KeyError:
+        return None
 
 
-def _is_known(tok2vec: Model) -> bool:
-    if type(tok2vec.ops) is not NumpyOps or not tok2vec.has_ref("encode"):
-        return False
-    embed, encode = tok2vec.get_ref("embed"), tok2vec.get_ref("encode")
-    return (
-        _computes(tok2vec) == _CHAIN
-        and tok2vec.layers == [embed, encode]
-        and tuple(map(_computes, embed.layers)) == _EMBED
-        and _has_function(embed.layers[3].layers[0])
-        and _computes(encode) == "thinc.layers.with_array"
-        and _has_function(encode.layers[0])
-    )
+def _functions(layer: Model) -> list[Function]:
+    """NumPy functions of a thinc layer, to be called one after the other.
 
-
-def _computes(layer: Model) -> str:
-    """Module of the forward function of a layer."""
-    return layer._func.__module__
-
-
-def _embed(embed: Model, docs: Sequence[Doc]) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Embeddings of the different tokens, before the convolutions, and the number of each token.
-
-    RETURNS (tuple): Shape (n_different, width), shape (n_tokens,).
+    RAISES KeyError: When it is not known.
     """
-    extract, _, hash_embed, mix, _ = embed.layers
-    features = np.concatenate(extract.predict(docs))
-    unique, inverse = _unique_rows(features)
-    return _function(mix.layers[0])(hash_embed.predict(unique)), inverse
+    kind = layer._func.__module__
+    if _PARAMETERS[kind] != layer.param_names:
+        raise KeyError(kind)
+    parameters: Any = [layer.get_param(name) for name in layer.param_names]
+    if kind == _CHAIN:
+        return [function for part in layer.layers for function in _functions(part)]
+    if kind == _RESIDUAL:
+        return [partial(_residual, _functions(layer.layers[0]))]
+    if kind == _WINDOW:
+        return [partial(_window, layer.attrs["window_size"])]
+    if kind == _LAYER_NORM:
+        return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
+    if kind == _MAXOUT:  # pieces apart, each contiguous
+        return [partial(_maxout, *(np.ascontiguousarray(p.swapaxes(0, 1)) for p in parameters))]
+    return []  # dropout
+
+
+def _run(functions: Sequence[Function], x: FloatArray) -> FloatArray:
+    for function in functions:
+        x = function(x)
+    return x
+
+
+def _residual(functions: Sequence[Function], x: FloatArray) -> FloatArray:
+    return np.add(y := _run(functions, x), x, out=y)
+
+
+def _window(size: int, x: FloatArray) -> FloatArray:
+    """Each row beside its neighbours, zeros outside. (n, d) -> (n, (2 * size + 1) * d)."""
+    n, d = x.shape
+    found = np.zeros((n, 2 * size + 1, d), np.float32)
+    for at in range(2 * size + 1):
+        shift = at - size
+        found[max(0, -shift) : n - max(0, shift), at] = x[max(0, shift) : n + min(0, shift)]
+    return found.reshape(n, -1)
+
+
+def _maxout(weight: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
+    """The largest of several linear functions. weight: (n_pieces, width out, width in)."""
+    best = x @ weight[0].T
+    best += bias[0]
+    for of_piece, constant in zip(weight[1:], bias[1:], strict=True):
+        y = x @ of_piece.T
+        y += constant
+        np.maximum(best, y, out=best)
+    return best
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -183,74 +215,6 @@ def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDAr
     return features[first], inverse
 
 
-class _Piece(NamedTuple):
-    """Tokens of a document: the network reads [low, high), the vectors of [start, end) are used."""
-
-    low: int
-    start: int
-    end: int
-    high: int
-
-
-def _parts(lengths: Sequence[int], pad: int) -> Iterator[list[_Piece]]:
-    """Split documents into parts of as many as fit, and long ones into pieces that overlap.
-
-    pad (int): Tokens on both sides that a vector depends on.
-    """
-    part: list[_Piece] = []
-    first = 0
-    for length in lengths:
-        last = first + length
-        for start in range(first, last, _TOKENS):
-            end = min(start + _TOKENS, last)
-            if part and end - part[0].start > _TOKENS:
-                yield part
-                part = []
-            part.append(_Piece(max(first, start - pad), start, end, min(last, end + pad)))
-        first = last
-    if part:
-        yield part
-
-
-def _has_function(layer: Model) -> bool:
-    if _computes(layer) in (_CHAIN, _RESIDUAL):
-        return all(map(_has_function, layer.layers))
-    return _PARAMETERS.get(_computes(layer)) == layer.param_names
-
-
-def _function(layer: Model) -> Function:
-    """NumPy function of a thinc layer that `_has_function` accepts."""
-    kind = _computes(layer)
-    if kind == _CHAIN:
-        return partial(_chain, [_function(part) for part in layer.layers])
-    if kind == _RESIDUAL:
-        return partial(_residual, _function(layer.layers[0]))
-    if kind == _WINDOW:
-        return partial(window, size=layer.attrs["window_size"])
-    if kind == _DROPOUT:
-        return partial(_chain, [])
-    parameters: Any = [layer.get_param(name) for name in layer.param_names]
-    if kind == _LAYER_NORM:
-        return partial(_layer_norm, *parameters)
-    # Pieces apart, each contiguous.
-    weight, bias = (np.ascontiguousarray(array.swapaxes(0, 1)) for array in parameters)
-    return partial(maxout, weight=weight, bias=bias)
-
-
-def _chain(functions: Sequence[Function], x: FloatArray) -> FloatArray:
-    for function in functions:
-        x = function(x)
-    return x
-
-
-def _residual(function: Function, x: FloatArray) -> FloatArray:
-    return np.add(y := function(x), x, out=y)
-
-
-def _layer_norm(gain: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
-    return layer_norm(x, gain, bias, epsilon=1e-8)
-
-
 def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     """Registered as `spacy-bioel.WithSpelling.v1`.
 
@@ -261,13 +225,8 @@ def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     spelling (Model): A spaCy tok2vec over the same documents.
     RETURNS (Model): A tok2vec whose width is the sum of both widths.
     """
-    return Model(
-        "with_spelling",
-        _forward,
-        init=_init,
-        layers=[tok2vec, spelling],
-        dims={"nO": None},
-    )
+    layers: list[Model] = [tok2vec, spelling]
+    return Model("with_spelling", _forward, init=_init, layers=layers, dims={"nO": None})
 
 
 def _init(model: Model, X: object = None, Y: object = None) -> None:
@@ -279,15 +238,16 @@ def _init(model: Model, X: object = None, Y: object = None) -> None:
 def _forward(
     model: Model, docs: Any, is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Any]]:
-    found = [layer(docs, is_train) for layer in model.layers]
-    # Some tok2vec models return a row for an empty document.
-    parts = [[v[: len(doc)] for v, doc in zip(of, docs, strict=True)] for of, _ in found]
-    width = model.layers[0].get_dim("nO")
+    tok2vec, spelling = model.layers
+    (found, backprop_found), (spelt, backprop_spelt) = (
+        layer(docs, is_train) for layer in (tok2vec, spelling)
+    )
+    width = tok2vec.get_dim("nO")
 
     def backprop(d_vectors: list[Floats2d]) -> Any:
-        (_, backprop_first), (_, backprop_second) = found
-        backprop_second([model.ops.as_contig(d[:, width:]) for d in d_vectors])
-        return backprop_first([model.ops.as_contig(d[:, :width]) for d in d_vectors])
+        backprop_spelt([model.ops.as_contig(d[:, width:]) for d in d_vectors])
+        return backprop_found([model.ops.as_contig(d[:, :width]) for d in d_vectors])
 
-    xp = model.ops.xp
-    return [xp.hstack(of_doc) for of_doc in zip(*parts, strict=True)], backprop
+    # Some tok2vec models return a row for an empty document.
+    parts = zip(found, spelt, map(len, docs), strict=True)
+    return [model.ops.xp.hstack([a[:n], b[:n]]) for a, b, n in parts], backprop

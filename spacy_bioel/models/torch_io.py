@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
-from spacy.tokens import Doc
-from thinc.api import Model, Optimizer, PyTorchShim, torch2xp, xp2torch
-from thinc.layers.pytorchwrapper import forward as pytorch_forward
+from thinc.api import (
+    Model,
+    Optimizer,
+    PyTorchShim,
+    get_torch_default_device,
+    torch2xp,
+    xp2torch,
+)
 from thinc.types import ArgsKwargs
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.inference import Shapes, Weights
+from spacy_bioel.models.inference import Weights
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 def require_torch() -> None:
@@ -35,28 +38,6 @@ def require_torch() -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise BioelError(Errors.B040.format(error=error)) from error
-
-
-def _has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16; False under a PyTorch that does not report it."""
-    import torch
-
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
-
-
-def may_mix_precision() -> bool:
-    """Whether training under bfloat16 autocast is faster here: on a GPU, or where the processor
-    multiplies bfloat16 itself. Elsewhere an update takes four times as long."""
-    from thinc.api import get_torch_default_device
-
-    return get_torch_default_device().type != "cpu" or _has_bfloat16()
-
-
-def with_usable_precision(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a network, with `mixed_precision` only where it is asked for and faster."""
-    is_mixed = settings["mixed_precision"] and may_mix_precision()
-    return {**settings, "mixed_precision": is_mixed}
 
 
 class AveragingShim(PyTorchShim):
@@ -117,47 +98,85 @@ class AveragingShim(PyTorchShim):
         super().finish_update(update)  # type: ignore[arg-type]  # the shim only calls it
 
 
-def wrap_torch(module: nn.Module, *, convert_inputs: Callable, convert_outputs: Callable) -> Model:
-    """Wrap a torch module as thinc's PyTorchWrapper_v3 does, but with an `AveragingShim`.
-
-    module (torch.nn.Module): The network.
-    convert_inputs, convert_outputs (Callable): Module-level functions, so that the model can be
-        pickled for `nlp.pipe(n_process=2)` under spawn.
-    """
-    return Model(
-        "pytorch",
-        pytorch_forward,
-        attrs={"convert_inputs": convert_inputs, "convert_outputs": convert_outputs},
-        shims=[AveragingShim(module)],
-        dims={"nI": None, "nO": None},
-    )
-
-
 def torch_layer(
-    make: Callable[[], nn.Module],
-    shapes: Shapes,
+    network: nn.Module | None = None,
     *,
-    convert_inputs: Callable,
-    convert_outputs: Callable,
+    make: Callable[[], nn.Module] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model:
-    """A layer like that of `wrap_torch`, whose network is made when it is trained.
+    """A layer that computes with a torch network, from arrays to its output or outputs as arrays.
 
-    Until then it has weights as arrays, which `weights_of` returns: inference needs no torch.
+    It is called with a sequence of arrays, and other arguments of the network. Its callback takes
+    the gradient of the output, or of each output, and returns those of the arrays of floats.
 
+    network (torch.nn.Module | None): None: it is made when it is trained. Until then the layer has
+        weights as arrays, which `weights_of` returns: inference needs no torch.
     make (Callable): Makes the network; can be pickled.
-    shapes (Shapes): Of its weights; empty, if inference needs the network.
+    shapes (Mapping): Of its weights; empty, if inference needs the network.
     """
-    attrs = {"make": make, "shapes": shapes, "weights": None}
-    attrs |= {"convert_inputs": convert_inputs, "convert_outputs": convert_outputs}
-    layer: Model = Model("pytorch", _forward, attrs=attrs, dims={"nI": None, "nO": None})
+    attrs = {"make": make, "shapes": shapes or {}, "weights": None}
+    shims: list[Any] = [] if network is None else [AveragingShim(network)]
+    layer: Model = Model("pytorch", _forward, attrs=attrs, shims=shims)
     if not shapes:
         network_of(layer)
     return layer
 
 
-def _forward(layer: Model, inputs: Any, is_train: bool) -> tuple[Any, Callable]:
+def _forward(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
     network_of(layer)
-    return pytorch_forward(layer, inputs, is_train)
+    tensors = to_tensors(inputs, device_of(layer), learn=is_train)
+    output, backprop = layer.shims[0](ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
+    outputs = output if isinstance(output, tuple) else (output,)
+    arrays = tuple(torch2xp(tensor.detach()) for tensor in outputs)
+
+    def backprop_arrays(gradients: Any) -> list[Any]:
+        of_outputs = gradients if isinstance(output, tuple) else (gradients,)
+        learnt = [i for i, tensor in enumerate(outputs) if tensor.requires_grad]
+        given = tuple(xp2torch(of_outputs[i], device=outputs[i].device) for i in learnt)
+        args = (tuple(outputs[i] for i in learnt),)
+        backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
+        return _gradients(tensors)
+
+    return arrays if isinstance(output, tuple) else arrays[0], backprop_arrays
+
+
+def to_tensors(inputs: Sequence[Any], device: Any, *, learn: bool = False) -> list[Any]:
+    """Inputs of a network: arrays as tensors, all else as it is.
+
+    learn (bool): Whether those of floats have a gradient.
+    """
+    import torch
+
+    tensors = []
+    for value in inputs:
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value).to(device)
+        elif hasattr(value, "dtype"):
+            value = xp2torch(value, device=device)
+        is_learnt = learn and hasattr(value, "dtype") and value.is_floating_point()
+        tensors.append(value.requires_grad_() if is_learnt else value)
+    return tensors
+
+
+def _gradients(tensors: Sequence[Any]) -> list[Any]:
+    """Gradients of the tensors that have one, as arrays; zeros where nothing was to learn."""
+    learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
+    return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
+
+
+def loss_and_gradients(name: str, *inputs: Any, **settings: Any) -> tuple[Any, ...]:
+    """Compute a loss, and its gradients.
+
+    name (str): A function of `nn.losses`.
+    inputs (arrays): Its arguments.
+    RETURNS (tuple): The loss, and its gradient with respect to each input of floats.
+    """
+    from spacy_bioel.nn import losses
+
+    tensors = to_tensors(inputs, get_torch_default_device(), learn=True)
+    loss: Tensor = getattr(losses, name)(*tensors, **settings)
+    loss.backward()
+    return float(loss.detach()), *_gradients(tensors)
 
 
 def network_of(layer: Model) -> Any:
@@ -171,6 +190,12 @@ def network_of(layer: Model) -> Any:
         layer.shims.append(AveragingShim(network))
     shim: Any = layer.shims[0]
     return shim._model
+
+
+def device_of(layer: Model) -> Any:
+    """The device of the torch network of a layer, once it is made."""
+    shim: Any = layer.shims[0]
+    return shim.device
 
 
 def weights_of(layer: Model) -> Weights:
@@ -188,39 +213,13 @@ def needs_torch(layer: Model) -> bool:
 
 def is_on_gpu(layer: Model) -> bool:
     """Whether the network of a layer is on a GPU, or would be if it were made."""
-    if not layer.shims:
-        return layer.ops.device_type == "gpu"
-    shim: Any = layer.shims[0]
-    return shim.device.type != "cpu"
+    return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
 
 
 def _load(network: nn.Module, weights: Weights) -> None:
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-
-
-def arrays_to_torch(
-    wrapper: Model, arrays: Sequence[Any], is_train: bool
-) -> tuple[ArgsKwargs, Callable[[ArgsKwargs], list]]:
-    """Convert numpy arrays that have no gradient; a `convert_inputs` for `wrap_torch`."""
-    import torch
-
-    shim: Any = wrapper.shims[0]
-    tensors = tuple(torch.from_numpy(array).to(shim.device) for array in arrays)
-    return ArgsKwargs(args=tensors, kwargs={}), lambda d_args: []
-
-
-def output_from_torch(
-    wrapper: Model, inputs_output: tuple[Any, Any], is_train: bool
-) -> tuple[Any, Callable[[Any], ArgsKwargs]]:
-    """Convert the output of a network with one output; a `convert_outputs` for `wrap_torch`."""
-    _, output = inputs_output
-
-    def backprop(d_output: Any) -> ArgsKwargs:
-        return ArgsKwargs(args=((output,),), kwargs={"grad_tensors": (xp2torch(d_output),)})
-
-    return torch2xp(output.detach()), backprop
 
 
 _SHOWN = 500  # maximum characters of the reason in a message
@@ -235,18 +234,71 @@ def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
             yield f"{index}.torch.", node
 
 
-def weights_to_bytes(model: Model) -> bytes:
-    """All parameters of `model` in safetensors format."""
-    tensors: dict[str, NDArray] = {}
+def _parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
+    """Parameters of the layers of thinc: key in a file, layer, and name."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
-                array = node.ops.to_numpy(node.get_param(name))
-                tensors[f"{index}.{node.name}.{name}"] = np.ascontiguousarray(array)
+                yield f"{index}.{node.name}.{name}", node, name
+
+
+def weights_to_bytes(model: Model) -> bytes:
+    """All parameters of `model` in safetensors format."""
+    tensors = {
+        key: node.ops.to_numpy(node.get_param(name)) for key, node, name in _parameters(model)
+    }
     for prefix, node in _torch_layers(model):
-        for name, array in weights_of(node).items():
-            tensors[prefix + name] = np.ascontiguousarray(array)
-    return save_bytes(tensors)
+        tensors |= {prefix + name: array for name, array in weights_of(node).items()}
+    return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
+
+
+def weights_from_bytes(model: Model, data: bytes) -> None:
+    """Load the output of `weights_to_bytes` into a model of the same architecture, in place.
+
+    RAISES BioelError: [B041] when the tensors do not fit the model.
+    """
+    try:
+        tensors = load_bytes(data)
+        for key, node, name in _parameters(model):
+            before: Any = node.get_param(name)
+            value = _checked(key, tensors.pop(key, None), before.shape)
+            parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
+            node.set_param(name, parameter)
+        for prefix, node in _torch_layers(model):
+            keys = [key for key in tensors if key.startswith(prefix)]
+            _set_weights(node, {key.removeprefix(prefix): tensors.pop(key) for key in keys})
+        if tensors:
+            raise ValueError(f"no place for {sorted(tensors)[:3]}")
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
+        raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
+
+
+def _set_weights(layer: Model, found: Weights) -> None:
+    """Set the weights of a layer with a torch network."""
+    state = network_of(layer).state_dict() if layer.shims else {}
+    shapes = layer.attrs["shapes"] if not layer.shims else {n: t.shape for n, t in state.items()}
+    whole = {name for name, tensor in state.items() if not tensor.is_floating_point()}
+    for name, shape in shapes.items():
+        _checked(name, found.get(name), shape, kind="iu" if name in whole else "f")
+    if more := found.keys() - shapes.keys():
+        raise ValueError(f"no place for {sorted(more)[:3]}")
+    if layer.shims:
+        _load(network_of(layer), {name: array.copy() for name, array in found.items()})
+    else:
+        weights = {name: found[name].astype(np.float32, copy=False) for name in shapes}
+        layer.attrs["weights"] = weights
+
+
+def _checked(name: str, found: Any, shape: Sequence[int], *, kind: str = "f") -> Any:
+    """An array of a file, which may be in half precision, after a check of its shape and kind of
+    numbers: torch would load integers as weights. RAISES ValueError: When they differ."""
+    if (of := getattr(found, "shape", "no such tensor")) != tuple(shape):
+        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {of}")
+    if found.dtype.kind not in kind:
+        expected = "floats" if kind == "f" else "integers"
+        raise ValueError(f"{name}: expected {expected}, found {found.dtype}")
+    return found
 
 
 @contextmanager
@@ -264,45 +316,30 @@ def reading_part(file: str) -> Iterator[None]:
         raise BioelError(Errors.B240.format(file=file, error=reason)) from error
 
 
-def weights_from_bytes(model: Model, data: bytes) -> None:
-    """Load the output of `weights_to_bytes` into a model of the same architecture, in place.
-
-    model (Model): An initialised model, whose parameters are overwritten.
-
-    RAISES BioelError: [B041] when the tensors do not fit the model.
-    """
-    try:
-        tensors = load_bytes(data)
-        for index, node in enumerate(model.walk()):
-            for name in node.param_names:
-                if node.has_param(name):
-                    _set_param(node, name, tensors.pop(f"{index}.{node.name}.{name}", None))
-        for prefix, node in _torch_layers(model):
-            keys = [key for key in tensors if key.startswith(prefix)]
-            _set_weights(node, {key.removeprefix(prefix): tensors.pop(key) for key in keys})
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
-        raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
-    if tensors:
-        raise BioelError(Errors.B041.format(reason=f"no place for {sorted(tensors)[:3]}"))
-
-
 @contextmanager
 def unchanged_on_error(model: Model) -> Iterator[None]:
     """Give a model back its layers, sizes, attributes and weights when the block fails."""
     nodes = [
-        (node, [copy(getattr(node, slot)) for slot in _SLOTS], _params(node))
+        (
+            node,
+            {slot: copy(getattr(node, slot)) for slot in _SLOTS},
+            {n: node.get_param(n) if node.has_param(n) else None for n in node.param_names},
+        )
         for node in model.walk()
     ]
     shims: list[Any] = [shim for node in model.walk() for shim in node.shims]
-    networks = [(shim, dict(vars(shim)), _weights(shim._model)) for shim in shims]
+    states = [{} if shim._model is None else shim._model.state_dict() for shim in shims]
+    networks = [
+        (shim, dict(vars(shim)), {name: tensor.clone() for name, tensor in state.items()})
+        for shim, state in zip(shims, states, strict=True)
+    ]
     try:
         yield
     except BaseException:
         for node, contents, params in nodes:
             for name, value in params.items():
                 node.set_param(name, value)
-            for slot, content in zip(_SLOTS, contents, strict=True):
+            for slot, content in contents.items():
                 setattr(node, slot, content)
         for shim, had, weights in networks:
             vars(shim).update(had)
@@ -311,86 +348,5 @@ def unchanged_on_error(model: Model) -> Iterator[None]:
         raise
 
 
-def _params(node: Model) -> dict[str, Any]:
-    """Parameters of a layer; None stands for those that it has not made yet."""
-    return {
-        name: node.get_param(name) if node.has_param(name) else None for name in node.param_names
-    }
-
-
-def _weights(network: nn.Module) -> dict[str, Any]:
-    """Copies of the weights of a torch module, or none of one that is not made yet."""
-    state = {} if network is None else network.state_dict()
-    return {name: tensor.clone() for name, tensor in state.items()}
-
-
-def _set_weights(layer: Model, found: Weights) -> None:
-    """Set the weights of a layer with a torch network."""
-    if layer.shims:
-        state: Any = layer.shims[0]
-        shapes = {name: tuple(t.shape) for name, t in state._model.state_dict().items()}
-        whole = {n for n, t in state._model.state_dict().items() if not t.is_floating_point()}
-    else:
-        shapes, whole = layer.attrs["shapes"], set()
-    for name, shape in shapes.items():
-        _check_array(name, found.get(name), shape, kind="iu" if name in whole else "f")
-    if more := found.keys() - shapes.keys():
-        raise ValueError(f"no place for {sorted(more)[:3]}")
-    if layer.shims:
-        _load(state._model, {name: array.copy() for name, array in found.items()})
-    else:  # files may have them in half precision
-        weights = {name: found[name].astype(np.float32, copy=False) for name in shapes}
-        layer.attrs["weights"] = weights
-
-
-def _set_param(node: Model, name: str, value: Any) -> None:
-    before: Any = node.get_param(name)
-    _check_array(f"{node.name}.{name}", value, before.shape, kind="f")
-    # Files may have them in half precision.
-    parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
-    node.set_param(name, parameter)
-
-
-def _check_array(name: str, found: Any, shape: tuple[int, ...], *, kind: str) -> None:
-    """Check shape and kind of numbers: torch would load integers as weights without an error.
-
-    RAISES ValueError: When they differ.
-    """
-    if (of := getattr(found, "shape", "no such tensor")) != shape:
-        raise ValueError(f"{name}: expected shape {shape}, found {of}")
-    if found.dtype.kind not in kind:
-        raise ValueError(f"{name}: expected {'floats' if kind == 'f' else 'integers'}, "
-                         f"found {found.dtype}")  # fmt: skip
-
-
 # Name of the layer made by `spacy-bioel.Transformer.v1`.
 DOCUMENT_TRANSFORMER = "document_transformer"
-
-# Features are the bits of a lexicon mask, and one more: a short form that the document defines.
-SHORT_FORM = 64
-N_FEATURES = 65
-
-
-@dataclass(frozen=True)
-class MentionBatch:
-    """Documents with their lexicon matches: the input of a mention detection model.
-
-    Token indices refer to the concatenation of all documents.
-
-    docs (list[Doc]): The documents, which may be empty.
-    spans (NDArray[int64]): Matches of spans, (start, width - 1, feature). Shape
-        (n_span_matches, 3).
-    words (NDArray[int64]): Matches of single tokens, (token, feature). Shape (n_word_matches, 2).
-    """
-
-    docs: list[Doc]
-    spans: NDArray[np.int64]
-    words: NDArray[np.int64]
-
-
-# Start token, end token (exclusive) and label index of each span of a batch; tokens are counted
-# over the concatenated documents. Shape (n_spans, 3).
-TokenSpans = NDArray[np.int64]
-
-# Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
-Logits = NDArray[np.float32]

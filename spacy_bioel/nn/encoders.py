@@ -1,25 +1,176 @@
-"""Networks that read mentions in context: bi-encoder and cross-encoder, torch only.
+"""Networks that read names, documents, mentions and pairs of mention and candidate, torch only.
 
-Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking using a dual
-encoder, https://aclanthology.org/2021.louhi-1.4: all mentions of a batch of documents are encoded
-in one pass. Two differences from the paper: vectors are compared by cosine, and the mention vector
-can be added to the name encoder's vector of the mention's own string.
+`NameTransformer`: Liu et al. (2021), Self-Alignment Pretraining for Biomedical Entity
+Representations (SapBERT), https://aclanthology.org/2021.naacl-main.334.
 
-Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense Entity Retrieval (BLINK),
-https://aclanthology.org/2020.emnlp-main.519: the cross-encoder reads a mention in its context and a
+`MentionTower`: Bhowmik, Stratos and de Melo (2021), Fast and effective biomedical entity linking
+using a dual encoder, https://aclanthology.org/2021.louhi-1.4: all mentions of a batch of documents
+are encoded in one pass. Two differences from the paper: vectors are compared by cosine, and the
+mention vector can be added to the name encoder's vector of the mention's own string.
+
+`CrossEncoder`: Wu et al. (2020), Scalable Zero-shot Entity Linking with Dense Entity Retrieval
+(BLINK), https://aclanthology.org/2020.emnlp-main.519: it reads a mention in its context and a
 candidate together, with a linear layer on the last hidden state of [CLS].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.documents import mean_of_spans
+from spacy_bioel.nn.spans import mean_of_spans
+
+# Word pieces encoded together, padding included: bounds the memory.
+_PIECES = 4096
+# Of windows of documents: a CPU is fastest with batches that fit its caches, where all but short
+# windows are encoded one by one, without padding.
+_WINDOW_PIECES = {"cpu": 512, "cuda": 16384}
+
+
+class Pretrained(nn.Module):
+    """Base class of networks around a Hugging Face network.
+
+    backbone (PreTrainedModel): Its first output has shape (n_rows, length, width).
+    learn_rate_scale (float): Factor on the learning rate of the backbone; layers on top of it
+        learn at the full rate.
+    mixed_precision (bool): Train under bfloat16 autocast where that is faster. Inference uses
+        float32, for bfloat16 results would depend on the rest of the batch.
+    """
+
+    def __init__(
+        self, backbone: Any, *, learn_rate_scale: float = 1.0, mixed_precision: bool = False
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.learn_rate_scale = learn_rate_scale
+        self.mixed_precision = mixed_precision
+
+    def learn_rate_scales(self) -> dict[str, float]:
+        """Factors by prefix of the parameter names; see `models.torch_io.AveragingShim`."""
+        return {"backbone.": self.learn_rate_scale}
+
+    def precision(self, kind: str) -> torch.autocast:
+        """Context of a computation. kind (str): Of device."""
+        is_mixed = self.mixed_precision and self.training and (kind != "cpu" or has_bfloat16())
+        return torch.autocast(kind, torch.bfloat16, enabled=is_mixed)
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16, without which an update takes four times as long;
+    False under a PyTorch that does not report it."""
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
+
+
+def batches(lengths: Tensor, most: int) -> Iterator[Tensor]:
+    """Numbers of rows that are read together, the longest first: as many as have `most` pieces,
+    padding included."""
+    order = torch.argsort(lengths, descending=True, stable=True)
+    sizes, start = lengths[order].tolist(), 0
+    while start < len(sizes):
+        end = start + max(1, most // sizes[start])
+        yield order[start:end]
+        start = end
+
+
+def compute_in_batches(
+    compute: Callable[[Tensor], Tensor], lengths: Tensor, most: int, *, empty: Tensor
+) -> Tensor:
+    """Results of all rows from those of `batches`, in the order of the rows.
+
+    empty (Tensor): A slice of a parameter, so that an empty batch has a gradient too. Shape (0,).
+    """
+    parts = list(batches(lengths, most))
+    found = torch.cat([empty, *map(compute, parts)])
+    return found[torch.argsort(torch.cat([lengths[:0], *parts]))]
+
+
+def places_of(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Places of the pieces of rows that are padded at the end with their first piece, and where
+    they are not. Attention is told of the latter: any piece will do.
+
+    starts, lengths (Tensor): First place and number of pieces of each row. Shape (n,).
+    RETURNS (tuple): Places, and False at padding. Shape (n, longest) each.
+    """
+    within = torch.arange(int(lengths.max()), device=lengths.device)
+    inside = within < lengths[:, None]
+    return starts[:, None] + torch.where(inside, within, 0), inside
+
+
+class NameTransformer(nn.Module):
+    """Token ids of names -> one vector per name.
+
+    No padding, as in `nn.rescnn`: names with equally many tokens are encoded together.
+
+    backbone (PreTrainedModel): Its first output has shape (n_names, length, dim).
+    pooling (str): "cls": the first token; "mean": the mean of all tokens, special ones included.
+    """
+
+    def __init__(self, backbone: Any, *, pooling: str) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.pooling = pooling
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Encode names.
+
+        ids (Tensor): Token ids of all names, special ones included, concatenated. Shape
+            (n_tokens,).
+        lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
+        RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
+        """
+        starts = torch.cumsum(lengths, dim=0) - lengths
+        order, vectors = [], []
+        for length in torch.unique(lengths).tolist():
+            within = torch.arange(length, device=ids.device)
+            same = (lengths == length).nonzero()[:, 0]
+            for part in same.split(max(1, _PIECES // length)):
+                states = self.backbone(input_ids=ids[starts[part][:, None] + within])[0]
+                order.append(part)
+                vectors.append(states[:, 0] if self.pooling == "cls" else states.mean(dim=1))
+        return torch.cat(vectors)[torch.argsort(torch.cat(order))]
+
+
+class DocumentTransformer(Pretrained):
+    """Encoder over windows; a token vector is the mean over its word pieces."""
+
+    def forward(
+        self, ids: Tensor, lengths: Tensor, used: Tensor, piece: Tensor, token: Tensor, n: int
+    ) -> Tensor:
+        """Encode windows and average over tokens.
+
+        ids (Tensor): Piece ids of all windows, concatenated. Shape (n_ids,).
+        lengths (Tensor): Number of pieces of each window. Shape (n_windows,).
+        used (Tensor): Positions in `ids` of the pieces of the documents, in document order.
+            Shape (n_pieces,).
+        piece, token (Tensor): Aligned pairs of a piece and a token. Shape (n_pairs,).
+        n (int): Number of tokens.
+        RETURNS (Tensor): Token vectors; zeros for a token without pieces. Shape (n, width).
+        """
+        width = self.backbone.config.hidden_size
+        if not len(ids):
+            return torch.zeros(n, width, device=ids.device)
+        # index_select, because the gradient of [used][piece] is slow on a CPU.
+        vectors = self._encode(ids, lengths).index_select(0, used[piece])  # (n_pairs, width)
+        total = vectors.new_zeros(n, width).index_add(0, token, vectors)
+        count = torch.bincount(token, minlength=n).clamp(min=1)
+        return total / count[:, None]
+
+    def _encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Last hidden states of all pieces of all windows. Shape (n_ids, width)."""
+        starts, kind = torch.cumsum(lengths, dim=0) - lengths, ids.device.type
+        order, states = [], []
+        for part in batches(lengths, _WINDOW_PIECES.get(kind, 512)):
+            places, inside = places_of(starts[part], lengths[part])
+            with self.precision(kind):
+                found = self.backbone(input_ids=ids[places], attention_mask=inside.long())[0]
+            order.append(places[inside])
+            states.append(found.flatten(0, 1).index_select(0, inside.flatten().nonzero()[:, 0]))
+        return torch.cat(states).float().index_select(0, torch.argsort(torch.cat(order)))
 
 
 class MentionTower(nn.Module):
@@ -45,13 +196,12 @@ class MentionTower(nn.Module):
         """Encode mentions.
 
         tokens (Tensor): Token vectors of all documents, one after the other. Shape (n, width).
-        spans (Tensor): Start token and end token (exclusive) of each mention. Shape
-            (n_mentions, 2).
+        spans (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
         words (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
-        start, end = spans.unbind(1)
         if self.pooling == "ends":
+            start, end = spans.unbind(1)
             ends = [tokens.index_select(0, start), tokens.index_select(0, end - 1)]
             read = self.project(torch.cat(ends, dim=1))
         else:
@@ -61,45 +211,24 @@ class MentionTower(nn.Module):
         return F.normalize(read, dim=1)
 
 
-# Word pieces encoded together, padding included: bounds the memory.
-_TOKENS = 4096
-
-
-class CrossEncoder(nn.Module):
-    """Hugging Face encoder with a linear layer on its first token.
+class CrossEncoder(Pretrained):
+    """Encoder with a linear layer on its first token.
 
     A logit depends on the other pairs of its batch by rounding only, below 1e-5.
 
-    backbone (PreTrainedModel): Its first output has shape (n_pairs, length, dim).
     dropout (float): Before the linear layer, in training.
-    learn_rate_scale (float): Factor on the learning rate of the backbone; the new linear layer
-        uses the full learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast. Inference uses float32, for bfloat16
-        logits would depend on the rest of the batch. Weights and logits are float32.
+    settings: See `Pretrained`.
     """
 
-    def __init__(
-        self,
-        backbone: Any,
-        *,
-        dropout: float = 0.1,
-        learn_rate_scale: float = 1.0,
-        mixed_precision: bool = False,
-    ) -> None:
-        super().__init__()
-        self.backbone = backbone
+    def __init__(self, backbone: Any, *, dropout: float = 0.1, **settings: Any) -> None:
+        super().__init__(backbone, **settings)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(backbone.config.hidden_size, 1)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
-        self.learn_rate_scale = learn_rate_scale
-        self.mixed_precision = mixed_precision
         # 0 or 1 in networks without segment embeddings.
         self.has_segments = getattr(backbone.config, "type_vocab_size", 0) > 1
         self.pad = getattr(backbone.config, "pad_token_id", None) or 0
-
-    def learn_rate_scales(self) -> dict[str, float]:
-        return {"backbone.": self.learn_rate_scale}
 
     def forward(self, ids: Tensor, segments: Tensor, lengths: Tensor) -> Tensor:
         """Score pairs.
@@ -112,33 +241,15 @@ class CrossEncoder(nn.Module):
         RETURNS (Tensor): Logits in the order of the pairs. Shape (n_pairs,).
         """
         starts = torch.cumsum(lengths, dim=0) - lengths
-        order = torch.argsort(lengths, descending=True)
-        sizes = lengths[order].tolist()
-        # An empty slice of a parameter, so that an empty batch has a gradient too.
-        logits = [self.head.bias[:0]]
-        is_mixed = self.mixed_precision and self.training
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=is_mixed):
-            for batch in _batches(sizes):
-                part = order[batch]
-                within = torch.arange(sizes[batch.start], device=ids.device)
-                inside = within < lengths[part, None]  # (n, longest)
-                places = torch.where(inside, starts[part, None] + within, 0)
-                logits.append(self._score(ids[places], segments[places], inside))
-        return torch.cat(logits)[torch.argsort(order)]
 
-    def _score(self, ids: Tensor, segments: Tensor, inside: Tensor) -> Tensor:
-        """Score padded pairs, (n, longest); `inside` is False at padding. RETURNS (Tensor): (n,)"""
-        inputs = {"input_ids": ids.where(inside, self.pad), "attention_mask": inside.long()}
-        if self.has_segments:
-            inputs["token_type_ids"] = segments.where(inside, 0)
-        first = self.backbone(**inputs)[0][:, 0]
-        return self.head(self.dropout(first))[:, 0].float()
+        def score(part: Tensor) -> Tensor:
+            places, inside = places_of(starts[part], lengths[part])
+            # RoBERTa counts positions by its pad.
+            inputs = {"input_ids": ids[places].where(inside, self.pad)}
+            if self.has_segments:
+                inputs["token_type_ids"] = segments[places].where(inside, 0)
+            first = self.backbone(attention_mask=inside.long(), **inputs)[0][:, 0]
+            return self.head(self.dropout(first))[:, 0].float()
 
-
-def _batches(lengths: list[int]) -> Iterator[slice]:
-    """Batches of pairs padded to one length. lengths (list[int]): In descending order."""
-    start = 0
-    while start < len(lengths):
-        end = start + max(1, _TOKENS // lengths[start])
-        yield slice(start, end)
-        start = end
+        with self.precision(ids.device.type):
+            return compute_in_batches(score, lengths, _PIECES, empty=self.head.bias[:0])

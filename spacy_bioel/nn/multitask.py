@@ -1,28 +1,24 @@
 """Hierarchical multi-task network: token vectors -> tags, types, classes and mention vectors.
 
 Zhu et al., Simple hierarchical multi-task neural end-to-end entity linking for biomedical text,
-section 2.2.
-Widths, depth and dropout are not published. Differences from the paper: the output of a level is
-normalised, the linking loss can also be taken over random and hard classes, and a mention has a
-vector that is compared with names.
+section 2.2. Widths, depth and dropout are not published. Differences from the paper: the output of
+a level is normalised, the linking loss can also be taken over random and hard classes, and a
+mention has a vector that is compared with names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.documents import TokenReader, mean_of_spans, run_lstm
 from spacy_bioel.nn.encoders import MentionTower
-from spacy_bioel.nn.losses import restricted_softmax_loss
+from spacy_bioel.nn.losses import restricted_softmax_loss, weighted_mean
+from spacy_bioel.nn.spans import TokenReader, mean_of_spans, run_lstm
 
-MENTIONS, TYPES, LINKS = "mentions", "types", "links"
-# From the lowest level of the hierarchy to the highest.
-TASKS = (MENTIONS, TYPES, LINKS)
+MENTIONS, TYPES, LINKS = "mentions", "types", "links"  # from the lowest level to the highest
 N_TAGS, OUTSIDE = 5, 0  # as `models.bio_tagger` numbers them
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL = 0
@@ -31,31 +27,13 @@ _MOSTLY = 3.0  # log-odds
 _CHUNK = 1 << 22  # logits computed at a time where hard classes are looked for
 
 
-@dataclass(frozen=True)
-class Targets:
-    """Gold answers of a batch; tokens and mentions are counted over all documents.
-
-    tags (Tensor): BILOU tag of each token. Shape (n_tokens,).
-    types, classes (Tensor): Of each token or each mention, whichever is classified, or UNKNOWN.
-        Shape (n_tokens,) or (n_mentions,).
-    task (str | None): The one task to learn, as in Sanh et al. (2019); None: the sum of all.
-    others (Tensor): Random classes to tell the right ones from. Shape (m,).
-    """
-
-    tags: Tensor
-    types: Tensor
-    classes: Tensor
-    task: str | None
-    others: Tensor
-
-
 class Multitask(TokenReader):
     """One level a task, from mention recognition to linking.
 
     A level of the hierarchy is a bidirectional LSTM over the token vectors beside the output of
     the level below. Without hierarchy all tasks read the token vectors.
 
-    tasks (Sequence[str]): Of `TASKS`, in their order.
+    tasks (list[str]): "mentions", "types" and "links", or some of them, in this order.
     per_token (bool): Classify each token ("PT"); else the mean of a mention's tokens ("PE").
     hidden (int): Size of each direction of the LSTM of a level; 0: no hierarchy.
     layers (int): Layers of the LSTM.
@@ -148,61 +126,73 @@ class Multitask(TokenReader):
         lengths: Tensor,
         spans: Tensor,
         words: Tensor,
-        mentions: Tensor,
         strings: Tensor,
-        targets: Targets,
+        mentions: Tensor,
+        tags: Tensor,
+        types: Tensor,
+        classes: Tensor,
+        others: Tensor,
+        task: str | None,
     ) -> tuple[Tensor, Tensor]:
         """Learn one task, or the sum of all.
 
-        Where one task is learnt, the token vectors learn from linking alone.
+        Where one task is learnt, the token vectors learn from linking alone. Tokens and mentions
+        are counted over all documents.
 
         tokens, lengths, spans, words (Tensor): See `states`.
-        mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
         strings (Tensor): Vectors of the mentions' strings. Shape (n_mentions, dim).
+        mentions (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
+        tags (Tensor): BILOU tag of each token. Shape (n_tokens,).
+        types, classes (Tensor): Of each token or each mention, whichever is classified, or UNKNOWN.
+            Shape (n_tokens,) or (n_mentions,).
+        others (Tensor): Random classes to tell the right ones from. Shape (m,).
+        task (str | None): The one task to learn, as in Sanh et al. (2019); None: the sum of all.
         RETURNS (tuple): Unit vectors of the mentions, shape (n_mentions, dim), or `strings` where
             these are not learnt; and the loss.
         """
-        task = targets.task
         if task in (MENTIONS, TYPES):
             tokens = tokens.detach()
         states = self.states(tokens, lengths, spans, words, last=task)
-        losses = {
-            name: getattr(self, f"_{name}_loss")(states[name], mentions, targets)
-            for name in self.tasks
-            if task in (None, name)
+        learnt = [name for name in self.tasks if task in (None, name)]
+        # Vectors that types and classes are predicted from.
+        units = {
+            name: states[name] if self.per_token else mean_of_spans(states[name], mentions)
+            for name in learnt
+            if name != MENTIONS
         }
+        losses = []
+        if MENTIONS in learnt:
+            losses.append(self._mentions_loss(states[MENTIONS], tags))
+        if TYPES in learnt:
+            losses.append(self._types_loss(units[TYPES], types))
         vectors = strings.detach()
-        if self.tower is not None and LINKS in losses:
-            vectors = self.tower(states[LINKS], mentions, strings)
-        return vectors, sum(losses.values())
-
-    def units(self, states: Tensor, mentions: Tensor) -> Tensor:
-        """Vectors that types and classes are predicted from: of tokens, or of mentions."""
-        return states if self.per_token else mean_of_spans(states, mentions)
+        if LINKS in learnt:
+            losses.append(self._links_loss(units[LINKS], classes, others))
+            if self.tower is not None:
+                vectors = self.tower(states[LINKS], mentions, strings)
+        return vectors, torch.stack(losses).sum()
 
     def logits(self, units: Tensor) -> Tensor:
         """Logits of all classes. units (Tensor): (n, size). RETURNS (Tensor): (n, n_classes)."""
         return units @ self.classes.weight.T + self.bias
 
-    def _mentions_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
+    def _mentions_loss(self, states: Tensor, tags: Tensor) -> Tensor:
         assert self.tags is not None
-        total = F.cross_entropy(self.tags(states), targets.tags, reduction="sum")
+        total = F.cross_entropy(self.tags(states), tags, reduction="sum")
         # A mean over all tokens would be next to nothing beside the losses of mentions: spaCy's CNN
         # found mentions with an F1 of 35 instead of 69 after 150 updates on BC5CDR.
-        return total / (targets.tags != OUTSIDE).sum().clamp(min=1)
+        return total / (tags != OUTSIDE).sum().clamp(min=1)
 
-    def _types_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
+    def _types_loss(self, units: Tensor, types: Tensor) -> Tensor:
         assert self.types is not None
-        known = targets.types != UNKNOWN
-        logits = self.types(self.units(states, mentions))[known]
-        losses = F.cross_entropy(logits, targets.types[known], reduction="none")
-        weight = self._weight(targets.types[known])
-        return (losses * weight).sum() / weight.sum().clamp(min=1e-12)
+        known = types != UNKNOWN
+        losses = F.cross_entropy(self.types(units)[known], types[known], reduction="none")
+        return weighted_mean(losses, self._weight(types[known]))
 
-    def _links_loss(self, states: Tensor, mentions: Tensor, targets: Targets) -> Tensor:
-        known = targets.classes != UNKNOWN
-        units, target = self.units(states, mentions)[known], targets.classes[known]
-        others = torch.cat([targets.others, self._hard_classes(units, target)])
+    def _links_loss(self, units: Tensor, classes: Tensor, others: Tensor) -> Tensor:
+        known = classes != UNKNOWN
+        units, target = units[known], classes[known]
+        others = torch.cat([others, self._hard_classes(units, target)])
         weight = self._weight(target)
         return restricted_softmax_loss(
             units, self.classes, self.bias, target, weight=weight, others=others

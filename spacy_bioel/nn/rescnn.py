@@ -10,6 +10,7 @@ are shifted and summed, and masks keep a shift within its name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -35,31 +36,13 @@ class FrozenEmbeddings(nn.Module):
     norm_weight: Tensor
     norm_bias: Tensor
 
-    def __init__(
-        self,
-        *,
-        words: Tensor,
-        positions: Tensor,
-        token_type: Tensor,
-        norm_weight: Tensor,
-        norm_bias: Tensor,
-        scale: Tensor | None = None,
-        dropout: float = 0.1,
-    ) -> None:
+    def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
         super().__init__()
         # Buffers, not parameters, so that no optimizer updates them. Not persistent: they are
         # stored in a file of their own, apart from the trained weights.
-        self.register_buffer("words", words, persistent=False)
-        self.register_buffer("scale", scale, persistent=False)
-        self.register_buffer("positions", positions, persistent=False)
-        self.register_buffer("token_type", token_type, persistent=False)
-        self.register_buffer("norm_weight", norm_weight, persistent=False)
-        self.register_buffer("norm_bias", norm_bias, persistent=False)
-        self.dropout = nn.Dropout(dropout)
-
-    def tables(self) -> dict[str, Tensor]:
-        """Tensors that the constructor takes, by argument name."""
-        return dict(self.named_buffers())
+        for name, table in (tables | {"scale": scale}).items():
+            self.register_buffer(name, table, persistent=False)
+        self.dropout = nn.Dropout(0.1)
 
     @property
     def size(self) -> int:
@@ -76,7 +59,7 @@ class FrozenEmbeddings(nn.Module):
 class EncodingBlock(nn.Module):
     """Parallel convolutions of several widths -> feed-forward -> residual."""
 
-    def __init__(self, *, dim: int, filters: int, widths: list[int], dropout: float) -> None:
+    def __init__(self, *, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(
             nn.Conv1d(dim, filters, width, padding=width // 2) for width in widths
@@ -114,7 +97,7 @@ class ResCNN(nn.Module):
     dim (int): Size of the vectors and of the residual stream.
     blocks (int): Number of encoding blocks.
     filters (int): Number of convolution filters of each width.
-    widths (list[int]): Odd filter widths.
+    widths (Sequence[int]): Odd filter widths.
     pooling (str): "max", or "attention": self-attention pooling.
     dropout (float): On hidden layers.
     """
@@ -126,13 +109,13 @@ class ResCNN(nn.Module):
         dim: int = 256,
         blocks: int = 4,
         filters: int = 100,
-        widths: list[int] | None = None,
+        widths: Sequence[int] = (1, 3, 5),
         pooling: str = "max",
         dropout: float = 0.2,
     ) -> None:
         super().__init__()
         self.embeddings = embeddings
-        self.widths = widths or [1, 3, 5]
+        self.widths = widths
         self.project = nn.Linear(embeddings.size, dim)  # a convolution of width 1
         self.blocks = nn.ModuleList(
             EncodingBlock(dim=dim, filters=filters, widths=self.widths, dropout=dropout)
@@ -153,19 +136,17 @@ class ResCNN(nn.Module):
         lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
         RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
-        owner, positions = locate(lengths)
-        x = self.embed(ids, positions)
+        owner = torch.repeat_interleave(lengths)
+        starts = torch.cumsum(lengths, dim=0) - lengths
+        positions = torch.arange(len(owner), device=lengths.device) - starts[owner]
+        x = self.project(self.embeddings(ids, positions))
         neighbours = _neighbour_masks(positions, lengths[owner], reach=max(self.widths) // 2)
         masks = [mask.to(x.dtype) for mask in neighbours]
         for block in self.blocks:
             x = block(x, masks)
-        return self.pool(x, lengths, owner)
+        return self._pool(x, lengths, owner)
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Input of the first block. Shape (n_tokens, dim)."""
-        return self.project(self.embeddings(ids, positions))
-
-    def pool(self, x: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
+    def _pool(self, x: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
         """Pool token states, shape (n_tokens, dim), into names, shape (n_names, dim)."""
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
@@ -176,20 +157,11 @@ class ResCNN(nn.Module):
         return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
 
 
-def locate(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the name of each token, and the token's position in it. Shape (n_tokens,) each."""
-    owner = torch.repeat_interleave(lengths)
-    starts = torch.cumsum(lengths, dim=0) - lengths
-    return owner, torch.arange(len(owner), device=lengths.device) - starts[owner]
-
-
 def _neighbour_masks(positions: Tensor, lengths: Tensor, *, reach: int) -> list[Tensor]:
-    """Masks of neighbours, one for each offset from -reach to reach.
+    """Whether the token at each offset from -reach to reach belongs to the same name.
 
-    positions (Tensor): Position of each token within its name. Shape (n_tokens,).
-    lengths (Tensor): Length of the name of each token. Shape (n_tokens,).
-    RETURNS (list[Tensor]): True where the token at the offset belongs to the same name. Shape
-        (n_tokens, 1) each.
+    positions, lengths (Tensor): Of each token, its position in the name and the name's length.
+    RETURNS (list[Tensor]): Shape (n_tokens, 1) each.
     """
     shifted = [positions + offset for offset in range(-reach, reach + 1)]
     return [((at >= 0) & (at < lengths))[:, None] for at in shifted]

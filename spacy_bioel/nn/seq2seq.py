@@ -16,38 +16,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spacy_bioel.nn.encoders import Pretrained, compute_in_batches, places_of
+
 # Word pieces that are read together in training, padding included: bounds the memory.
 _PIECES = 8192
 
 
-class Seq2Seq(nn.Module):
-    """Hugging Face encoder-decoder with the loss of what it writes.
+class Seq2Seq(Pretrained):
+    """Encoder-decoder with the loss of what it writes.
 
     backbone (PreTrainedModel): With a head over its word pieces.
     smoothing (float): Share of the probability that the loss spreads over all word pieces.
-    learn_rate_scale (float): Factor on the learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast. Inference uses float32.
+    settings: See `Pretrained`.
     """
 
-    def __init__(
-        self,
-        backbone: Any,
-        *,
-        smoothing: float = 0.1,
-        learn_rate_scale: float = 1.0,
-        mixed_precision: bool = False,
-    ) -> None:
-        super().__init__()
-        self.backbone = backbone
+    def __init__(self, backbone: Any, *, smoothing: float = 0.1, **settings: Any) -> None:
+        super().__init__(backbone, **settings)
         self.smoothing = smoothing
-        self.learn_rate_scale = learn_rate_scale
-        self.mixed_precision = mixed_precision
         # One tensor under several names is stored once.
         self.register_state_dict_post_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)  # type: ignore[no-untyped-call]
-
-    def learn_rate_scales(self) -> dict[str, float]:
-        return {"backbone.": self.learn_rate_scale}
 
     def forward(
         self,
@@ -68,25 +56,26 @@ class Seq2Seq(nn.Module):
         """
         sources_at = torch.cumsum(source_lengths, dim=0) - source_lengths
         targets_at = torch.cumsum(target_lengths, dim=0) - target_lengths
-        order = torch.argsort(source_lengths + target_lengths, descending=True)
-        # An empty slice of a parameter, so that an empty batch has a gradient too.
-        losses = [next(self.backbone.parameters()).flatten()[:0]]
-        is_mixed = self.mixed_precision and self.training
-        with torch.autocast(sources.device.type, torch.bfloat16, enabled=is_mixed):
-            for part in _batches(order, source_lengths + target_lengths):
-                source, inside = padded(sources, sources_at[part], source_lengths[part])
-                target, written = padded(targets, targets_at[part], target_lengths[part])
-                places = torch.arange(target.shape[1] - 1, device=target.device)
-                counts = written[:, 1:] & (places >= prompt_lengths[part, None] - 1)
-                with _head_at(self.backbone, counts):
-                    logits = self.backbone(
-                        input_ids=source,
-                        attention_mask=inside.long(),
-                        decoder_input_ids=target[:, :-1],
-                        use_cache=False,
-                    ).logits
-                losses.append(self._loss(logits, target[:, 1:][counts], counts))
-        return torch.cat(losses)[torch.argsort(order)]
+
+        def losses(part: Tensor) -> Tensor:
+            source, inside = places_of(sources_at[part], source_lengths[part])
+            target, written = places_of(targets_at[part], target_lengths[part])
+            ids = targets[target]
+            places = torch.arange(ids.shape[1] - 1, device=ids.device)
+            counts = written[:, 1:] & (places >= prompt_lengths[part, None] - 1)
+            with _head_at(self.backbone, counts):
+                logits = self.backbone(
+                    input_ids=sources[source],
+                    attention_mask=inside.long(),
+                    decoder_input_ids=ids[:, :-1],
+                    use_cache=False,
+                ).logits
+            return self._loss(logits, ids[:, 1:][counts], counts)
+
+        empty = next(self.backbone.parameters()).flatten()[:0]
+        with self.precision(sources.device.type):
+            lengths = source_lengths + target_lengths
+            return compute_in_batches(losses, lengths, _PIECES, empty=empty)
 
     def _loss(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         """Mean over the pieces of each row that count.
@@ -114,29 +103,6 @@ def _head_at(backbone: Any, places: Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-
-
-def padded(flat: Tensor, starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of pieces, padded at the end with their first piece, and where they are not.
-
-    A decoder looks back only, and an encoder is told where padding is: any piece will do.
-
-    flat (Tensor): Piece ids of all rows. Shape (n_pieces,).
-    starts, lengths (Tensor): Of the rows to take. Shape (n,).
-    RETURNS (tuple): Ids, and True where they are of the row. Shape (n, longest) each.
-    """
-    within = torch.arange(int(lengths.max()), device=flat.device)
-    inside = within < lengths[:, None]
-    return flat[torch.where(inside, starts[:, None] + within, starts[:, None])], inside
-
-
-def _batches(order: Tensor, lengths: Tensor) -> Iterator[Tensor]:
-    """Parts of `order`, the longest first, as many as fit with padding."""
-    sizes, start = lengths[order].tolist(), 0
-    while start < len(sizes):
-        end = start + max(1, _PIECES // sizes[start])
-        yield order[start:end]
-        start = end
 
 
 def _tied(network: nn.Module) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Scorers of spans and of tags, torch only."""
+"""Scorers of spans and of tags over token vectors, lexicon matches and an LSTM, torch only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,95 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from spacy_bioel.nn.documents import TokenReader
+# Start tokens whose spans are scored together: the sums stay in the processor's cache.
+_BLOCK = 512
+# Initial bias: nearly all spans are not mentions.
+_START_BIAS = -4.0
+
+
+class TokenReader(nn.Module):
+    """Base class of the mention detectors: adds lexicon matches and an LSTM to token vectors.
+
+    Embeddings of lexicon matches are initialised to zero.
+
+    width (int): Size of the token vectors.
+    max_width (int): L, the longest lexicon match, and the longest span, in tokens.
+    context (int): Size of a bidirectional LSTM over tokens with matches; 0: no LSTM.
+    n_features (int): Number of kinds of lexicon matches.
+    dropout (float): Dropout on token vectors.
+    """
+
+    def __init__(
+        self, *, width: int, max_width: int, context: int, n_features: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.max_width = max_width
+        self.n_features = n_features
+        self.word_features = nn.Embedding(n_features, width)
+        # One embedding each for the first, the last and the inner tokens of a match.
+        self.token_features = nn.Embedding(3 * n_features, width)
+        for features in (self.word_features, self.token_features):
+            nn.init.zeros_(features.weight)
+        self.context = (
+            nn.LSTM(width, context, bidirectional=True, batch_first=True) if context else None
+        )
+        self.token_width = width + 2 * context
+        self.dropout = nn.Dropout(dropout)
+
+    def read(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
+        """Add the embeddings of lexicon matches to the tokens, then run the LSTM, if any.
+
+        tokens (Tensor): Token vectors of all documents, concatenated; at least one token.
+            Shape (n_tokens, width).
+        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
+        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
+        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
+        RETURNS (Tensor): Shape (n_tokens, width + 2 * context).
+        """
+        tokens = tokens.index_add(0, words[:, 0], self.word_features(words[:, 1]))
+        start, width, feature = spans.unbind(1)
+        tokens.index_add_(0, start, self.token_features(feature))
+        tokens.index_add_(0, start + width, self.token_features(feature + self.n_features))
+        inside = self.token_features(feature + 2 * self.n_features)
+        for offset in range(1, self.max_width - 1):
+            within = offset < width
+            tokens.index_add_(0, (start + offset)[within], inside[within])
+        tokens = self.dropout(tokens)
+        if self.context is None:
+            return tokens
+        return torch.cat([tokens, self.dropout(run_lstm(self.context, tokens, lengths))], dim=1)
+
+
+def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Run a bidirectional LSTM over each document.
+
+    tokens, lengths (Tensor): See `TokenReader.read`. RETURNS (Tensor): (n_tokens, 2 * hidden).
+    """
+    real = lengths[lengths > 0]
+    padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
+    packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)
+    states, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+    return states[torch.arange(states.shape[1], device=real.device) < real[:, None]]
+
+
+def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
+    """Mean vector of the tokens of each span.
+
+    Summed span by span: differences of prefix sums would depend on the batch.
+
+    tokens (Tensor): Shape (n_tokens, width).
+    spans (Tensor): Start and end token (exclusive) of each span. Shape (n_spans, 2).
+    RETURNS (Tensor): Shape (n_spans, width).
+    """
+    start, end = spans.unbind(1)
+    length = end - start
+    owner = torch.repeat_interleave(length)
+    within = torch.arange(len(owner), device=tokens.device)
+    inside = within + (start - torch.cumsum(length, 0) + length)[owner]
+    total = tokens.new_zeros(len(spans), tokens.shape[1])
+    return total.index_add(0, owner, tokens.index_select(0, inside)) / length[:, None]
 
 
 class TagScorer(TokenReader):
@@ -20,7 +107,6 @@ class TagScorer(TokenReader):
 
     def __init__(self, *, n_tags: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self.n_tags = n_tags
         self.output = nn.Linear(self.token_width, n_tags)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
@@ -30,24 +116,19 @@ class TagScorer(TokenReader):
         RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
         """
         if not len(tokens):
-            return tokens.new_zeros(0, self.n_tags)
+            return tokens.new_zeros(0, self.output.out_features)
         return self.output(self.read(tokens, lengths, spans, words))
-
-
-# Start tokens whose spans are scored together: the sums stay in the processor's cache.
-_BLOCK = 512
-# Initial bias: nearly all spans are not mentions.
-_START_BIAS = -4.0
 
 
 class LinearSpanScorer(TokenReader):
     """Token vectors of a batch of documents -> one logit per span and label, without hidden layer.
 
-    Equation 4 as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q over the tokens
-    q = i..j, plus a bias. Lexicon matches enter through the token vectors h only.
+    Equation 4 of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of
+    w_m.h_q over the tokens q = i..j, plus a bias. Lexicon matches enter through the token vectors h
+    only.
 
     n_labels (int): Number of labels; each is an independent binary decision.
-    settings: See `TokenReader`; max_width is L, the longest span in tokens.
+    settings: See `TokenReader`.
     """
 
     def __init__(self, *, n_labels: int, **settings: Any) -> None:
@@ -63,14 +144,14 @@ class LinearSpanScorer(TokenReader):
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
-        begin = torch.arange(len(tokens), device=tokens.device)[:, None]  # (n_tokens, 1)
-        widths = torch.arange(self.max_width, device=tokens.device)  # (max_width,)
+        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
+        widths = torch.arange(self.max_width, device=tokens.device)
         end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
-        sums = _prefix_sums(self.content(tokens))
+        # Sums of the first 0, 1, 2, ... tokens; float64, because differences of them are taken.
+        sums = functional.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
         content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
         logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
-        outside = begin + widths >= _document_ends(lengths)[:, None]
-        return logits.masked_fill(outside[..., None], -torch.inf)
+        return _inside_documents(logits, lengths)
 
 
 class SpanScorer(TokenReader):
@@ -78,7 +159,7 @@ class SpanScorer(TokenReader):
 
     n_labels (int): Number of labels; each is an independent binary decision.
     hidden (int): Size of the hidden layer; its dropout is that of the token vectors.
-    settings: See `TokenReader`; max_width is L, the longest span in tokens.
+    settings: See `TokenReader`.
     """
 
     def __init__(self, *, n_labels: int, hidden: int, **settings: Any) -> None:
@@ -96,10 +177,7 @@ class SpanScorer(TokenReader):
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.
 
-        tokens (Tensor): Token vectors of all documents, concatenated. Shape (n_tokens, width).
-        lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
-        spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
-        words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
+        tokens, lengths, spans, words (Tensor): See `TokenReader.read`; `tokens` may be empty.
         RETURNS (Tensor): Logits; [i, w] is the span of w + 1 tokens that starts at token i, and
             -inf if it ends outside its document. Shape (n_tokens, max_width, n_labels).
         """
@@ -107,8 +185,7 @@ class SpanScorer(TokenReader):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
         # One matrix product; padding rows for spans that end after the last token.
-        layers = (self.start, self.end, self.content)
-        weight = torch.cat([layer.weight for layer in layers])
+        weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
         tokens = functional.pad(tokens, (0, 0, 0, self.max_width - 1))
         starts, ends, content = functional.linear(tokens, weight).chunk(3, dim=1)
         starts = (starts + self.start.bias)[: 1 - self.max_width or None]
@@ -116,10 +193,7 @@ class SpanScorer(TokenReader):
             self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
             for first in range(0, len(starts), _BLOCK)
         ]
-        begin = torch.arange(len(starts), device=tokens.device)[:, None]
-        widths = torch.arange(self.max_width, device=tokens.device)
-        outside = begin + widths >= _document_ends(lengths)[:, None]
-        return torch.cat(blocks).masked_fill(outside[..., None], -torch.inf)
+        return _inside_documents(torch.cat(blocks), lengths)
 
     def _score_block(
         self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
@@ -145,16 +219,10 @@ class SpanScorer(TokenReader):
         return torch.stack(logits, dim=1)
 
 
-def _prefix_sums(values: Tensor) -> Tensor:
-    """Sums of the first 0, 1, 2, ... rows; float64, because differences of them are taken.
-
-    values (Tensor): Shape (n, d).
-    RETURNS (Tensor): Shape (n + 1, d).
-    """
-    sums = torch.cumsum(values.double(), dim=0)
-    return torch.cat([sums.new_zeros(1, sums.shape[1]), sums])
-
-
-def _document_ends(lengths: Tensor) -> Tensor:
-    """End of the document of each token. (n_docs,) -> (n_tokens,)."""
-    return torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)
+def _inside_documents(logits: Tensor, lengths: Tensor) -> Tensor:
+    """Logits of spans, (n_tokens, max_width, n_labels), with -inf for those that end outside."""
+    n, max_width = logits.shape[:2]
+    left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)
+    left = left - torch.arange(n, device=logits.device)
+    outside = torch.arange(max_width, device=logits.device) >= left[:, None]
+    return logits.masked_fill(outside[..., None], -torch.inf)

@@ -129,7 +129,7 @@ def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | Non
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."
     if detector is not None:
-        return f"Mentions are found by bioel_mentions, threshold {detector.threshold:g}."
+        return f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}."
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
 
 

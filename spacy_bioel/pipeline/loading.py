@@ -1,9 +1,10 @@
-"""Pipelines by folder or name, as people give them."""
+"""Pipelines by folder or name, as people give them; and whether one is as it was saved."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,13 @@ from thinc.api import Config
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.layout import has_columns
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors.stored import verify_vectors
+from spacy_bioel.kb.words.trie import verify_tries
 from spacy_bioel.pipeline.gold import SPANS_KEY
 from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles
 
 if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.component import Linker
@@ -142,3 +147,70 @@ def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
     the letters of labels small.
     """
     return {names[0]: _nested(names[1:], value) if names[1:] else value}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found in each folder.
+
+    whole (list[str]): All files are as they were saved; of the pipeline itself: it loads.
+    without (list[str]): Pipes of earlier versions, which wrote no manifest to compare with.
+    failed (dict[str, str]): Folder -> the first thing that is wrong.
+    """
+
+    whole: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def _add(self, folder: Path, check: Callable[[Path], bool]) -> None:
+        try:
+            (self.whole if check(folder) else self.without).append(str(folder))
+        except BioelError as error:
+            self.failed[str(folder)] = str(error)
+
+
+def verify(path: Path) -> Verification:
+    """Compare what is saved in a folder with its digests, to the last byte.
+
+    Of a pipeline its pipes of this package and their knowledge bases; the rest of it, which has no
+    digests, is only loaded.
+
+    path (Path): Folder of a pipeline or of a knowledge base.
+    RAISES BioelError: [B468] when it is neither.
+    """
+    found = Verification()
+    pipes = sorted({file.parent for name in (CFG, MANIFEST) for file in path.glob(f"*/{name}")})
+    if pipes or (path / "config.cfg").is_file():
+        for pipe in pipes:
+            found._add(pipe, _verify_pipe)
+            for kb in sorted(home for home in pipe.iterdir() if has_columns(home)):
+                found._add(kb, _verify_folder)
+        if not found.failed:
+            found._add(path, lambda path: bool(load_model(str(path))))
+    elif has_columns(path):
+        found._add(path, _verify_folder)
+    else:
+        raise BioelError(Errors.B468.format(path=path))
+    return found
+
+
+def verify_kb(kb: KnowledgeBase) -> None:
+    """Read columns, vectors and tries, and compare checksums.
+
+    RAISES BioelError: With the first file that differs, or is missing.
+    """
+    kb.verify()
+    verify_vectors(kb)
+    verify_tries(kb)
+
+
+def _verify_folder(folder: Path) -> bool:
+    verify_kb(KnowledgeBase.open(folder))
+    return True
+
+
+def _verify_pipe(folder: Path) -> bool:
+    files = SavedFiles(folder, whole=True)
+    for name in files.manifest or ():
+        files.read(name)
+    return files.manifest is not None

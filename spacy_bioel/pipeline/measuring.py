@@ -18,9 +18,8 @@ from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
-from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.scoring.evaluation import Measurement, evaluate
 from spacy_bioel.scoring.linking_errors import Knowledge
-from spacy_bioel.scoring.measure import Measurement
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 

@@ -1,12 +1,14 @@
-"""Counts of true and false positives, and kinds of errors.
+"""Counts of one document, from bare text or with the gold mentions given, and kinds of errors.
 
 `bioel evaluate --help`, its files of errors and docs/guides/errors.md take the definitions from
-here.
+here. Ids are canonical, sorted and unique.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
 
 from spacy_bioel.types import Link, Mention
 
@@ -51,12 +53,7 @@ PAIRING = (
 
 
 def kind_of(gold: Mention | None, link: Link | None, *, labels: bool = True) -> str:
-    """Decide the kind of an error, by the table `KINDS`.
-
-    gold, link: A pair, or one of both alone; ids are canonical, sorted and unique.
-    labels (bool): Whether labels are compared.
-    RETURNS (str): A key of `KINDS`; "": no error.
-    """
+    """Return the kind, a key of `KINDS`, of a pair or one of both alone; "": no error."""
     if gold is None:
         return "spurious"
     if link is None:
@@ -78,37 +75,41 @@ def kind_of(gold: Mention | None, link: Link | None, *, labels: bool = True) -> 
 Counts = dict[str, float]
 Golds = Sequence[Mention]
 Links = Sequence[Link]
-Annotations = Sequence[Mention] | Sequence[Link]
+Annotation = Mention | Link
 Ids = tuple[str, ...]
 Row = tuple[int, int, Ids]  # start, end, ids
 
 
 def count_mentions(gold: Golds, links: Links) -> Counts:
-    """Count mention detection: offsets and label must be equal; ids are ignored.
+    """Count mention detection, by offsets and label: neleval's strong_typed_mention_match.
 
-    neleval's strong_typed_mention_match. Exact duplicates collapse.
+    Here as in all functions of this module, exact duplicates collapse unless it says otherwise.
     """
-    return _count_sets(_typed_spans(gold), _typed_spans(links))
+    return _count_sets(gold, links, lambda x: [(x.start, x.end, x.label)])
 
 
 def count_unlabelled_mentions(gold: Golds, links: Links) -> Counts:
     """Count mention detection by offsets alone: neleval's strong_mention_match."""
-    return _count_sets({(m.start, m.end) for m in gold}, {(x.start, x.end) for x in links})
+    return _count_sets(gold, links, lambda x: [(x.start, x.end)])
 
 
 def count_strict(gold: Golds, links: Links) -> Counts:
     """Count end to end: offsets and sets of ids must be equal, over linked mentions only.
 
     neleval's strong_link_match: gold mentions without an id and predictions of NIL are excluded,
-    each on its own side, and counted as `nil_gold` and `nil_predicted`. Exact duplicates collapse;
-    labels are not compared.
+    each on its own side, and counted as `nil_gold` and `nil_predicted`. Labels are not compared.
     """
-    return _count_sets(set(_linked_rows(gold)), set(_linked_rows(links))) | _nils(gold, links)
+    return _count_sets(gold, links, _linked) | _nils(gold, links)
 
 
 def count_strict_with_nil(gold: Golds, links: Links) -> Counts:
     """Count as `count_strict`, with NIL as one more id: neleval's strong_all_match."""
-    return _count_sets(set(_rows(gold)), set(_rows(links))) | _nils(gold, links)
+    return _count_sets(gold, links, lambda x: [(x.start, x.end, x.ids)]) | _nils(gold, links)
+
+
+def count_document_ids(gold: Golds, links: Links) -> Counts:
+    """Count at document level: the set of ids of a document, without offsets or counts."""
+    return _count_sets(gold, links, lambda x: x.ids) | _nils(gold, links)
 
 
 def count_any_id(gold: Golds, links: Links) -> Counts:
@@ -117,13 +118,9 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
     Only linked mentions count, as in `count_strict`. Precision is the share of predictions that
     agree with a gold mention, recall the share of gold mentions that agree with a prediction.
     """
-    gold_rows, link_rows = set(_linked_rows(gold)), set(_linked_rows(links))
-    return {
-        "right_predicted": _n_agreeing(link_rows, gold_rows),
-        "predicted": len(link_rows),
-        "right_gold": _n_agreeing(gold_rows, link_rows),
-        "gold": len(gold_rows),
-    } | _nils(gold, links)
+    golds, predicted = set(_rows(gold)), set(_rows(links))
+    found = _n_agreeing(predicted, golds), len(predicted), _n_agreeing(golds, predicted), len(golds)
+    return _counts(*found) | _nils(gold, links)
 
 
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
@@ -132,26 +129,16 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
     Pairs are one to one, the longest overlap first, so that several predictions inside one gold
     mention give one hit. Only linked mentions count.
     """
-    gold_rows, link_rows = sorted(set(_linked_rows(gold))), sorted(set(_linked_rows(links)))
-    pairs = [
-        (-_overlap(g, s), i, j)
-        for i, g in enumerate(gold_rows)
-        for j, s in enumerate(link_rows)
-        if g[2] == s[2] and _overlap(g, s) > 0
-    ]
-    used_gold: set[int] = set()
-    used_links: set[int] = set()
-    for _, i, j in sorted(pairs):
-        if i not in used_gold and j not in used_links:
-            used_gold.add(i)
-            used_links.add(j)
-    n_right = len(used_gold)
-    return {
-        "right_predicted": n_right,
-        "predicted": len(link_rows),
-        "right_gold": n_right,
-        "gold": len(gold_rows),
-    } | _nils(gold, links)
+    golds, predicted = sorted(set(_rows(gold))), sorted(set(_rows(links)))
+    n_right = len(
+        one_to_one(
+            (-_overlap(g, s), i, j)
+            for i, g in enumerate(golds)
+            for j, s in enumerate(predicted)
+            if g[2] == s[2] and _overlap(g, s) > 0
+        )
+    )
+    return _counts(n_right, len(predicted), n_right, len(golds)) | _nils(gold, links)
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
@@ -162,30 +149,42 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
     characters. Duplicates count, as in neleval. All pairs are compared, while neleval's backward
     sweep misses some pairs of nested spans.
     """
-    gold_rows, link_rows = list(_linked_rows(gold)), list(_linked_rows(links))
+    golds, predicted = list(_rows(gold)), list(_rows(links))
+    right_predicted = sum(_covered_part(row, golds) for row in predicted)
+    right_gold = sum(_covered_part(row, predicted) for row in golds)
+    return _counts(right_predicted, len(predicted), right_gold, len(golds)) | _nils(gold, links)
+
+
+def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
+    """Choose pairs, the lowest rank first, so that no index of either side is in two of them.
+
+    ranked (Iterable): Rank, index of one side, index of the other.
+    RETURNS (dict[int, int]): From the index of one side to that of the other.
+    """
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, i, j in sorted(ranked):
+        if i not in pairs and j not in taken:
+            pairs[i] = j
+            taken.add(j)
+    return pairs
+
+
+def _counts(right_predicted: float, predicted: int, right_gold: float, gold: int) -> Counts:
     return {
-        "right_predicted": sum(_covered_part(row, gold_rows) for row in link_rows),
-        "predicted": len(link_rows),
-        "right_gold": sum(_covered_part(row, link_rows) for row in gold_rows),
-        "gold": len(gold_rows),
-    } | _nils(gold, links)
-
-
-def count_document_ids(gold: Golds, links: Links) -> Counts:
-    """Count at document level: the set of ids of a document, without offsets or counts."""
-    gold_ids = {id_ for mention in gold for id_ in mention.ids}
-    linked_ids = {id_ for link in links for id_ in link.ids}
-    return _count_sets(gold_ids, linked_ids) | _nils(gold, links)
-
-
-def _count_sets(gold: set, predicted: set) -> Counts:
-    n_right = len(gold & predicted)
-    return {
-        "right_predicted": n_right,
-        "predicted": len(predicted),
-        "right_gold": n_right,
-        "gold": len(gold),
+        "right_predicted": right_predicted,
+        "predicted": predicted,
+        "right_gold": right_gold,
+        "gold": gold,
     }
+
+
+def _count_sets(
+    gold: Golds, links: Links, parts: Callable[[Annotation], Iterable[object]]
+) -> Counts:
+    golds, predicted = ({part for x in items for part in parts(x)} for items in (gold, links))
+    n_right = len(golds & predicted)
+    return _counts(n_right, len(predicted), n_right, len(golds))
 
 
 def _nils(gold: Golds, links: Links) -> Counts:
@@ -195,16 +194,12 @@ def _nils(gold: Golds, links: Links) -> Counts:
     }
 
 
-def _typed_spans(items: Annotations) -> set[tuple[int, int, str]]:
-    return {(item.start, item.end, item.label) for item in items}
+def _linked(item: Annotation) -> list[Row]:
+    return [(item.start, item.end, item.ids)] if item.ids else []
 
 
-def _rows(items: Annotations) -> Iterable[Row]:
-    return ((item.start, item.end, item.ids) for item in items)
-
-
-def _linked_rows(items: Annotations) -> Iterable[Row]:
-    return (row for row in _rows(items) if row[2])
+def _rows(items: Golds | Links) -> Iterable[Row]:
+    return chain.from_iterable(map(_linked, items))
 
 
 def _n_agreeing(rows: set[Row], others: set[Row]) -> int:
@@ -219,6 +214,116 @@ def _overlap(a: Row, b: Row) -> int:
 
 
 def _covered_part(row: Row, others: Iterable[Row]) -> float:
-    shared = (_overlap(row, other) for other in others if other[2] == row[2])
-    longest = max(shared, default=0)
+    longest = max((_overlap(row, other) for other in others if other[2] == row[2]), default=0)
     return longest / (row[1] - row[0]) if longest > 0 else 0.0
+
+
+def count_gold_strict(gold: Golds, links: Links) -> Counts:
+    """Count linking of given mentions; a composite is right only with exactly its ids.
+
+    accuracy@1 compares the set of linked ids with the set of gold ids; NIL is wrong, for all these
+    mentions have an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the
+    ranking, without the threshold. recall@k requires all gold ids among the first k candidates
+    (for a composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank,
+    0 where a gold id is no candidate; the rank of a composite is 1 plus the number of wrong
+    candidates before the last required id. Ranks are counted within the candidates of a link. The
+    denominator is all gold mentions with an id, whether in the knowledge base or not, predicted or
+    not.
+
+    Normalised metrics have the same numerators. Their denominator is the mentions served by
+    candidate generation: all gold ids are candidates, or were linked. A normalised metric times
+    the share of these mentions, `among_candidates` / `gold`, is the metric itself.
+    """
+    return _count_given(gold, links, is_right=lambda ids, gold_ids: ids == gold_ids, needed=len)
+
+
+def count_gold_any(gold: Golds, links: Links) -> Counts:
+    """Count linking of given mentions; a composite is right with one of its ids.
+
+    The protocol of BioSyn, SapBERT and others. Metrics and denominators are those of
+    `count_gold_strict`, with the best-ranked gold id instead of all gold ids.
+    """
+    return _count_given(
+        gold,
+        links,
+        is_right=lambda ids, gold_ids: not set(gold_ids).isdisjoint(ids),
+        needed=lambda gold_ids: 1,
+    )
+
+
+def _count_given(
+    gold: Golds,
+    links: Links,
+    *,
+    is_right: Callable[[Ids, Ids], bool],
+    needed: Callable[[Ids], int],
+) -> Counts:
+    """Count one document. needed (Callable): Number of the gold ids that must be found."""
+    counts: Counts = dict.fromkeys(
+        (
+            "gold", "right", "right_nil_ignored", "recalled@1", "recalled@5", "recalled@10",
+            "reciprocal_ranks", "among_candidates", "tied", "right_at_best", "right_at_worst",
+            "nil", "right_nil", "not_predicted", "nil_not_predicted", "widened",
+        ),
+        0,
+    )  # fmt: skip
+    for mention, link in pair_by_offsets(gold, links):
+        ids = mention.ids
+        if not ids:
+            counts["nil"] += 1
+            counts["right_nil"] += link is not None and not link.ids
+            counts["nil_not_predicted"] += link is None
+            continue
+        counts["gold"] += 1
+        if link is None:
+            counts["not_predicted"] += 1
+            continue
+        right = is_right(link.ids, ids)
+        hit = is_right(link.ids or tuple(c.id for c in link.candidates[:1]), ids)
+        tied = _tied_ids(link)
+        outcomes = [is_right((id_,), ids) for id_ in tied] or [right]
+        counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
+        counts["right"] += right
+        counts["right_nil_ignored"] += hit
+        counts["tied"] += bool(tied)
+        counts["right_at_best"] += any(outcomes)
+        counts["right_at_worst"] += all(outcomes)
+        n = needed(ids)
+        # Rank, from 1, of the n-th candidate with a gold id; 0: fewer than n are candidates.
+        ranks = [rank for rank, c in enumerate(link.candidates, start=1) if c.id in ids]
+        last = ranks[n - 1] if len(ranks) >= n else 0
+        for k in (1, 5, 10):
+            counts[f"recalled@{k}"] += 0 < last <= max(k, n)
+        counts["reciprocal_ranks"] += 1 / (last - n + 1) if last else 0.0
+        counts["among_candidates"] += hit or last > 0
+    return counts
+
+
+def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
+    """Find the link of each gold mention, where the linker was given the gold mentions.
+
+    Links are matched by equal offsets (and label, if several have these offsets). A mention that
+    begins or ends inside a token was widened to whole tokens: its link is the shortest one that
+    covers it, has its label and matches no other mention.
+    """
+    exact = {(x.start, x.end, x.label): x for x in reversed(links)}
+    by_span = {(x.start, x.end): x for x in reversed(links)}
+    gold_spans = {(m.start, m.end) for m in gold}
+    spare = [x for x in links if (x.start, x.end) not in gold_spans]
+    spare.sort(key=lambda x: (x.end - x.start, x.start))
+
+    def link_of(m: Mention) -> Link | None:
+        found = exact.get((m.start, m.end, m.label)) or by_span.get((m.start, m.end))
+        wide = (x for x in spare if x.start <= m.start and m.end <= x.end and x.label == m.label)
+        return found or next(wide, None)
+
+    return [(m, link_of(m)) for m in gold]
+
+
+def _tied_ids(link: Link) -> Ids:
+    """Ids tied with the linked one for the top score, itself included; () without a tie."""
+    if len(link.ids) != 1 or not link.candidates:
+        return ()
+    best = max(candidate.score for candidate in link.candidates)
+    tied = tuple(c.id for c in link.candidates if c.score == best)
+    return tied if len(tied) > 1 and link.ids[0] in tied else ()

@@ -2,18 +2,229 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.scoring.measure import Measurement, measure
-from spacy_bioel.scoring.protocols import Protocol, get_protocol
+from spacy_bioel.scoring.protocols import Metric, Protocol, get_protocol
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
+FloatArray = NDArray[np.float64]
 BINS = 10
-Point = tuple[float, bool]  # score, whether it was right
+_BLOCK = 50  # resamples drawn at a time, to bound memory on corpora of many documents
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Value of a metric, with its protocol, sample size and interval.
+
+    protocol (str): Name in `protocols.PROTOCOLS`.
+    metric (str): "precision", "recall", "f1", "accuracy@1", "recall@5", "mrr", ...
+    value (float): A percentage, 0 to 100; 0 if nothing was predicted or there is no gold.
+    n (int): Number of gold items in the denominator.
+    label (str): Label that gold and predictions were restricted to; "" for all labels.
+    low, high (float): 95 % interval, bootstrapped over documents.
+    candidates (int): Maximum number of candidates of a mention, among which ranks are counted;
+        0: the protocol counts no ranks.
+    details (dict[str, float]): All counts of the protocol, excluded items included.
+    """
+
+    protocol: str
+    metric: str
+    value: float
+    n: int
+    label: str = ""
+    low: float = 0.0
+    high: float = 100.0
+    candidates: int = 0
+    details: dict[str, float] = field(default_factory=dict)
+
+
+def evaluate(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    protocols: Iterable[str],
+    canonical: Callable[[str], str] = str,
+    in_kb: Callable[[str], bool] | None = None,
+    max_candidates: int = 1,
+    per_label: bool = True,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[Measurement]:
+    """Score the predicted links of documents against their gold mentions.
+
+    gold (Sequence[AnnotatedText]): The gold documents. Where they say what they annotate, links
+        with another label are left out.
+    predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
+        and "gold_any" they must be predictions on the gold mentions.
+    protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
+    canonical (Callable[[str], str]): Maps an id to the current one; applied to both sides.
+    in_kb (Callable[[str], bool] | None): Whether the KB has a canonical id. Gold mentions with
+        other ids count as wrong; with `in_kb` the details count them: `missing_from_kb` (none of
+        the ids is known) and `partly_missing_from_kb`.
+    max_candidates (int): Maximum number of candidates of a mention. Recall at a greater k is left
+        out, for it would equal the recall at this one.
+    per_label (bool): Also measure each label separately.
+    n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
+    RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric; metrics
+        without any item to count are left out.
+    RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
+    """
+    chosen = [get_protocol(name) for name in protocols]
+    golds, links = canonicalised(gold, predicted, canonical)
+    labels: set[str] = set()
+    if per_label:
+        labels |= {m.label for of_doc in golds for m in of_doc}
+        labels |= {x.label for of_doc in links for x in of_doc}
+    found: list[Measurement] = []
+    for name, protocol in chosen:
+        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
+        candidates = max_candidates if protocol.given_mentions else 0
+        for label in ("", *sorted(labels - {""})):
+            rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
+            make = partial(Measurement, protocol=name, label=label, candidates=candidates)
+            found += _measure(rows, metrics, make, n_resamples=n_resamples, seed=seed)
+    return found
+
+
+def _measure(
+    rows: Sequence[Counts],
+    metrics: Mapping[str, Metric],
+    make: Callable[..., Measurement],
+    *,
+    n_resamples: int,
+    seed: int,
+) -> Iterator[Measurement]:
+    """Sum the counts of all documents and turn them into percentages with intervals."""
+    if not rows:
+        return
+    names = list(rows[0])
+    counts_dc = np.array([[row[key] for key in names] for row in rows], dtype=np.float64)
+    sums_rc = bootstrap_sums(counts_dc, n_resamples=n_resamples, seed=seed)
+    total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
+    resampled = dict(zip(names, sums_rc.T, strict=True))
+    details = {key: float(column[0]) for key, column in total.items()}
+    for key, metric in metrics.items():
+        if _has_items(metric, total)[0]:
+            # Resamples without a document that has this label have no value for it.
+            usable = percent(metric, resampled)[_has_items(metric, resampled)]
+            ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
+            low, high = map(float, ends)
+            value, n = float(percent(metric, total)[0]), int(details[metric.n])
+            yield make(metric=key, value=value, n=n, low=low, high=high, details=details)
+
+
+def count_documents(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    protocol: str,
+    canonical: Callable[[str], str] = str,
+) -> list[Counts]:
+    """Count each document under one protocol, before `evaluate` sums the counts.
+
+    RAISES BioelError: Those of `evaluate`.
+    """
+    return _count(*canonicalised(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
+
+
+def canonicalised(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    canonical: Callable[[str], str],
+) -> tuple[list[list[Mention]], list[list[Link]]]:
+    """Return gold mentions and links of each document, with canonical ids, sorted and unique, and
+    the best candidate of each concept. RAISES BioelError: [B080]."""
+    if len(gold) != len(predicted):
+        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+    # The candidates of all mentions repeat a few thousand ids.
+    canonical = cache(canonical)
+
+    def ids_of(item: Mention | Link) -> tuple[str, ...]:
+        return tuple(sorted(set(map(canonical, item.ids))))
+
+    def canonical_link(link: Link) -> Link:
+        best: dict[str, Candidate] = {}
+        for candidate in link.candidates:
+            id_ = canonical(candidate.id)
+            best.setdefault(id_, replace(candidate, id=id_))
+        return replace(link, ids=ids_of(link), candidates=tuple(best.values()))
+
+    golds = [[replace(m, ids=ids_of(m)) for m in text.mentions] for text in gold]
+    links = [
+        [canonical_link(x) for x in found if not text.annotates or x.label in text.annotates]
+        for text, found in zip(gold, predicted, strict=True)
+    ]
+    return golds, links
+
+
+def _count(
+    golds: list[list[Mention]],
+    links: list[list[Link]],
+    *,
+    protocol: Protocol,
+    label: str = "",
+    in_kb: Callable[[str], bool] | None = None,
+) -> list[Counts]:
+    rows = []
+    for mentions, found in zip(golds, links, strict=True):
+        if label:
+            mentions = [m for m in mentions if m.label == label]
+            found = [x for x in found if x.label == label]
+        row = protocol.count(mentions, found)
+        if in_kb is not None:
+            known = [[in_kb(id_) for id_ in m.ids] for m in mentions if m.ids]
+            row["missing_from_kb"] = sum(not any(of_ids) for of_ids in known)
+            row["partly_missing_from_kb"] = sum(any(ids) and not all(ids) for ids in known)
+        rows.append(row)
+    return rows
+
+
+def percent(metric: Metric, sums: Mapping[str, FloatArray]) -> FloatArray:
+    """Compute a metric from several sums of counts at once.
+
+    sums (Mapping[str, FloatArray]): Sums by name of the count. Shape (n_sums,) each.
+    RETURNS (FloatArray): Percentages; 0 where a denominator is 0. Shape (n_sums,).
+    """
+    values = [_ratio(sums[top], sums[bottom]) for top, bottom in metric.ratios]
+    if len(values) == 2:
+        values = [_ratio(2 * values[0] * values[1], values[0] + values[1])]
+    return 100.0 * values[0]
+
+
+def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+
+def _has_items(metric: Metric, sums: Mapping[str, FloatArray]) -> NDArray[np.bool_]:
+    """Whether each sum has items, gold or predicted, to compute a metric from. Shape (n_sums,)."""
+    counted = [sums[metric.n], *(sums[bottom] for _, bottom in metric.ratios)]
+    return np.any(np.stack(counted) > 0, axis=0)
+
+
+def bootstrap_sums(counts_dc: FloatArray, *, n_resamples: int, seed: int) -> FloatArray:
+    """Sum counts over documents drawn with replacement.
+
+    The unit is the document, because mentions of one document are not independent.
+
+    counts_dc (FloatArray): Counts of each document. Shape (n_documents, n_counts).
+    RETURNS (FloatArray): One row per resample. Shape (n_resamples, n_counts).
+    """
+    n_docs = len(counts_dc)
+    rng = np.random.default_rng(seed)
+    sums_rc = np.empty((n_resamples, counts_dc.shape[1]))
+    for start in range(0, n_resamples, _BLOCK):
+        n_rows = min(_BLOCK, n_resamples - start)
+        drawn = rng.integers(n_docs, size=(n_rows, n_docs))
+        times_drawn = np.stack([np.bincount(row, minlength=n_docs) for row in drawn])
+        sums_rc[start : start + n_rows] = times_drawn @ counts_dc
+    return sums_rc
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +245,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Scores against observed accuracy.
-
-    bins (tuple[Bin, ...]): Those that have candidates, by score.
-    """
+    """Scores against observed accuracy, in the bins that have candidates."""
 
     bins: tuple[Bin, ...]
 
@@ -68,170 +276,19 @@ def reliability(
     on_gold_borders (bool): Only predictions whose offsets are those of a gold mention.
     RAISES BioelError: [B080] when the numbers of documents differ.
     """
-    points = _points(gold, predicted, canonical=canonical, on_gold_borders=on_gold_borders)
-    in_bins: list[list[Point]] = [[] for _ in range(BINS)]
-    for score, is_right in points:
-        in_bins[min(int(score * BINS), BINS - 1)].append((score, is_right))
-    return Reliability(tuple(_bin(i, found) for i, found in enumerate(in_bins) if found))
-
-
-def _bin(number: int, points: Sequence[Point]) -> Bin:
-    n = len(points)
-    score, right = sum(p[0] for p in points) / n, sum(p[1] for p in points) / n
-    return Bin(number / BINS, (number + 1) / BINS, n, score, right)
-
-
-def _points(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    canonical: Callable[[str], str],
-    on_gold_borders: bool,
-) -> Iterator[Point]:
+    points: dict[int, list[tuple[float, bool]]] = {}
     for mentions, links in zip(*canonicalised(gold, predicted, canonical), strict=True):
-        ids_at: dict[tuple[int, int], set[tuple[str, ...]]] = {}
-        for mention in mentions:
-            ids_at.setdefault((mention.start, mention.end), set()).add(mention.ids)
+        places = {(m.start, m.end) for m in mentions}
+        right = {(m.start, m.end, m.ids) for m in mentions}
         for link in links:
-            at = ids_at.get((link.start, link.end))
-            if link.candidates and len(link.ids) < 2 and (at or not on_gold_borders):
+            if link.candidates and len(link.ids) < 2:
                 first = link.candidates[0]
-                yield first.score, (first.id,) in (at or ())
-
-
-def evaluate(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    protocols: Iterable[str],
-    canonical: Callable[[str], str] = str,
-    in_kb: Callable[[str], bool] | None = None,
-    max_candidates: int = 1,
-    per_label: bool = True,
-    n_resamples: int = 1000,
-    seed: int = 0,
-) -> list[Measurement]:
-    """Score the predicted links of documents against their gold mentions.
-
-    gold (Sequence[AnnotatedText]): The gold documents. Where they say what they annotate, links
-        with another label are left out.
-    predicted (Sequence[Sequence[Link]]): The links of each document. For the protocols "gold"
-        and "gold_any" they must be predictions on the gold mentions.
-    protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
-    canonical (Callable[[str], str]): Maps an id to the current one; applied to both sides.
-    in_kb (Callable[[str], bool] | None): Whether the KB has a canonical id. Gold mentions with
-        other ids count as wrong; with `in_kb` the details count them: `missing_from_kb` (none of
-        the ids is known) and `partly_missing_from_kb`.
-    max_candidates (int): Maximum number of candidates of a mention. Recall at a greater k is left
-        out, for it would equal the recall at this one.
-    per_label (bool): Also measure each label separately.
-    n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
-    RETURNS (list[Measurement]): By protocol, then label (all labels first), then metric.
-    RAISES BioelError: [B080] when the numbers of documents differ, [B081] for an unknown protocol.
-    """
-    chosen = [get_protocol(name) for name in protocols]
-    golds, links = canonicalised(gold, predicted, canonical)
-    labels = [""] + (_labels(golds, links) if per_label else [])
-    found = []
-    for name, protocol in chosen:
-        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
-        for label in labels:
-            rows = _count_documents(golds, links, protocol=protocol, label=label, in_kb=in_kb)
-            found += measure(
-                rows,
-                metrics,
-                protocol=name,
-                label=label,
-                candidates=max_candidates if protocol.given_mentions else 0,
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-    return found
-
-
-def count_documents(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    protocol: str,
-    canonical: Callable[[str], str] = str,
-) -> list[Counts]:
-    """Count each document under one protocol, before `evaluate` sums the counts.
-
-    RAISES BioelError: Those of `evaluate`.
-    """
-    _, chosen = get_protocol(protocol)
-    golds, links = canonicalised(gold, predicted, canonical)
-    return [chosen.count(*of_doc) for of_doc in zip(golds, links, strict=True)]
-
-
-def canonicalised(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    canonical: Callable[[str], str],
-) -> tuple[list[list[Mention]], list[list[Link]]]:
-    """Gold mentions and links of each document, with canonical ids."""
-    if len(gold) != len(predicted):
-        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
-    # The candidates of all mentions repeat a few thousand ids.
-    canonical = cache(canonical)
-    golds = [[_canonical_mention(m, canonical) for m in text.mentions] for text in gold]
-    links = [
-        [
-            canonical_link(link, canonical)
-            for link in doc_links
-            if not text.annotates or link.label in text.annotates
-        ]
-        for text, doc_links in zip(gold, predicted, strict=True)
-    ]
-    return golds, links
-
-
-def canonical_link(link: Link, canonical: Callable[[str], str] = str) -> Link:
-    """Canonicalise the ids of a link for the functions of `counts`.
-
-    RETURNS (Link): Canonical ids, sorted and unique; the best candidate of each concept.
-    """
-    best: dict[str, Candidate] = {}
-    for candidate in link.candidates:
-        id_ = canonical(candidate.id)
-        best.setdefault(id_, replace(candidate, id=id_))
-    ids = tuple(sorted({canonical(id_) for id_ in link.ids}))
-    return replace(link, ids=ids, candidates=tuple(best.values()))
-
-
-def _canonical_mention(mention: Mention, canonical: Callable[[str], str]) -> Mention:
-    return replace(mention, ids=tuple(sorted({canonical(id_) for id_ in mention.ids})))
-
-
-def _labels(golds: list[list[Mention]], links: list[list[Link]]) -> list[str]:
-    gold_labels = {m.label for mentions in golds for m in mentions}
-    link_labels = {x.label for doc_links in links for x in doc_links}
-    return sorted((gold_labels | link_labels) - {""})
-
-
-def _count_documents(
-    golds: list[list[Mention]],
-    links: list[list[Link]],
-    *,
-    protocol: Protocol,
-    label: str,
-    in_kb: Callable[[str], bool] | None,
-) -> list[Counts]:
-    rows = []
-    for mentions, doc_links in zip(golds, links, strict=True):
-        if label:
-            mentions = [m for m in mentions if m.label == label]
-            doc_links = [x for x in doc_links if x.label == label]
-        row = protocol.count(mentions, doc_links)
-        rows.append(row | (_count_missing(mentions, in_kb) if in_kb else {}))
-    return rows
-
-
-def _count_missing(mentions: Iterable[Mention], in_kb: Callable[[str], bool]) -> Counts:
-    missing: Counts = {"missing_from_kb": 0, "partly_missing_from_kb": 0}
-    for mention in mentions:
-        known = [in_kb(id_) for id_ in mention.ids]
-        missing["missing_from_kb"] += bool(known) and not any(known)
-        missing["partly_missing_from_kb"] += any(known) and not all(known)
-    return missing
+                if not on_gold_borders or (link.start, link.end) in places:
+                    is_right = (link.start, link.end, (first.id,)) in right
+                    number = min(int(first.score * BINS), BINS - 1)
+                    points.setdefault(number, []).append((first.score, is_right))
+    bins = []
+    for number, found in sorted(points.items()):
+        score, right_share = (sum(values) / len(found) for values in zip(*found, strict=True))
+        bins.append(Bin(number / BINS, (number + 1) / BINS, len(found), score, right_share))
+    return Reliability(tuple(bins))

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from spacy_bioel.scoring.counts import Ids, kind_of
+from spacy_bioel.scoring.counts import Ids, kind_of, one_to_one, pair_by_offsets
 from spacy_bioel.scoring.evaluation import canonicalised
-from spacy_bioel.scoring.given import pair_by_offsets
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 Pair = tuple[Mention | None, Link | None]
@@ -38,8 +37,8 @@ class LinkingError:
 
     text (AnnotatedText): The gold document.
     gold (Mention | None), link (Link | None): Both for a pair.
-    kind (str): A key of `kinds.KINDS`.
-    marks (tuple[str, ...]): Keys of `kinds.MARKS`, in their order.
+    kind (str): A key of `counts.KINDS`.
+    marks (tuple[str, ...]): Keys of `counts.MARKS`, in their order.
     """
 
     text: AnnotatedText
@@ -90,17 +89,21 @@ def find_errors(
     for text, mentions, doc_links in zip(gold, golds, links, strict=True):
         if knowledge is None:
             mentions = [replace(mention, ids=()) for mention in mentions]
-        found = given_pairs(mentions, doc_links) if given else pairs(mentions, doc_links)
-        retired = _retired(text.mentions, mentions)
-        for mention, link in sorted(found, key=_place):
-            if kind := kind_of(mention, link, labels=labels):
-                error = LinkingError(text, mention, link, kind)
-                marks = _marks(error, knowledge, retired) if knowledge else ()
-                yield replace(error, marks=tuple(marks))
+        found = _given_pairs(mentions, doc_links) if given else pairs(mentions, doc_links)
+        # Mentions that lost an id of the corpus, because it was replaced.
+        before_and_after = zip(text.mentions, mentions, strict=True)
+        retired = {m for original, m in before_and_after if not set(original.ids) <= set(m.ids)}
+        errors = (
+            LinkingError(text, mention, link, kind)
+            for mention, link in found
+            if (kind := kind_of(mention, link, labels=labels))
+        )
+        for error in sorted(errors, key=lambda e: (e.place.start, e.place.end, e.gold is None)):
+            marks = _marks(error, knowledge, retired) if knowledge else ()
+            yield replace(error, marks=tuple(marks))
 
 
-def given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[Pair]:
-    """Pairs of gold mentions that were given, each with the link at its place, if there is one."""
+def _given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[Pair]:
     return [
         (m, link and replace(link, start=m.start, end=m.end, label=m.label))
         for m, link in pair_by_offsets(gold, links)
@@ -108,22 +111,15 @@ def given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[Pair]:
 
 
 def pairs(gold: Iterable[Mention], links: Iterable[Link]) -> list[Pair]:
-    """Pair gold mentions with predictions as `kinds.PAIRING` says.
-
-    RETURNS (list[Pair]): All pairs, and what is left of both sides with None.
-    """
+    """Pair gold mentions with predictions as `counts.PAIRING` says; what is left has None."""
     mentions, rest = _different(gold), _different(links)
     found: list[Pair] = []
     for candidates in (_at_equal_offsets, _that_overlap):
-        paired_mentions: set[int] = set()
-        paired_links: set[int] = set()
-        for _, i, j in sorted(candidates(mentions, rest)):
-            if i not in paired_mentions and j not in paired_links:
-                paired_mentions.add(i)
-                paired_links.add(j)
-                found.append((mentions[i], rest[j]))
-        mentions = [m for i, m in enumerate(mentions) if i not in paired_mentions]
-        rest = [x for j, x in enumerate(rest) if j not in paired_links]
+        paired = one_to_one(candidates(mentions, rest))
+        found += [(mentions[i], rest[j]) for i, j in paired.items()]
+        taken = set(paired.values())
+        mentions = [m for i, m in enumerate(mentions) if i not in paired]
+        rest = [x for j, x in enumerate(rest) if j not in taken]
     return [*found, *((m, None) for m in mentions), *((None, x) for x in rest)]
 
 
@@ -141,7 +137,7 @@ def strings_of(errors: Iterable[LinkingError], kind: str) -> Counter[tuple[str, 
     return Counter((e.string.lower(), e.place.label) for e in errors if e.kind == kind)
 
 
-Ranked = Iterator[tuple[tuple[int, ...], int, int]]  # the pairs with the lowest numbers come first
+Ranked = Iterator[tuple[tuple[int, ...], int, int]]
 
 
 def _at_equal_offsets(gold: Sequence[Mention], links: Sequence[Link]) -> Ranked:
@@ -168,41 +164,23 @@ def _that_overlap(gold: Sequence[Mention], links: Sequence[Link]) -> Ranked:
 
 
 def _different(items: Iterable) -> list:
-    """Without exact duplicates."""
+    """Return the items without exact duplicates."""
     return list({(x.start, x.end, x.label, x.ids): x for x in items}.values())
-
-
-def _place(pair: Pair) -> tuple[int, int, bool]:
-    first = pair[0] or pair[1]
-    assert first is not None
-    return first.start, first.end, pair[0] is None
-
-
-def _retired(before: Iterable[Mention], after: Iterable[Mention]) -> set[Mention]:
-    """Mentions that lost an id of the corpus, because it was replaced."""
-    return {
-        mention
-        for original, mention in zip(before, after, strict=True)
-        if not set(original.ids) <= set(mention.ids)
-    }
 
 
 def _marks(error: LinkingError, knowledge: Knowledge, retired: set[Mention]) -> Iterator[str]:
     gold, link = error.gold, error.link
     if gold is None or not gold.ids:
         return
-    if link is not None and _is_homonym(gold, link, knowledge):
-        yield "homonym"
+    if link is not None:
+        wrong = set(link.ids) - set(gold.ids)
+        names = [c.name for c in link.candidates if c.id in wrong]
+        others = [id for id in gold.ids if id not in link.ids]
+        if any(knowledge.has_name(id, name) for name in names for id in others):
+            yield "homonym"
     if not all(map(knowledge.knows, gold.ids)):
         yield "missing"
     if gold in retired:
         yield "retired"
     if knowledge.is_seen is not None and not knowledge.is_seen(error.string, gold.ids):
         yield "unseen"
-
-
-def _is_homonym(gold: Mention, link: Link, knowledge: Knowledge) -> bool:
-    wrong = set(link.ids) - set(gold.ids)
-    names = [c.name for c in link.candidates if c.id in wrong]
-    others = [id for id in gold.ids if id not in link.ids]
-    return any(knowledge.has_name(id, name) for name in names for id in others)

@@ -1,8 +1,7 @@
 """Table of the evaluation protocols: their rules, their counts and their metrics.
 
 `bioel evaluate --help`, the output of the command, its JSON and docs/protocols.md come from this
-table. The counts are computed in `counts` (from bare text) and `given` (gold mentions given).
-This module does not import numpy, to keep `--help` fast.
+table. This module does not import numpy, to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.scoring import counts, given
+from spacy_bioel.scoring import counts
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.types import Link, Mention
 
@@ -41,47 +40,36 @@ _F1 = {
     "recall": Metric("gold annotations that were found, of all of them", (_RECALL,)),
     "f1": Metric("harmonic mean of precision and recall", (_PRECISION, _RECALL)),
 }
+
+
+def _share(meaning: str, top: str, n: str = "gold", rank: int = 0) -> Metric:
+    return Metric(meaning, ((top, n),), n, rank)
+
+
 _SERVED = "as {}, over the mentions whose gold ids are candidates or were linked"
+_IGNORED = "as accuracy@1, but where the link is NIL, the first candidate stands for it"
+_NO_ID = "the link is NIL, of the gold mentions without an id"
 _ACCURACY = {
-    "accuracy@1": Metric(
-        "the linked ids are right; NIL is wrong, for gold has an id", (("right", "gold"),)
+    "accuracy@1": _share("the linked ids are right; NIL is wrong, for gold has an id", "right"),
+    "accuracy@1_nil_ignored": _share(_IGNORED, "right_nil_ignored"),
+    "accuracy@1_normalised": _share(_SERVED.format("accuracy@1"), "right", "among_candidates"),
+    "accuracy@1_nil_ignored_normalised": _share(
+        _SERVED.format("accuracy@1_nil_ignored"), "right_nil_ignored", "among_candidates"
     ),
-    "accuracy@1_nil_ignored": Metric(
-        "as accuracy@1, but where the link is NIL, the first candidate stands for it",
-        (("right_nil_ignored", "gold"),),
+    "recall@1": _share("the gold ids are the first candidates", "recalled@1", rank=1),
+    "recall@5": _share("the gold ids are among the first 5 candidates", "recalled@5", rank=5),
+    "recall@10": _share("the gold ids are among the first 10 candidates", "recalled@10", rank=10),
+    "mrr": _share(
+        "mean of 1 / rank of the gold ids; 0 where they are no candidates", "reciprocal_ranks"
     ),
-    "accuracy@1_normalised": Metric(
-        _SERVED.format("accuracy@1"), (("right", "among_candidates"),), n="among_candidates"
+    "mrr_normalised": _share(_SERVED.format("mrr"), "reciprocal_ranks", "among_candidates"),
+    "accuracy@1_tie_optimistic": _share(
+        "as accuracy@1, a tie of the highest score decided for the gold id", "right_at_best"
     ),
-    "accuracy@1_nil_ignored_normalised": Metric(
-        _SERVED.format("accuracy@1_nil_ignored"),
-        (("right_nil_ignored", "among_candidates"),),
-        n="among_candidates",
+    "accuracy@1_tie_pessimistic": _share(
+        "as accuracy@1, such a tie decided against it", "right_at_worst"
     ),
-    "recall@1": Metric("the gold ids are the first candidates", (("recalled@1", "gold"),), rank=1),
-    "recall@5": Metric(
-        "the gold ids are among the first 5 candidates", (("recalled@5", "gold"),), rank=5
-    ),
-    "recall@10": Metric(
-        "the gold ids are among the first 10 candidates", (("recalled@10", "gold"),), rank=10
-    ),
-    "mrr": Metric(
-        "mean of 1 / rank of the gold ids; 0 where they are no candidates",
-        (("reciprocal_ranks", "gold"),),
-    ),
-    "mrr_normalised": Metric(
-        _SERVED.format("mrr"), (("reciprocal_ranks", "among_candidates"),), n="among_candidates"
-    ),
-    "accuracy@1_tie_optimistic": Metric(
-        "as accuracy@1, a tie of the highest score decided for the gold id",
-        (("right_at_best", "gold"),),
-    ),
-    "accuracy@1_tie_pessimistic": Metric(
-        "as accuracy@1, such a tie decided against it", (("right_at_worst", "gold"),)
-    ),
-    "nil_accuracy": Metric(
-        "the link is NIL, of the gold mentions without an id", (("right_nil", "nil"),), n="nil"
-    ),
+    "nil_accuracy": _share(_NO_ID, "right_nil", "nil"),
 }
 
 
@@ -111,46 +99,43 @@ class Rules:
 class Protocol:
     """Named way to compare links with gold mentions.
 
-    rules (Rules): Description for users.
     count (Callable): Counts one document.
-    metrics (dict[str, Metric]): Metrics of the summed counts, by name.
     given_mentions (bool): The linker is given the gold mentions; otherwise it sees only text.
     """
 
     rules: Rules
     count: Callable[[Sequence[Mention], Sequence[Link]], Counts]
-    metrics: dict[str, Metric]
     given_mentions: bool = False
 
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics of the summed counts, by name."""
+        return _ACCURACY if self.given_mentions else _F1
 
+
+_ONE_MENTION = ("counts as any other mention", "one mention", "no ids are compared")
 _PLACES_AND_IDS = "different offsets with their ids"
 _NIL_OUT = "left out, on its own side"
-_EXACTLY = "right with exactly its ids"
-_ONE_OF = "right with one of its ids"
+_EXACTLY, _ONE_OF = "right with exactly its ids", "right with one of its ids"
+_GIVEN = "every gold mention with an id"
 _NIL_GIVEN = "wrong where gold has an id; a gold mention without one: only in nil_accuracy"
+_OVERLAP = "overlap by a character; pairs are one to one, the longest overlap first"
+_SHARE = "overlap; counted is the share of characters that is covered"
 
 PROTOCOLS: dict[str, Protocol] = {
     "mention": Protocol(
         Rules(
-            *("equal", "equal", "ignored", "different offsets with their label"),
-            nil="counts as any other mention",
-            composites="one mention",
-            retired="no ids are compared",
+            *("equal", "equal", "ignored", "different offsets with their label", *_ONE_MENTION),
             neleval="strong_typed_mention_match",
         ),
         counts.count_mentions,
-        _F1,
     ),
     "mention_unlabelled": Protocol(
         Rules(
-            *("equal", "ignored", "ignored", "different offsets"),
-            nil="counts as any other mention",
-            composites="one mention",
-            retired="no ids are compared",
+            *("equal", "ignored", "ignored", "different offsets", *_ONE_MENTION),
             neleval="strong_mention_match",
         ),
         counts.count_unlabelled_mentions,
-        _F1,
     ),
     "end_to_end": Protocol(
         Rules(
@@ -158,12 +143,10 @@ PROTOCOLS: dict[str, Protocol] = {
             neleval="strong_link_match",
         ),
         counts.count_strict,
-        _F1,
     ),
     "end_to_end_any": Protocol(
         Rules("equal", "ignored", "one in common", _PLACES_AND_IDS, _NIL_OUT, _ONE_OF),
         counts.count_any_id,
-        _F1,
     ),
     "end_to_end_with_nil": Protocol(
         Rules(
@@ -173,52 +156,39 @@ PROTOCOLS: dict[str, Protocol] = {
             neleval="strong_all_match",
         ),
         counts.count_strict_with_nil,
-        _F1,
     ),
     "partial_binary": Protocol(
-        Rules(
-            *("overlap by a character; pairs are one to one, the longest overlap first", "ignored"),
-            *("equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
-        ),
+        Rules(_OVERLAP, "ignored", "equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
         counts.count_partial_binary,
-        _F1,
     ),
     "partial_fractional": Protocol(
         Rules(
-            *("overlap; counted is the share of characters that is covered", "ignored"),
-            *("equal sets", "every mention, duplicates too", _NIL_OUT, _EXACTLY),
+            *(_SHARE, "ignored", "equal sets", "every mention, duplicates too", _NIL_OUT, _EXACTLY),
             neleval="overlap-maxmax::span+kbid",
         ),
         counts.count_partial_fractional,
-        _F1,
     ),
     "document": Protocol(
         Rules(
-            *("ignored", "ignored", "equal, one by one", "different ids of a document"),
-            nil=_NIL_OUT,
+            *("ignored", "ignored", "equal, one by one", "different ids of a document", _NIL_OUT),
             composites="each of its ids by itself",
         ),
         counts.count_document_ids,
-        _F1,
     ),
     "gold": Protocol(
         Rules(
-            *("given", "given", "equal sets", "every gold mention with an id"),
-            nil=_NIL_GIVEN,
+            *("given", "given", "equal sets", _GIVEN, _NIL_GIVEN),
             composites=f"{_EXACTLY}; its rank is that of the last of them",
         ),
-        given.count_gold_strict,
-        _ACCURACY,
+        counts.count_gold_strict,
         given_mentions=True,
     ),
     "gold_any": Protocol(
         Rules(
-            *("given", "given", "one in common", "every gold mention with an id"),
-            nil=_NIL_GIVEN,
+            *("given", "given", "one in common", _GIVEN, _NIL_GIVEN),
             composites=f"{_ONE_OF}; its rank is that of the first of them",
         ),
-        given.count_gold_any,
-        _ACCURACY,
+        counts.count_gold_any,
         given_mentions=True,
     ),
 }
@@ -226,11 +196,7 @@ ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
 
 def get_protocol(name: str) -> tuple[str, Protocol]:
-    """Look up a protocol by its name or alias.
-
-    RETURNS (tuple[str, Protocol]): Its proper name, and the protocol.
-    RAISES BioelError: [B081] on an unknown name.
-    """
+    """Return the proper name, and the protocol, of a name or alias. RAISES BioelError: [B081]"""
     proper = ALIASES.get(name, name)
     if proper not in PROTOCOLS:
         known = ", ".join([*PROTOCOLS, *ALIASES])

@@ -1,4 +1,4 @@
-"""Registered spaCy scorers for the training loop, based on `counts` and `given`.
+"""Registered spaCy scorers for the training loop, based on `counts`.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 from spacy.training import Example
 
-from spacy_bioel.scoring.counts import Counts, count_mentions, count_strict
-from spacy_bioel.scoring.given import count_gold_strict
+from spacy_bioel.scoring.counts import Counts, count_gold_strict, count_mentions, count_strict
 from spacy_bioel.types import ANNOTATES, Link, Mention
 
 Scores = dict[str, Any]
 Scorer = Callable[..., Scores]
-CountFunction = Callable[[list[Mention], list[Link]], Counts]
 Pair = tuple[list[Mention], list[Link]]
+CountFunction = Callable[[list[Mention], list[Link]], Counts]
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
@@ -35,7 +34,7 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
         the group.
     """
     # Partial functions, not closures, so that pipelines with them can be pickled.
-    return partial(_score_mentions, spans_key=spans_key, gold_key=gold_key)
+    return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=False)
 
 
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
@@ -47,41 +46,53 @@ def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") 
         `bioel_linker` passes its KB's canonical ids: a retired id counts as its replacement. P, R
         and F are also `spans_KEY_link_p`, `_r`, `_f` and `_per_type`, for the KEY of the group.
     """
-    return partial(_score_links, spans_key=spans_key, gold_key=gold_key)
+    return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=False, links=True)
 
 
 def make_finder_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
     """Registered as `spacy-bioel.finder_scorer.v1`: both scorers above, for a linker that finds
-    its mentions itself.
-
-    RETURNS (Scorer): Computes what both compute.
-    """
-    return partial(_score_found, spans_key=spans_key, gold_key=gold_key)
+    its mentions itself."""
+    return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=True, links=True)
 
 
-def _score_found(examples: Iterable[Example], **settings: Any) -> Scores:
-    examples = list(examples)
-    return _score_mentions(examples, **settings) | _score_links(examples, **settings)
-
-
-def _score_mentions(
-    examples: Iterable[Example], *, spans_key: str, gold_key: str, **kwargs: Any
-) -> Scores:
-    pairs = list(_pairs(examples, spans_key, gold_key, str))
-    return _scores(count_mentions, pairs, "bioel_mention", f"spans_{spans_key}")
-
-
-def _score_links(
+def _score(
     examples: Iterable[Example],
     *,
     spans_key: str,
     gold_key: str,
+    mentions: bool,
+    links: bool,
     canonical: Callable[[str], str] = str,
-    **kwargs: Any,
+    **settings: object,
 ) -> Scores:
     pairs = list(_pairs(examples, spans_key, gold_key, canonical))
-    scores = _scores(count_strict, pairs, "bioel_link", f"spans_{spans_key}_link")
-    return scores | {"bioel_link_acc": _accuracy_of_found(pairs)}
+    scores: Scores = {}
+    if mentions:
+        scores |= _scores(count_mentions, pairs, "bioel_mention", f"spans_{spans_key}")
+    if links:
+        scores |= _scores(count_strict, pairs, "bioel_link", f"spans_{spans_key}_link")
+        scores["bioel_link_acc"] = _accuracy_of_found(pairs)
+    return scores
+
+
+def _pairs(
+    examples: Iterable[Example], spans_key: str, gold_key: str, canonical: Callable[[str], str]
+) -> Iterator[Pair]:
+    def ids_of(span: Span) -> tuple[str, ...]:
+        return tuple(sorted({canonical(i) for i in set(span.kb_id_.split("|")) - {"", "NIL"}}))
+
+    for example in examples:
+        gold_spans = example.reference.spans.get(gold_key, ())
+        # Labels that were looked for; none given: all.
+        annotates = getattr(gold_spans, "attrs", {}).get(ANNOTATES)
+        yield (
+            [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
+            [
+                Link(s.start_char, s.end_char, s.label_, ids_of(s))
+                for s in example.predicted.spans.get(spans_key, ())
+                if not annotates or s.label_ in annotates
+            ],
+        )
 
 
 def _accuracy_of_found(pairs: Iterable[Pair]) -> float | None:
@@ -102,36 +113,6 @@ def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
     return count_gold_strict(gold, [x for x in links if (x.start, x.end) in places])
 
 
-def _pairs(
-    examples: Iterable[Example], spans_key: str, gold_key: str, canonical: Callable[[str], str]
-) -> Iterator[Pair]:
-    for example in examples:
-        gold = [
-            Mention(span.start_char, span.end_char, span.label_, _ids(span, canonical))
-            for span in _group(example.reference, gold_key)
-        ]
-        annotates = _annotates(example.reference, gold_key)
-        links = [
-            Link(span.start_char, span.end_char, span.label_, _ids(span, canonical))
-            for span in _group(example.predicted, spans_key)
-            if not annotates or span.label_ in annotates
-        ]
-        yield gold, links
-
-
-def _group(doc: Doc, key: str) -> Iterable[Span]:
-    return doc.spans[key] if key in doc.spans else ()
-
-
-def _annotates(doc: Doc, key: str) -> Sequence[str]:
-    """Labels that were looked for; none given: all."""
-    return doc.spans[key].attrs.get(ANNOTATES, ()) if key in doc.spans else ()
-
-
-def _ids(span: Span, canonical: Callable[[str], str]) -> tuple[str, ...]:
-    return tuple(sorted({canonical(i) for i in set(span.kb_id_.split("|")) - {"", "NIL"}}))
-
-
 def _sum_counts(count: CountFunction, pairs: Iterable[Pair]) -> Counts:
     total: Counts = {}
     for gold, links in pairs:
@@ -144,10 +125,9 @@ def _scores(count: CountFunction, pairs: Sequence[Pair], name: str, key: str) ->
     """Precision, recall and F under both names, and of each label under the second one."""
     total = _sum_counts(count, pairs)
     prf: Scores = _prf(total) if total.get("gold") else dict.fromkeys("prf")
-    labels = sorted({item.label for pair in pairs for items in pair for item in items})
     per_type = {
         label: _prf(_sum_counts(count, (_of_label(pair, label) for pair in pairs)))
-        for label in labels
+        for label in sorted({item.label for pair in pairs for items in pair for item in items})
     }
     scores = {f"{start}_{letter}": value for start in (name, key) for letter, value in prf.items()}
     return scores | {f"{key}_per_type": per_type}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.scoring.measure import percent
+from spacy_bioel.scoring.evaluation import percent
 from spacy_bioel.scoring.protocols import Metric, get_protocol
 
 Value = float | bool | str

@@ -1,21 +1,253 @@
-"""Tuning of a pipeline on development documents: weights, finding, detector, NIL threshold."""
+"""Tuning of a pipeline on development documents. Each tuner sets the settings of one pipe."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, product
 from typing import Any
 
+import numpy as np
 from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.util import minibatch
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
+from spacy_bioel.pipeline.linker.evidence import FEATURES
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.loading import find_detector, find_linker
-from spacy_bioel.pipeline.measuring import ProgressBar, measure_pipeline, silent
+from spacy_bioel.pipeline.measuring import (
+    BATCH,
+    ProgressBar,
+    docs_before,
+    link_given,
+    link_open,
+    measure_pipeline,
+    silent,
+)
+from spacy_bioel.pipeline.mentions import name_evidence
+from spacy_bioel.pipeline.mentions.choosing import ScoredSpan, choose_mentions
+from spacy_bioel.pipeline.mentions.finder import default_weights
+from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.evaluation import count_documents
 from spacy_bioel.scoring.protocols import get_protocol
-from spacy_bioel.tuning.choosing import Tuned, document_folds
-from spacy_bioel.tuning.fusion import require_scipy
-from spacy_bioel.tuning.tuners import tune_detector, tune_finding, tune_nil, tune_weights
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.tuning.choosing import (
+    Fold,
+    Tuned,
+    Value,
+    choose,
+    document_folds,
+    metric_of,
+    percent_of,
+)
+from spacy_bioel.tuning.development import (
+    Development,
+    gather_development,
+    gather_names,
+    gather_reading,
+    gold_docs,
+    linker_of,
+)
+from spacy_bioel.tuning.fusion import fit_fusion, fit_nearest, require_scipy
+from spacy_bioel.types import AnnotatedText, Link
+
+GIVEN, LINKING, MENTIONS = "gold", "end_to_end", "mention"  # protocols
+ACCURACY = "accuracy@1_nil_ignored"  # since the NIL threshold is chosen afterwards
+
+
+def _steps(first: float, last: float) -> list[float]:
+    return np.round(np.arange(first, last + 0.01, 0.05), 2).tolist()
+
+
+# What is tried, nearest to the defaults first, because ties go to the first.
+NIL: list[dict[str, Value]] = [
+    {"nil_threshold": t} for t in sorted(_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
+]
+DETECTOR: list[dict[str, Value]] = [
+    {"threshold": t, "consistency": consistency, "allow_overlap": allow_overlap}
+    for t, consistency, allow_overlap in sorted(
+        product(_steps(0.1, 0.9), (0.0, 0.25, 0.5, 0.75), (True, False)),
+        key=lambda s: (abs(s[0] - 0.5), s[1], not s[2]),
+    )
+]
+FINDING: list[dict[str, Value]] = [
+    {"refitted": is_refitted, "threshold": t}
+    for is_refitted, t in product((False, True), (0.5, 0.4, 0.6, 0.7, 0.3, 0.2))
+]
+
+
+def _counts(nlp: Language, texts: Sequence[AnnotatedText], protocol: str) -> list[Counts]:
+    linker = linker_of(nlp)
+    link = link_given if protocol == GIVEN else link_open
+    links = list(link(nlp, linker, texts))
+    return count_documents(texts, links, protocol=protocol, canonical=linker.kb.canonical)
+
+
+def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
+    """Round weights as saving does, so that the saved weights are measured."""
+    return Fusion.from_json(fusion.to_json(features), features)
+
+
+def tune_weights(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    name: str = "fusion",
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Fit weights of the linker, so that scores of candidates are probabilities of being right.
+
+    texts (Sequence[AnnotatedText]): Gold documents, at least one, as in all tuners.
+    name (str): "fusion", the evidence of strings; "reading", scores from the context against those.
+    folds (Sequence[Fold]): Folds of the documents.
+    RETURNS (Tuned | None): None without evidence, which may be switched off.
+    """
+    linker, docs = linker_of(nlp), gold_docs(nlp, texts)
+    features: Sequence[str]
+    if name == "fusion":
+        development, features = gather_development(linker, docs), FEATURES
+        fit = partial(fit_nearest, priors=[default_fusion(), None])
+    else:  # five numbers need no hidden layer
+        development, features = gather_reading(nlp, docs), READ_FEATURES
+        fit = partial(fit_fusion, n_hidden=0, l2=0.001)
+    if not len(development.features):
+        return None
+    previous = getattr(linker, name)
+    held_out: list[Counts] = []
+    with progress(f"Fitting weights ({name})", total=1 + len(folds)) as advance:
+        for fold in folds:
+            part = development.of_documents(fold.fitting.tolist())
+            setattr(linker, name, _as_saved(fit(part), features) if len(part) else previous)
+            held_out += _counts(nlp, [texts[i] for i in fold.held_out.tolist()], GIVEN)
+            advance(1)
+        setattr(linker, name, _as_saved(fit(development), features))
+        advance(1)
+    metric = metric_of(GIVEN, ACCURACY)
+    return Tuned(
+        linker.name,
+        {"weights": name, "mentions": len(development)},
+        GIVEN,
+        ACCURACY,
+        percent_of(_counts(nlp, texts, GIVEN), metric),
+        percent_of(held_out, metric) if held_out else None,
+    )
+
+
+def tune_finding(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Set the linker to the weights of finding and the threshold with the best end-to-end F1.
+
+    Refitted weights are judged on documents that they were not fitted on.
+
+    RETURNS (Tuned | None): None without folds, or when nothing that is like a name is right.
+    """
+    linker, spans = linker_of(nlp), gather_names(nlp, texts)
+    if not folds or not any(right.any() for right in spans.right):
+        return None
+    weights, finding = linker.finding, linker.cfg["finding"]
+
+    def fit(part: Development) -> Fusion:
+        fitted = fit_fusion(part, prior=default_weights()) if len(part) else default_weights()
+        return _as_saved(fitted, name_evidence.FEATURES)
+
+    counts: list[list[Counts]] = [[{}] * len(texts) for _ in FINDING]
+    try:
+        with progress("Fitting weights (finding)", total=len(folds) * len(FINDING)) as advance:
+            for fold in folds:
+                refitted = fit(spans.of_documents(fold.fitting.tolist()))
+                held_out = fold.held_out.tolist()
+                for of_setting, setting in zip(counts, FINDING, strict=True):
+                    linker.finding = refitted if setting["refitted"] else weights
+                    linker.cfg["finding"] = {**finding, "threshold": setting["threshold"]}
+                    found = _counts(nlp, [texts[i] for i in held_out], LINKING)
+                    for i, count in zip(held_out, found, strict=True):
+                        of_setting[i] = count
+                    advance(1)
+    finally:
+        linker.finding, linker.cfg["finding"] = weights, finding
+    tuned = choose(linker.name, FINDING, counts, protocol=LINKING, folds=folds)
+    if tuned.chosen["refitted"]:
+        linker.finding = fit(spans)
+    linker.cfg["finding"] = {**finding, "threshold": tuned.chosen["threshold"]}
+    return tuned
+
+
+def tune_nil(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned | None:
+    """Set the linker to the NIL threshold with the best end-to-end F1.
+
+    RETURNS (Tuned | None): None when the pipeline finds no mention in the bare text.
+    """
+    linker = linker_of(nlp)
+    counts: list[list[Counts]] = [[] for _ in NIL]
+    n_mentions = 0
+    with progress("Choosing the NIL threshold", total=len(texts)) as advance:
+        golds = iter(texts)
+        for docs in minibatch(docs_before(nlp, linker, texts), BATCH):
+            of_batch = list(islice(golds, len(docs)))
+            ranking = linker.ranking(docs)
+            for of_setting, setting in zip(counts, NIL, strict=True):
+                links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
+                of_setting += count_documents(
+                    of_batch, links, protocol=LINKING, canonical=linker.kb.canonical
+                )
+            n_mentions += sum(map(len, links))
+            advance(len(docs))
+    if not n_mentions:
+        return None
+    tuned = choose(linker.name, NIL, counts, protocol=LINKING, folds=folds)
+    linker.cfg |= tuned.chosen
+    return tuned
+
+
+def tune_detector(
+    nlp: Language,
+    texts: Sequence[AnnotatedText],
+    *,
+    folds: Sequence[Fold],
+    progress: ProgressBar = silent,
+) -> Tuned:
+    """Set the pipeline's detector to the settings with the best mention F1."""
+    detector = find_detector(nlp)
+    assert detector is not None
+    docs, found = [], []
+    with progress("Finding spans", total=len(texts)) as advance:
+        for batch in minibatch(docs_before(nlp, detector, texts), BATCH):
+            docs += batch
+            found += detector.score_spans(batch)
+            advance(len(batch))
+    counts = []
+    with progress("Choosing the detector's settings", total=len(DETECTOR)) as advance:
+        for setting in DETECTOR:
+            cfg = {**detector.cfg, **setting}
+            links = [
+                [_link(doc, span) for span in choose_mentions(doc, spans, cfg)]
+                for doc, spans in zip(docs, found, strict=True)
+            ]
+            counts.append(count_documents(texts, links, protocol=MENTIONS))
+            advance(1)
+    tuned = choose(detector.name, DETECTOR, counts, protocol=MENTIONS, folds=folds)
+    detector.cfg |= tuned.chosen
+    return tuned
+
+
+def _link(doc: Doc, span: ScoredSpan) -> Link:
+    start, end, label, _ = span
+    last = doc[end - 1]
+    return Link(doc[start].idx, last.idx + len(last), label)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.distributed.rows import Document, Failure, Totals, link_texts, to_row
+from spacy_bioel.distributed.rows import Document, Failure, Totals, link_given, link_texts, to_row
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.types import Concept
+from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 DOCUMENTS: list[Document] = [
     ("Narcan was given.", "a"),
@@ -46,32 +45,26 @@ def found(nlp: Language, documents: list[Document], **settings: Any) -> list[tup
     ]
 
 
+NO_STRING = (
+    "The document has a text of the type NoneType, expected a string. Correct the source, or leave "
+    "the document out."
+)
 EXPECTED = [
     ("a", "Narcan was given.", ["X:1"], None),
     ("b", "break here", [], {"code": "IndexError", "message": "no such thing"}),
-    (
-        "c",
-        None,
-        [],
-        {
-            "code": "B190",
-            "message": "The document has a text of the type NoneType, expected a string. Correct "
-            "the source, or leave the document out.",
-        },
-    ),
+    ("c", None, [], {"code": "B190", "message": NO_STRING}),
     (None, "clonidine", ["X:2"], None),
 ]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_a_document_that_fails_is_a_row(nlp: Language, batch_size: int) -> None:
-    assert found(nlp, DOCUMENTS, batch_size=batch_size) == EXPECTED
-
-
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_the_first_and_the_last_may_fail(nlp: Language, n: int) -> None:
-    rows = found(nlp, DOCUMENTS[1:3][:n], batch_size=2)
-    assert rows == EXPECTED[1:3][:n]
+@pytest.mark.parametrize(("batch_size", "n_process"), [(1, 1), (2, 1), (64, 1), (2, 2)])
+def test_a_document_that_fails_is_a_row(nlp: Language, batch_size: int, n_process: int) -> None:
+    assert found(nlp, DOCUMENTS, batch_size=batch_size, n_process=n_process) == EXPECTED
+    assert found(nlp, []) == []
+    totals = Totals()
+    for one in link_texts(nlp, DOCUMENTS):
+        totals.add(one)
+    assert totals == Totals(documents=4, mentions=2, nil=0, failed=2)
 
 
 def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(
@@ -151,15 +144,14 @@ def test_within_a_zone_of_the_caller(nlp: Language) -> None:
     assert "Otherunheard" not in nlp.vocab.strings
 
 
-@pytest.mark.parametrize("n_process", [1, 2])
-def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language, n_process: int) -> None:
+def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language) -> None:
     documents: list[Document] = [
         ("Narcan", "1"),
         ("Narcan \ud800.", "2"),
         ("clonidine", "\udcff"),
         ("clonidine", "4"),
     ]
-    rows = found(nlp, documents, n_process=n_process)
+    rows = found(nlp, documents)
     assert [row[:3] for row in rows] == [
         ("1", "Narcan", ["X:1"]),
         ("2", "Narcan \ufffd.", []),
@@ -189,20 +181,41 @@ def test_links_that_cannot_be_read_are_the_error_of_their_document(
     assert two.error == Failure("B052", "no record")
 
 
-def test_totals() -> None:
-    totals = Totals()
-    nlp = spacy.blank("en")
-    for one in link_texts(nlp, [("a", "1"), (None, "2")]):
-        totals.add(one)
-    assert totals == Totals(documents=2, mentions=0, nil=0, failed=1)
+# Mentions that are given.
+
+TEXTS = [
+    AnnotatedText("1", "anti-Narcan, rash", (Mention(5, 11, "Drug"), Mention(13, 17, "Sign"))),
+    AnnotatedText("2", ""),
+    AnnotatedText("3", "breaks", (Mention(0, 6, "Drug"),)),
+    AnnotatedText("4", "rash", (Mention(0, 4, "Drug", ("D:9",)), Mention(0, 4, "Sign"))),
+]
 
 
-def test_worker_processes_give_the_same_rows(nlp: Language, tmp_path: Path) -> None:
-    import torch
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_each_mention_is_linked_where_its_label_says(
+    batch_size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drugs = [Concept("D:1", ("Naloxone", "Narcan")), Concept("D:2", ("Rash",))]
+    build_kb(drugs, tmp_path / "drugs")
+    build_kb([Concept("S:1", ("Rash",))], tmp_path / "signs")
+    nlp = linking_nlp(tmp_path, mentions="kb", model={"dim": 16})
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["kb"] = {"Drug": str(tmp_path / "drugs"), "Sign": str(tmp_path / "signs")}
+    predict = linker.predict
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # else fork and torch may block each other
-    try:
-        assert found(nlp, DOCUMENTS, batch_size=2, n_process=2) == EXPECTED
-    finally:
-        torch.set_num_threads(before)
+    def predict_or_fail(docs: Any) -> Any:
+        if any(doc.text == "breaks" for doc in docs):
+            raise MemoryError
+        return predict(docs)
+
+    monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
+    found = list(link_given(nlp, TEXTS, batch_size=batch_size))
+    assert [one.id for one in found] == ["1", "2", "3", "4"]
+    assert [[(x.start, x.end, x.label, x.ids) for x in one.links] for one in found] == [
+        [(5, 11, "Drug", ("D:1",)), (13, 17, "Sign", ("S:1",))],
+        [],
+        [],
+        [(0, 4, "Drug", ("D:2",)), (0, 4, "Sign", ("S:1",))],
+    ]
+    assert [one.error and one.error.code for one in found] == [None, None, "MemoryError", None]
+    assert linker.cfg["mentions"] == "kb"

@@ -151,14 +151,6 @@ def test_a_table_of_one_line_that_does_not_decode(tmp_path: Path, name: str) -> 
         assert list(read_phrase_table(tmp_path / name)) == []
 
 
-def test_the_report_of_bad_records_names_that_line(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_bytes(b"id\tn\xe9\n")
-    status, shown = bioel(
-        tmp_path, "kb", "build", "kb", "a.tsv", "--format", "table", "--skip-bad", "bad.tsv"
-    )
-    assert status == 2 and "[B400]" in shown and "[B103] a.tsv, line 1" in shown
-
-
 @pytest.mark.parametrize("field", ["names", "types", "definition", "xrefs"])
 def test_half_a_character_is_in_no_knowledge_base(tmp_path: Path, field: str) -> None:
     value = HALF if field == "definition" else (HALF,)

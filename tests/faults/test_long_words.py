@@ -17,7 +17,7 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words import lexicon
 from spacy_bioel.models import detector
-from spacy_bioel.models.torch_io import MentionBatch
+from spacy_bioel.models.detector import MentionBatch
 from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.types import Concept
 

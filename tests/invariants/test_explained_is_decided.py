@@ -85,6 +85,8 @@ def test_of_whole_texts(nlp: Language) -> None:
         assert list(map(decided, report.mentions)) == links
         assert [decided(span._.explanation) for span in doc.spans["bioel"]] == links
         assert all(mention.is_mention for mention in report.mentions)
+        if (scores := doc.spans["bioel"].attrs.get("scores")) is not None:
+            assert [mention.probability for mention in report.mentions] == scores
         found = {(c.start, c.end) for c in report.considered if c.is_mention}
         assert not report.considered or found == {link[:2] for link in links}
         for mention in report.mentions:

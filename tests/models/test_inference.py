@@ -1,4 +1,4 @@
-"""Inference by NumPy equals the torch networks, and needs no torch."""
+"""Inference by NumPy equals the networks that are trained, and needs no torch."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ from typing import Any
 
 import numpy as np
 import pytest
+import spacy
 import torch
+from spacy.ml.models.tok2vec import (
+    MaxoutWindowEncoder,
+    MishWindowEncoder,
+    MultiHashEmbed,
+    build_Tok2Vec_model,
+)
+from spacy.tokens import Doc
+from thinc.api import Model, fix_random_seed, with_array
 
 from spacy_bioel.models import inference
+from spacy_bioel.models import tok2vec as module
+from spacy_bioel.models.tok2vec import token_vectors
 from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
 from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer, TagScorer
 
+# Detectors.
+
 SIZES = {"width": 7, "max_width": 4, "n_features": 5}
 LENGTHS = np.array([300, 0, 1, 600])
-DRAW = np.random.default_rng(0)
-TOKENS = DRAW.standard_normal((901, 7)).astype(np.float32)
+TOKENS = np.random.default_rng(0).standard_normal((901, 7)).astype(np.float32)
 # (first token, width - 1, feature): several of one span too.
 SPANS = np.array([[0, 2, 1], [0, 2, 4], [0, 2, 1], [511, 3, 0], [512, 1, 3], [900, 0, 2]])
-WORDS = np.array([[1, 0], [1, 3], [600, 4]])
+MATCHED = np.array([[1, 0], [1, 3], [600, 4]])
 
 
-def random_weights(network: Any) -> dict[str, np.ndarray]:
-    torch.manual_seed(0)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, 0, 0.3)
-    return {name: tensor.numpy() for name, tensor in network.eval().state_dict().items()}
-
-
-def shapes_of(weights: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in weights.items()}
+def shapes_of(network: Any) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
 @pytest.mark.parametrize(
@@ -56,17 +61,22 @@ def shapes_of(weights: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
     ],
     ids=["spans", "linear", "tags"],
 )
-@pytest.mark.parametrize("matches", [True, False])
-def test_detectors(network: Any, infer: Any, shapes: Any, matches: bool) -> None:
-    weights = random_weights(network)
-    assert shapes_of(weights) == shapes
-    inputs = (TOKENS, LENGTHS, SPANS[:] if matches else SPANS[:0], WORDS if matches else WORDS[:0])
+@pytest.mark.parametrize("n_matches", [9, 0])
+def test_detectors(network: Any, infer: Any, shapes: Any, n_matches: int) -> None:
+    torch.manual_seed(0)
+    for parameter in network.eval().parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    assert shapes_of(network) == shapes
+    inputs = (TOKENS, LENGTHS, SPANS[:n_matches], MATCHED[:n_matches])
     with torch.inference_mode():
         expected = network(*map(torch.from_numpy, inputs)).numpy()
-    found = infer(weights, *inputs)
+    found = infer({name: tensor.numpy() for name, tensor in network.state_dict().items()}, *inputs)
     assert (np.isfinite(found) == np.isfinite(expected)).all()
     inside = np.isfinite(expected)
     assert np.abs(found[inside] - expected[inside]).max() < 1e-5 * np.abs(expected[inside]).max()
+
+
+# Names.
 
 
 def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
@@ -82,18 +92,7 @@ def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
     return ResCNN(embeddings, **{"dim": 16, "blocks": 3, "filters": 8} | settings).eval()
 
 
-def by_numpy(network: ResCNN) -> inference.ResCNN:
-    weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
-    tables = {name: tensor.numpy() for name, tensor in network.embeddings.tables().items()}
-    return inference.ResCNN(weights, tables, widths=network.widths)
-
-
-def names(lengths: list[int]) -> list[list[int]]:
-    draw = np.random.default_rng(1)
-    return [draw.integers(0, 50, n).tolist() for n in lengths]
-
-
-@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1], [2], [3, 1]], ids=len)
+@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1], [2]], ids=len)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -107,24 +106,109 @@ def names(lengths: list[int]) -> list[list[int]]:
     ids=str,
 )
 def test_rescnn(settings: dict[str, Any], lengths: list[int]) -> None:
-    network, pieces = make_rescnn(**settings), names(lengths)
+    network, draw = make_rescnn(**settings), np.random.default_rng(1)
+    pieces = [draw.integers(0, 50, n).tolist() for n in lengths]
     with torch.inference_mode():
         expected = network(torch.tensor(sum(pieces, [])), torch.tensor(lengths)).numpy()
-    fast = by_numpy(network)
-    found = fast(pieces)
-    assert found.shape == (len(lengths), 16)
-    assert np.abs(found - expected).max() < 1e-5
+    weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    tables = {name: tensor.numpy() for name, tensor in network.embeddings.named_buffers()}
+    fast = inference.ResCNN(weights, tables, widths=network.widths)
+    assert np.abs(fast(pieces) - expected).max() < 1e-5
+    alone = np.concatenate([fast([name]) for name in pieces])
+    assert alone.shape == (len(lengths), 16)
+    assert np.abs(alone - expected).max() < 1e-5
     shapes = inference.rescnn_shapes(
         **{"dim": 16, "blocks": 3, "filters": 8, "widths": [1, 3, 5], "pooling": "max"} | settings,
         width=24,
     )
-    assert shapes_of(dict(network.state_dict())) == shapes
+    assert shapes_of(network) == shapes
 
 
-def test_a_name_alone_or_with_others() -> None:
-    fast, pieces = by_numpy(make_rescnn()), names([1, 4, 2, 9, 25])
-    alone = np.concatenate([fast([name]) for name in pieces])
-    assert np.abs(fast(pieces) - alone).max() < 1e-5
+# Tokens.
+
+NLP = spacy.blank("en")
+WORDS = "Aspirin caused acute kidney injury ( AKI ) in 2 of 7 patients . AKI was severe .".split()
+TEXTS = (WORDS, [], ["fever"], WORDS * 200, WORDS[::-1])
+DOCS = [Doc(NLP.vocab, words=words) for words in TEXTS]
+
+
+def make_tok2vec(encode: Any = MaxoutWindowEncoder, **settings: int) -> Model:
+    fix_random_seed(0)
+    attrs = ["NORM", "PREFIX", "SHAPE"]
+    embed = MultiHashEmbed(16, attrs, rows=[200, 100, 50], include_static_vectors=False)
+    tok2vec = build_Tok2Vec_model(embed, encode(16, **({"window_size": 2, "depth": 3} | settings)))
+    tok2vec.initialize(X=DOCS)
+    for layer in tok2vec.walk():
+        # What starts at 0 or 1 is random.
+        for name in ("b", "G"):
+            if layer.has_param(name):
+                shape = layer.get_param(name).shape
+                layer.set_param(name, np.random.normal(0.5, 0.3, shape).astype("float32"))
+    return tok2vec
+
+
+def reference(tok2vec: Model) -> np.ndarray:
+    vectors = tok2vec.predict(DOCS)
+    return np.concatenate([v[: len(doc)] for v, doc in zip(vectors, DOCS, strict=True)])
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_vectors_are_those_of_thinc(pieces: int) -> None:
+    tok2vec = make_tok2vec(maxout_pieces=pieces)
+    found = token_vectors(tok2vec, DOCS)
+    assert found.shape == (len(WORDS) * 202 + 1, 16)
+    assert module._known(tok2vec) is not None
+    assert np.abs(found - reference(tok2vec)).max() < 1e-5
+    alone = np.concatenate([token_vectors(tok2vec, [doc]) for doc in DOCS])
+    assert np.abs(found - alone).max() < 1e-5
+    assert token_vectors(tok2vec, DOCS[1:2]).shape == (0, 16)
+    # Weights that change count at once.
+    maxout = next(layer for layer in tok2vec.layers[1].walk() if layer.name == "maxout")
+    maxout.set_param("W", -maxout.get_param("W"))
+    changed = token_vectors(tok2vec, DOCS)
+    assert np.abs(changed - found).max() > 0.01
+    assert np.abs(changed - reference(tok2vec)).max() < 1e-5
+
+
+def doubled(layer: Model, inputs: Any, is_train: bool) -> Any:
+    return 2 * inputs, lambda gradient: 2 * gradient
+
+
+def with_another_dropout(tok2vec: Model) -> None:
+    """A layer that has the name of a known one."""
+    for parent in tok2vec.layers[1].walk():
+        names = [layer.name for layer in parent.layers]
+        if "dropout" in names:
+            parent.layers[names.index("dropout")] = Model("dropout", doubled)
+
+
+def with_more_parameters(tok2vec: Model) -> None:
+    maxout = next(layer for layer in tok2vec.layers[1].walk() if layer.name == "maxout")
+    maxout.set_param("scale", np.ones(16, dtype="float32"))
+
+
+def with_one_more_layer(tok2vec: Model) -> None:
+    tok2vec.layers.append(with_array(Model("double", doubled)))
+
+
+@pytest.mark.parametrize(
+    "change", [None, with_another_dropout, with_more_parameters, with_one_more_layer]
+)
+def test_other_architectures_run_as_they_are(change: Any) -> None:
+    if change is None:
+        tok2vec = make_tok2vec(MishWindowEncoder)
+    else:
+        tok2vec = make_tok2vec(maxout_pieces=3)
+        change(tok2vec)
+    assert module._known(tok2vec) is None
+    assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec))
+
+
+def test_rows_of_small_numbers_are_told_apart() -> None:
+    rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
+    different, number = module._unique_rows(rows)
+    assert different[number].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
+    assert len(different) == 2
 
 
 # As where torch is not installed: None stops its import.

@@ -18,10 +18,11 @@ from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
     encode_names,
+    encoder_parts,
     get_network,
+    load_encoder,
 )
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
-from spacy_bioel.models.reading import encoder_parts, load_encoder
 
 pytest.importorskip("transformers")
 NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "ζ"]

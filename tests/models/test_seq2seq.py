@@ -13,9 +13,16 @@ import torch
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.words.trie import NameTrie, trie_of
-from spacy_bioel.models import seq2seq, torch_io
 from spacy_bioel.models.marked import Marked, MarkedPieces
-from spacy_bioel.models.name_encoder import EncoderSource
+from spacy_bioel.models.name_encoder import (
+    EncoderSource,
+    add_encoder,
+    encoder_parts,
+    get_network,
+    load_encoder,
+)
+from spacy_bioel.models.seq2seq import build_seq2seq_v1, new_backbone
+from spacy_bioel.models.vocabulary import train_vocabulary
 from spacy_bioel.models.writing import write_about
 
 pytest.importorskip("transformers")
@@ -37,8 +44,8 @@ class Source(EncoderSource):
 def make(**settings: Any) -> Any:
     torch.manual_seed(0)
     settings = {"layers": 1, "width": 32, "vocabulary": 120, "max_pieces": 16} | settings
-    model = seq2seq.build_seq2seq_v1(**settings)
-    seq2seq.add_seq2seq(model, Source())
+    model = build_seq2seq_v1(**settings)
+    add_encoder(model, Source())
     return model
 
 
@@ -130,7 +137,7 @@ def test_loss_of_a_name_is_that_of_its_pieces_alone(model: Any) -> None:
     mentions = [Marked("the", "renal failure", "is"), Marked("", "heart", "and")]
     names = ["renal", "heart attack"]
     losses = model.predict((mentions, names))
-    backbone = seq2seq.seq2seq_network(model).backbone
+    backbone = get_network(model).backbone
     for mention, name, loss in zip(mentions, names, losses, strict=True):
         source = torch.from_numpy(pieces.sources([mention]).flat)[None]
         (prompt,), (name_ids,) = pieces.prompts([mention]), pieces.names([name])
@@ -162,15 +169,6 @@ def test_it_learns_with_smoothed_labels() -> None:
         model.finish_update(optimizer)
     after = float(model.predict((mentions, NAMES)).mean())
     assert after < 0.5 < 3 < before
-
-
-@pytest.mark.parametrize("is_faster", [True, False])
-def test_mixed_precision_is_used_where_it_is_faster(
-    monkeypatch: pytest.MonkeyPatch, is_faster: bool
-) -> None:
-    monkeypatch.setattr(torch_io, "may_mix_precision", lambda: is_faster)
-    networks = [seq2seq.seq2seq_network(make(mixed_precision=asked)) for asked in (True, False)]
-    assert [network.mixed_precision for network in networks] == [is_faster, False]
 
 
 # Beam search.
@@ -216,7 +214,7 @@ def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
     model = make(beams=beams)
     pieces: MarkedPieces = model.attrs["pieces"]
     rows = [tuple(row) for row in pieces.writable(NAMES) if row]
-    backbone = seq2seq.seq2seq_network(model).backbone
+    backbone = get_network(model).backbone
     written, _ = write_about(model, trie, MENTIONS)
     for number, mention in enumerate(MENTIONS):
         source = torch.from_numpy(pieces.sources([mention]).flat)[None]
@@ -274,17 +272,17 @@ def test_no_mentions(model: Any, trie: NameTrie) -> None:
 
 
 def test_parts_build_the_same_network(model: Any) -> None:
-    parts = {name: part() for name, part in seq2seq.seq2seq_parts(model).items()}
+    parts = {name: part() for name, part in encoder_parts(model).items()}
     assert sorted(parts) == ["config.json", "model.safetensors", "tokenizer.json"]
-    again = seq2seq.build_seq2seq_v1(max_pieces=16)
-    seq2seq.load_seq2seq(again, parts)
+    again = build_seq2seq_v1(max_pieces=16)
+    load_encoder(again, parts)
     inputs = (MENTIONS, ["renal"] * 4)
     assert again.predict(inputs).tolist() == model.predict(inputs).tolist()
-    assert {name: part() for name, part in seq2seq.seq2seq_parts(again).items()} == parts
+    assert {name: part() for name, part in encoder_parts(again).items()} == parts
 
 
 def test_tied_weights_are_stored_once(model: Any) -> None:
-    network = seq2seq.seq2seq_network(model)
+    network = get_network(model)
     n = sum(tensor.numel() for tensor in network.state_dict().values())
     parameters = sum(p.numel() for p in network.parameters())
     buffers = sum(b.numel() for b in network.buffers())
@@ -292,33 +290,30 @@ def test_tied_weights_are_stored_once(model: Any) -> None:
 
 
 def test_a_checkpoint_with_markers_of_its_own(model: Any, tmp_path: Path) -> None:
-    seq2seq.seq2seq_network(model).backbone.save_pretrained(tmp_path)
+    get_network(model).backbone.save_pretrained(tmp_path)
     model.attrs["pieces"].tokenizer.save(str(tmp_path / "tokenizer.json"))
-    again = seq2seq.build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
-    seq2seq.add_seq2seq(again, Source())
+    again = build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
+    add_encoder(again, Source())
     inputs = (MENTIONS, ["renal"] * 4)
     assert again.predict(inputs).tolist() == pytest.approx(model.predict(inputs).tolist())
 
 
 def test_a_checkpoint_without_markers_gets_them(tmp_path: Path) -> None:
-    from spacy_bioel.models.checkpoint import new_seq2seq
-    from spacy_bioel.models.vocabulary import train_vocabulary
-
-    tokenizer = train_vocabulary([*NAMES, "is", "[X]"] * 2, size=100)
-    n = tokenizer.get_vocab_size()
-    backbone = new_seq2seq(n, layers=1, width=16, n_positions=64, pad=0, end=1)
-    backbone.save_pretrained(tmp_path)
+    tokenizer = train_vocabulary([*NAMES, "is"] * 2, size=100)
+    tokenizer.add_special_tokens(["[PAD]", "[SEP]"])
+    new_backbone(tokenizer, layers=1, width=16).save_pretrained(tmp_path)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    model = seq2seq.build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
-    seq2seq.add_seq2seq(model, Source())
+    n = tokenizer.get_vocab_size()
+    model = build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
+    add_encoder(model, Source())
     assert model.attrs["pieces"].markers == (n, n + 1)
     assert model.predict((MENTIONS, ["renal"] * 4)).shape == (4,)
 
 
 def test_a_checkpoint_that_cannot_write_is_refused(checkpoint: Path) -> None:
-    model = seq2seq.build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
+    model = build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
     with pytest.raises(BioelError, match=r"\[B280\].*'bert'.*encoder-decoder"):
-        seq2seq.add_seq2seq(model, Source())
+        add_encoder(model, Source())
 
 
 def test_too_little_room_is_refused() -> None:

@@ -12,9 +12,16 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.name_encoder import NameEncoder, encode_names, get_network, infer_by_torch
+from spacy_bioel.models.name_encoder import (
+    NameEncoder,
+    encode_names,
+    encoder_settings,
+    get_network,
+    infer_by_torch,
+    read_encoder,
+    write_encoder,
+)
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
-from spacy_bioel.models.reading import encoder_settings, read_encoder, write_encoder
 from spacy_bioel.models.vocabulary import make_vocabulary
 
 CPU = torch.device("cpu")

@@ -1,31 +1,37 @@
+"""Layers with a torch network: averages, learning rates, gradients, and their weights in a file."""
+
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from thinc.api import SGD, Adam, ArgsKwargs, Linear, Model, chain, torch2xp, xp2torch
+from safetensors.numpy import load, save
+from spacy.ml.models.tok2vec import MaxoutWindowEncoder, MultiHashEmbed, build_Tok2Vec_model
+from thinc.api import SGD, Adam, Linear, Model
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.models.detector import add_scorer
+from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
 from spacy_bioel.models.torch_io import (
+    loss_and_gradients,
     require_torch,
-    wrap_torch,
+    torch_layer,
+    unchanged_on_error,
+    weights_from_bytes,
+    weights_to_bytes,
 )
 
-
-def to_torch(model: Model, x: np.ndarray, is_train: bool) -> tuple:
-    args = (xp2torch(x, requires_grad=is_train),)
-    return ArgsKwargs(args=args, kwargs={}), lambda d: torch2xp(d.args[0])
+ONE = np.ones((1, 1), "f")
 
 
-def from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple:
-    _, y = inputs_outputs
-
-    def backprop(dy: np.ndarray) -> ArgsKwargs:
-        return ArgsKwargs(args=((y,),), kwargs={"grad_tensors": (xp2torch(dy),)})
-
-    return torch2xp(y), backprop
+def forward(model: Model, x: np.ndarray, is_train: bool) -> tuple[np.ndarray, Callable]:
+    first, second = model.layers
+    y, backprop_first = first(x, is_train)
+    z, backprop_second = second((y,), is_train)
+    return z, lambda d: backprop_first(backprop_second(d)[0])
 
 
 def make_model() -> Model:
@@ -33,20 +39,20 @@ def make_model() -> Model:
     module = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.constant_(module.weight, 3.0)
     first = Linear(1, 1)
-    first.initialize(X=np.ones((1, 1), "f"), Y=np.ones((1, 1), "f"))
-    first.set_param("W", np.full((1, 1), 2.0, "f"))
-    return chain(first, wrap_torch(module, convert_inputs=to_torch, convert_outputs=from_torch))
+    first.initialize(X=ONE, Y=ONE)
+    first.set_param("W", 2 * ONE)
+    return Model("both", forward, layers=[first, torch_layer(module)])
 
 
 def predict(model: Model) -> float:
-    return float(model.predict(np.ones((1, 1), "f"))[0, 0])
+    return float(model.predict(ONE)[0, 0])
 
 
 def test_averages_reach_both_kinds_of_layers_and_leave_them() -> None:
     model, optimizer = make_model(), Adam(0.1, use_averages=True)
     for _ in range(3):
-        _, backprop = model.begin_update(np.ones((1, 1), "f"))
-        backprop(np.ones((1, 1), "f"))
+        _, backprop = model.begin_update(ONE)
+        backprop(ONE)
         model.finish_update(optimizer)
         optimizer.step_schedules()
     trained = predict(model)
@@ -65,18 +71,20 @@ def test_weights_come_back_after_an_error() -> None:
     shim = model.layers[1].shims[0]
     with (
         pytest.raises(RuntimeError, match="stop"),
-        model.use_params({(shim.id, "weight"): np.full((1, 1), 7.0, "f")}),
+        model.use_params({(shim.id, "weight"): 7 * ONE}),
     ):
         assert predict(model) == 14.0
         raise RuntimeError("stop")
     assert predict(model) == 6.0
-
-
-def test_averages_of_other_layers_are_not_taken() -> None:
-    model = make_model()
     # Layers and shims are counted apart, so that a layer may have the number of the shim.
-    with model.use_params({(model.layers[1].shims[0].id, "gain"): np.zeros((1, 1), "f")}):
+    with model.use_params({(shim.id, "gain"): 0 * ONE}):
         assert predict(model) == 6.0
+    with pytest.raises(RuntimeError, match="stop"), unchanged_on_error(model):
+        shim._model.weight.data[:] = 9
+        model.layers[0].set_param("W", ONE)
+        model.layers.clear()
+        raise RuntimeError("stop")
+    assert predict(model) == 6.0
 
 
 class SlowAndFast(torch.nn.Module):
@@ -106,12 +114,36 @@ class Scaled(SlowAndFast):
 )
 def test_a_module_says_how_fast_its_parts_learn(module: type, expected: dict) -> None:
     network = module()
-    model = wrap_torch(network, convert_inputs=to_torch, convert_outputs=from_torch)
-    _, backprop = model.begin_update(np.ones((1, 1), "f"))
-    backprop(np.ones((1, 1), "f"))  # each gradient is 1
+    model = torch_layer(network)
+    _, backprop = model.begin_update((ONE,))
+    backprop(ONE)  # each gradient is 1
     model.finish_update(SGD(0.5))
     assert {name: p.item() for name, p in network.named_parameters()} == expected
     assert all(float(p.grad) == 0.0 for p in network.parameters())
+
+
+class Two(torch.nn.Module):
+    def forward(self, x: torch.Tensor, n: torch.Tensor, y: torch.Tensor, what: str) -> tuple:
+        return x * n, (x * x).sum() if what == "square" else y.detach()
+
+
+def test_gradients_of_several_outputs_and_inputs() -> None:
+    layer, x = torch_layer(Two()), np.array([1.0, 2.0], "f")
+    (product, square), backprop = layer.begin_update((x, np.array([3, 4]), x, "square"))
+    assert (product.tolist(), float(square)) == ([3.0, 8.0], 5.0)
+    d_x, d_y = backprop((np.ones(2, "f"), np.array(10, "f")))
+    # Integers have none, and what is not read has zeros.
+    assert (d_x.tolist(), d_y.tolist()) == ([23.0, 44.0], [0.0, 0.0])
+    _, backprop = layer.begin_update((x, np.array([3, 4]), x, "none"))
+    assert backprop((np.ones(2, "f"), np.ones(2, "f")))[0].tolist() == [3.0, 4.0]
+
+
+def test_a_loss_by_hand() -> None:
+    logits = np.array([0.0, np.log(3.0), 5.0], np.float32)
+    groups, right = np.array([7, 7, 9]), np.array([True, False, False])
+    loss, gradient = loss_and_gradients("ranking_loss", logits, groups, right)
+    assert loss == pytest.approx(np.log(4.0))
+    assert gradient.tolist() == pytest.approx([-0.75, 0.75, 0.0])
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +152,62 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setitem(sys.modules, "torch", None)
         with pytest.raises(BioelError, match=r"\[B040\].*pip install 'spacy-bioel.train.'"):
             require_torch()
+
+
+# Files.
+
+
+def make_detector(*, width: int = 8, n_labels: int = 2) -> Model:
+    embed = MultiHashEmbed(width=width, attrs=["NORM"], rows=[20], include_static_vectors=False)
+    encode = MaxoutWindowEncoder(width=width, window_size=1, maxout_pieces=2, depth=1)
+    model = build_span_enumerator_v1(build_Tok2Vec_model(embed, encode), max_width=3, hidden=4)
+    model.get_ref("tok2vec").initialize()
+    add_scorer(model, n_labels=n_labels)
+    return model
+
+
+def test_round_trip_by_readable_names() -> None:
+    saved, loaded = weights_to_bytes(make_detector()), make_detector()
+    assert weights_to_bytes(loaded) != saved
+    weights_from_bytes(loaded, saved)
+    assert weights_to_bytes(loaded) == saved
+    assert [name for name in load(saved) if name.endswith((".hashembed.E", ".output.bias"))] == [
+        "15.hashembed.E", "2.torch.output.bias",
+    ]  # fmt: skip
+
+
+def changed(**changes: np.ndarray | None) -> bytes:
+    """Weights of a detector, tensors whose name has this ending left out or replaced."""
+    tensors = load(weights_to_bytes(make_detector()))
+    for ending, new in changes.items():
+        name = next((n for n in tensors if n.endswith(f".{ending}")), f"9.{ending}")
+        tensors.pop(name, None)
+        tensors |= {} if new is None else {name: new}
+    return save(tensors)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (lambda: weights_to_bytes(make_detector(width=10)), "expected shape"),
+        (lambda: weights_to_bytes(make_detector(n_labels=3)), "expected shape"),
+        (lambda: changed(E=None), "no such tensor"),
+        (lambda: changed(bias=None), "no such tensor"),
+        (lambda: changed(E=np.ones((20, 8), int)), "expected floats"),
+        (lambda: changed(x=np.ones(1, "f")), "no place for"),
+        (lambda: weights_to_bytes(make_detector())[:100], ""),
+        (lambda: b"", ""),
+    ],
+    ids=["width", "labels", "no thinc", "no torch", "integers", "too many", "cut", "empty"],
+)
+def test_foreign_weights(data: Callable[[], bytes], reason: str) -> None:
+    with pytest.raises(BioelError, match=rf"(?s)\[B041\].*{reason}"):
+        weights_from_bytes(make_detector(), data())
+
+
+def test_numbers_that_numpy_has_not() -> None:
+    saved = weights_to_bytes(make_detector())
+    size = int.from_bytes(saved[:8], "little")
+    header = saved[8 : 8 + size].replace(b'"F32"', b'"U32"')
+    with pytest.raises(BioelError, match=r"\[B041\]"):
+        weights_from_bytes(make_detector(), saved[:8] + header + saved[8 + size :])

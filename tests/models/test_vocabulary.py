@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.models.name_encoder import encode_names
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, encode_names
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
 from spacy_bioel.models.vocabulary import embed_vocabulary, load_huggingface, train_vocabulary
 
@@ -74,11 +76,9 @@ def test_tokenizer_json_comes_first_and_adds_no_special_tokens(checkpoint: Path)
 def test_tensor_names_of_any_model(checkpoint: Path, prefix: str) -> None:
     write_tensors(checkpoint, TENSORS, prefix)
     assert load_huggingface(checkpoint, max_tokens=9)[1]["words"].shape == (10, 6)
-
-
-def test_the_norm_of_old_checkpoints(checkpoint: Path) -> None:
+    # The norm of old checkpoints.
     old = {k: v for k, v in TENSORS.items() if "LayerNorm" not in k}
-    write_tensors(checkpoint, old | {"LayerNorm.gamma": (6,), "LayerNorm.beta": (6,)})
+    write_tensors(checkpoint, old | {"LayerNorm.gamma": (6,), "LayerNorm.beta": (6,)}, prefix)
     assert load_huggingface(checkpoint, max_tokens=9)[1]["norm_bias"].shape == (6,)
 
 
@@ -107,23 +107,25 @@ def test_broken_weights(checkpoint: Path) -> None:
 def test_more_pieces_than_rows(checkpoint: Path) -> None:
     with (checkpoint / "vocab.txt").open("a", encoding="utf8") as file:
         file.write("kidney\n")
-    with pytest.raises(BioelError, match=r"\[B044\].*10 rows .* 11 pieces"):
-        load_huggingface(checkpoint, max_tokens=5)
+    source = EncoderSource(None, (), str(checkpoint), 0, 0)  # type: ignore[arg-type]
+    with pytest.raises(BioelError, match=rf"\[B044\] {checkpoint}.* 10 rows .* 11 pieces"):
+        add_encoder(build_rescnn_v1(max_tokens=5), source)
 
 
 NAMES = ["renal failure", "kidney failure", "renal disease", "kidney disease", "heart attack"] * 2
 CONCEPTS = np.array([0, 0, 1, 1, 2] * 2)
 
 
-def test_own_vocabulary() -> None:
+def embed(**settings: Any) -> tuple[Tokenizer, dict[str, Any]]:
     tokenizer = train_vocabulary(NAMES, size=300)
-    assert tokenizer.encode("renal failure").tokens == ["▁renal", "▁failure"]
-    assert "[UNK]" in tokenizer.encode("ζ").tokens
+    settings = {"width": 16, "max_tokens": 7} | settings
+    return tokenizer, embed_vocabulary(tokenizer, NAMES, CONCEPTS, **settings)
 
 
 def test_pieces_of_the_same_concepts_are_alike() -> None:
-    tokenizer = train_vocabulary(NAMES, size=300)
-    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
+    tokenizer, tables = embed()
+    assert tokenizer.encode("renal failure").tokens == ["▁renal", "▁failure"]
+    assert "[UNK]" in tokenizer.encode("ζ").tokens
     assert tables["words"].shape == (tokenizer.get_vocab_size(), 16)
     assert tables["positions"].shape == (7, 16)
     words = tables["words"] * tables["scale"]
@@ -132,26 +134,19 @@ def test_pieces_of_the_same_concepts_are_alike() -> None:
     )
     assert cosine(renal, kidney) > 0.7
     assert cosine(renal, heart) < 0.4
+    # A quarter of the square of a word is random, the rest, if it occurs, is of length 1.
+    assert np.linalg.norm(heart) == pytest.approx(1.25**0.5, abs=0.01)
 
 
 def test_own_embeddings_are_bytes_with_a_scale() -> None:
-    tokenizer = train_vocabulary(NAMES, size=300)
-    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
+    tokenizer, tables = embed()
     words, scale = tables["words"], tables["scale"]
     assert (words.dtype.name, scale.dtype.name) == ("int8", "float32")
     assert scale.shape == (len(words), 1)
     # The largest number of each word is 127 or -127 steps.
     assert np.abs(words.astype(int)).max(axis=1).tolist() == [127] * len(words)
-    # A quarter of the square of a word is random, the rest, if it occurs, is of length 1.
-    heart = tokenizer.token_to_id("▁heart")
-    assert np.linalg.norm(words[heart] * scale[heart]) == pytest.approx(1.25**0.5, abs=0.01)
-
-
-def test_bytes_are_the_same_vectors_as_numbers() -> None:
-    tokenizer = train_vocabulary(NAMES, size=300)
-    tables = embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7)
     numbers = {name: table for name, table in tables.items() if name != "scale"}
-    numbers["words"] = tables["words"] * tables["scale"]
+    numbers["words"] = words * scale
     vectors = []
     for made in (tables, numbers):
         torch.manual_seed(0)
@@ -166,11 +161,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_the_same_seed_gives_the_same_tables() -> None:
-    tokenizer = train_vocabulary(NAMES, size=300)
-    once, again, other = (
-        embed_vocabulary(tokenizer, NAMES, CONCEPTS, width=16, max_tokens=7, seed=seed)["words"]
-        for seed in (0, 0, 1)
-    )
+    once, again, other = (embed(seed=seed)[1]["words"] for seed in (0, 0, 1))
     assert np.array_equal(once, again)
     assert not np.array_equal(once, other)
 

@@ -1,14 +1,15 @@
-"""Multi-Similarity loss and InfoNCE by hand, and their gradients."""
+"""Losses by hand, and their gradients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
-from pytorch_metric_learning.miners import MultiSimilarityMiner
 
 from spacy_bioel.nn.losses import (
+    collective_loss,
     info_nce_loss,
     marginal_loss,
     multi_similarity_loss,
@@ -27,6 +28,47 @@ def unit(*cosines: float) -> torch.Tensor:
     return vectors
 
 
+def random(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+
+
+BATCH_LOSSES = [multi_similarity_loss, info_nce_loss, marginal_loss]
+
+
+@pytest.mark.parametrize("loss", BATCH_LOSSES)
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]], ids=["no positives", "no negatives"])
+def test_nothing_to_learn(loss: Callable[..., torch.Tensor], labels: list[int]) -> None:
+    vectors = unit(0.3, 0.2).requires_grad_()
+    value = loss(vectors, torch.tensor(labels))
+    assert float(value.detach()) == pytest.approx(0.0, abs=1e-12)
+    value.backward()
+    assert vectors.grad is not None and float(vectors.grad.abs().max()) < 1e-12
+
+
+@pytest.mark.parametrize("loss", BATCH_LOSSES)
+def test_the_gradient_is_that_of_finite_differences(loss: Callable[..., torch.Tensor]) -> None:
+    vectors, labels = random(6, 4), torch.tensor([0, 0, 1, 1, 2, 0])
+    before = labels.clone()
+    assert float(loss(vectors, labels).detach()) > 0.1
+    assert torch.autograd.gradcheck(lambda v: loss(v, labels), (vectors,))
+    assert torch.equal(labels, before)
+
+
+def test_other_gradients_are_those_of_finite_differences() -> None:
+    vectors, names, logits = random(4, 3), random(5, 3), random(6)
+    temperature = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    labels, groups = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1, 1, 2])
+    right = torch.tensor([True, False, True, True, False, False])
+    table = torch.tensor([[1, 0, 0, 0, 1], [0, 1, 0, 0, 0], [0] * 5, [0, 0, 1, 1, 0]]).bool()
+    for function, inputs in (
+        (lambda v, t: info_nce_loss(v, labels, temperature=t), (vectors, temperature)),
+        (lambda x: ranking_loss(x, groups, right), (logits,)),
+        (lambda v, n: collective_loss(v, n, table, temperature=0.5), (vectors, names)),
+    ):
+        assert torch.autograd.gradcheck(function, inputs)
+
+
 def test_the_loss_at_the_margin() -> None:
     # Two anchors, each with one positive at S = 0.5 and one negative at S = 0.5:
     # ln(2) / 2 + ln(2) / 50 = 0.3604 each. The third vector (two negatives, no positive) has none:
@@ -39,32 +81,6 @@ def test_the_loss_at_the_margin() -> None:
     )
     loss = multi_similarity_loss(vectors, torch.tensor([0, 0, 1]))
     assert float(loss) * 3 / 2 == pytest.approx(0.3604, abs=1e-4)
-
-
-def test_the_miner_keeps_hard_pairs() -> None:
-    # Positives {0.9, 0.4}, negatives {0.5, 0.1}: 0.5 > 0.4 - 0.2 but not 0.1; 0.4 < 0.5 + 0.2 but
-    # not 0.9.
-    vectors, labels = unit(0.9, 0.4, 0.5, 0.1), torch.tensor([0, 0, 0, 1, 2])
-    anchors, positives, others, negatives = MultiSimilarityMiner(epsilon=0.2)(vectors, labels)
-    assert positives[anchors == 0].tolist() == [2]
-    assert negatives[others == 0].tolist() == [3]
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [([0, 1, 2], 0.0), ([0, 0, 0], 0.0)],
-    ids=["no positives", "no negatives"],
-)
-def test_nothing_to_learn(labels: list[int], expected: float) -> None:
-    assert float(multi_similarity_loss(unit(0.3, 0.2), torch.tensor(labels))) == expected
-
-
-def test_the_gradient_is_that_of_finite_differences() -> None:
-    generator = torch.Generator().manual_seed(1)
-    vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-    labels = torch.tensor([0, 0, 1, 1, 2, 0])
-    assert float(multi_similarity_loss(vectors, labels).detach()) > 0.1
-    assert torch.autograd.gradcheck(lambda v: multi_similarity_loss(v, labels), (vectors,))
 
 
 def test_scale_does_not_matter() -> None:
@@ -102,31 +118,6 @@ def test_info_nce_leaves_the_other_positives_out() -> None:
     assert float(loss) == pytest.approx(sum(expected) / 6)
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]], ids=["no positives", "no negatives"])
-def test_info_nce_has_nothing_to_learn(labels: list[int]) -> None:
-    vectors = unit(0.3, 0.2).requires_grad_()
-    loss = info_nce_loss(vectors, torch.tensor(labels))
-    assert float(loss.detach()) == 0.0
-    loss.backward()
-    assert vectors.grad is not None and float(vectors.grad.abs().max()) == 0.0
-
-
-def test_the_gradient_of_info_nce_is_that_of_finite_differences() -> None:
-    generator = torch.Generator().manual_seed(1)
-    vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-    temperature = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
-    labels = torch.tensor([0, 0, 1, 1, 2, 0])
-    assert torch.autograd.gradcheck(
-        lambda v, t: info_nce_loss(v, labels, temperature=t), (vectors, temperature)
-    )
-
-
-def test_labels_are_not_changed() -> None:
-    labels = torch.tensor([0, 0, 1])
-    info_nce_loss(unit(0.6, 0.5), labels)
-    assert labels.tolist() == [0, 0, 1]
-
-
 def test_the_marginal_loss_adds_the_positives_up() -> None:
     # The anchor and two of its label at 0.9 and 0.4, one of another at 0.5; with temperature 1
     # the anchor's is ln((e^.9 + e^.4 + e^.5) / (e^.9 + e^.4)). The fourth has no positive.
@@ -141,18 +132,6 @@ def test_the_marginal_loss_adds_the_positives_up() -> None:
     loss = marginal_loss(vectors, labels, temperature=1.0)
     assert float(loss) == pytest.approx(sum(expected) / 3)
     assert float(marginal_loss(5 * vectors, labels, temperature=1.0)) == pytest.approx(float(loss))
-
-
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 0]])
-def test_the_marginal_loss_has_nothing_to_learn(labels: list[int]) -> None:
-    assert float(marginal_loss(unit(0.3, 0.2), torch.tensor(labels))) == pytest.approx(0.0)
-
-
-def test_the_gradient_of_the_marginal_loss() -> None:
-    generator = torch.Generator().manual_seed(1)
-    vectors = torch.randn(6, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-    labels = torch.tensor([0, 0, 1, 1, 2, 0])
-    assert torch.autograd.gradcheck(lambda v: marginal_loss(v, labels), (vectors,))
 
 
 def test_the_ranking_loss_by_hand() -> None:
@@ -177,14 +156,6 @@ def test_the_ranking_loss_has_nothing_to_learn(n: int) -> None:
     assert (float(loss.detach()), logits.grad.tolist()) == (0.0, [0.0] * n)
 
 
-def test_the_gradient_of_the_ranking_loss() -> None:
-    generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(6, dtype=torch.float64, generator=generator, requires_grad=True)
-    groups = torch.tensor([0, 0, 1, 1, 1, 2])
-    right = torch.tensor([True, False, True, True, False, False])
-    assert torch.autograd.gradcheck(lambda x: ranking_loss(x, groups, right), (logits,))
-
-
 def test_restricted_softmax_by_hand() -> None:
     """Class 3 is in no softmax; the others are those of the batch, and class 1."""
     classes = torch.nn.Embedding(4, 2)
@@ -198,18 +169,6 @@ def test_restricted_softmax_by_hand() -> None:
     first = math.log(1 + math.exp(3) + 1)  # logits 0, 3, 0
     second = math.log(1 + math.exp(1) + math.exp(2)) - 2  # logits 0, 1, 2
     assert loss.item() == pytest.approx((0.25 * first + second) / 1.25)
-
-
-def test_restricted_softmax_over_all_classes_is_cross_entropy() -> None:
-    torch.manual_seed(0)
-    classes, bias = torch.nn.Embedding(6, 3), torch.randn(6)
-    states, target = torch.randn(5, 3), torch.tensor([1, 1, 4, 0, 5])
-    loss = restricted_softmax_loss(
-        states, classes, bias, target, weight=torch.ones(5), others=torch.arange(6)
-    )
-    logits = states @ classes.weight.T + bias
-    expected = torch.nn.functional.cross_entropy(logits, target).item()
-    assert loss.item() == pytest.approx(expected)
 
 
 def test_gradients_of_the_restricted_softmax_by_finite_differences() -> None:
@@ -228,19 +187,7 @@ def test_gradients_of_the_restricted_softmax_by_finite_differences() -> None:
         )
 
     assert torch.autograd.gradcheck(loss, (states, weights, bias))
-    loss(states, weights, bias).backward()
+    loss(states, weights, bias).backward()  # of the classes of the batch, and class 4
     assert weights.grad is not None
     touched = weights.grad.abs().sum(dim=1) > 0
     assert touched.tolist() == [True, False, True, False, True, False, True]
-
-
-def test_restricted_softmax_of_nothing() -> None:
-    classes = torch.nn.Embedding(3, 2)
-    loss = restricted_softmax_loss(
-        torch.zeros(0, 2),
-        classes,
-        torch.zeros(3),
-        torch.zeros(0, dtype=torch.int64),
-        weight=torch.zeros(0),
-    )
-    assert loss.item() == 0.0

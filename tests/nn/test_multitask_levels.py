@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import torch
 
-from spacy_bioel.nn.multitask import LINKS, MENTIONS, TASKS, Multitask
+from spacy_bioel.nn.multitask import LINKS, MENTIONS, TYPES, Multitask
 
 
 def network(hidden: int) -> Multitask:
     torch.manual_seed(0)
     return Multitask(
-        tasks=list(TASKS),
+        tasks=[MENTIONS, TYPES, LINKS],
         per_token=True,
         hidden=hidden,
         layers=1,
@@ -36,9 +36,7 @@ def test_states_of_levels_are_as_large_as_token_vectors() -> None:
     for of_level in found.values():
         assert of_level.shape == (5, 12)
         assert torch.allclose(of_level.var(1, correction=0), torch.ones(5), atol=1e-2)
-
-
-def test_levels_above_the_last_that_is_needed_are_not_computed() -> None:
+    # Levels above the last that is needed are not computed.
     assert list(states(network(hidden=6), last=MENTIONS)) == ["mentions"]
 
 

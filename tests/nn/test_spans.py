@@ -1,4 +1,4 @@
-"""Span scores equal brute force, at document borders too."""
+"""Scores of spans equal brute force, at document borders too; those of tags are one layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spacy_bioel.nn import spans as module
-from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer
+from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer, TagScorer
 
 MAX_WIDTH, N_LABELS, N_FEATURES = 4, 2, 5
 LENGTHS = torch.tensor([3, 0, 1, 6])
@@ -29,7 +29,7 @@ SETTINGS = {
     "dropout": 0.2,
 }
 
-Make = Callable[..., SpanScorer | LinearSpanScorer]
+Make = Callable[..., Any]
 
 
 def make_scorer(*, context: int = 0) -> SpanScorer:
@@ -51,7 +51,14 @@ def ready(scorer: Any) -> Any:
     return scorer.eval()
 
 
+def make_tagger(*, context: int = 0) -> TagScorer:
+    torch.manual_seed(0)
+    settings = {k: v for k, v in SETTINGS.items() if k != "n_labels"}
+    return ready(TagScorer(n_tags=N_LABELS, context=context, **settings))
+
+
 both = pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
+each = pytest.mark.parametrize("make", [make_scorer, make_linear_scorer, make_tagger])
 
 
 def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tensor:
@@ -115,13 +122,11 @@ def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(scores, brute_force(scorer, TOKENS), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_linear_scores_are_equation_4(seed: int) -> None:
+def test_linear_scores_are_equation_4() -> None:
     scorer = make_linear_scorer()
-    tokens = torch.randn(10, 7, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
-        scores = scorer(tokens, LENGTHS, SPANS, WORDS)
-        torch.testing.assert_close(scores, equation_4(scorer, tokens), atol=1e-5, rtol=1e-5)
+        scores = scorer(TOKENS, LENGTHS, SPANS, WORDS)
+        torch.testing.assert_close(scores, equation_4(scorer, TOKENS), atol=1e-5, rtol=1e-5)
 
 
 def test_the_published_span_scorer_is_three_vectors_and_a_bias() -> None:
@@ -151,7 +156,7 @@ def test_spans_stay_in_their_document(make: Make) -> None:
     assert widths.tolist() == [3, 2, 1, 1, 4, 4, 4, 3, 2, 1]
 
 
-@both
+@each
 @pytest.mark.parametrize("context", [0, 3])
 def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
     scorer = make(context=context)
@@ -161,13 +166,7 @@ def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
             length = torch.tensor([end - start])
             alone = scorer(TOKENS[start:end], length, NO_SPANS, NO_WORDS)
             torch.testing.assert_close(alone, together[start:end], atol=1e-5, rtol=1e-5)
-
-
-@both
-@pytest.mark.parametrize("context", [0, 3])
-def test_no_tokens(make: Make, context: int) -> None:
-    scores = make(context=context)(TOKENS[:0], torch.tensor([0]), NO_SPANS, NO_WORDS)
-    assert scores.shape == (0, 4, 2)
+        assert scorer(TOKENS[:0], length[:0], NO_SPANS, NO_WORDS).shape == (0, *together.shape[1:])
 
 
 @both
@@ -181,3 +180,18 @@ def test_the_gradient_is_that_of_finite_differences(make: Make) -> None:
 
     assert finite_scores(tokens).shape == (50,)
     assert torch.autograd.gradcheck(finite_scores, (tokens,), fast_mode=True)
+
+
+def test_tags_are_one_linear_layer_over_vectors_and_matches() -> None:
+    scorer = TagScorer(n_tags=3, width=1, max_width=4, context=0, n_features=2, dropout=0.5).eval()
+    torch.nn.init.constant_(scorer.output.bias, 0.0)
+    scorer.word_features.weight.data = torch.tensor([[0.5], [0.25]])
+    # First, last, inside.
+    scorer.token_features.weight.data = torch.tensor([10.0, 0.0, 20.0, 0.0, 30.0, 0.0])[:, None]
+    scorer.output.weight.data = torch.tensor([[1.0], [2.0], [-1.0]])
+    tokens = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    # A match of feature 0 from token 0 to 2, a word of feature 1 at token 3.
+    spans, words = torch.tensor([[0, 2, 0]]), torch.tensor([[3, 1]])
+    scores = scorer(tokens, torch.tensor([3, 1]), spans, words)
+    assert scores[:, 0].tolist() == [11.0, 32.0, 23.0, 4.25]
+    assert scores[1].tolist() == [32.0, 64.0, -32.0]

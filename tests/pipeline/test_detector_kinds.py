@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
-from spacy.ml.models.tok2vec import MaxoutWindowEncoder, MultiHashEmbed, build_Tok2Vec_model
 from spacy.tokens import Doc
 from spacy.training import Example
-from tiny import blank, examples
+from test_multitask import TOK2VEC
+from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models import detector as detector_models
-from spacy_bioel.models.bio_tagger import build_bio_tagger_v1
-from spacy_bioel.models.detector import MentionModel
-from spacy_bioel.models.span_enumerator import build_span_enumerator_v1
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.types import AnnotatedText, Mention
 
-KINDS: dict[str, Callable[..., MentionModel]] = {
-    "linear": partial(build_span_enumerator_v1, max_width=6, hidden=0),
-    "bio": partial(build_bio_tagger_v1, max_width=6),
-    "bio_context": partial(build_bio_tagger_v1, max_width=6, context=4),
+SPANS = DETECTOR["model"] | {"hidden": 0}
+TAGS = {"@architectures": "spacy-bioel.BioTagger.v1", "max_width": 6, "tok2vec": TOK2VEC}
+KINDS: dict[str, dict[str, Any]] = {
+    "linear": SPANS,
+    "bio": TAGS,
+    "bio_context": TAGS | {"context": 4},
 }
 
 
 def make_detector(kind: str) -> MentionDetector:
-    attrs: list[int | str] = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
-    rows = [300, 100, 100, 100]
-    embed = MultiHashEmbed(width=32, attrs=attrs, rows=rows, include_static_vectors=False)
-    encode = MaxoutWindowEncoder(width=32, window_size=1, maxout_pieces=2, depth=1)
-    model = KINDS[kind](build_Tok2Vec_model(embed, encode))
-    nlp = blank()
-    cfg = nlp.add_pipe("bioel_mentions").cfg  # type: ignore[attr-defined]
-    return MentionDetector(nlp.vocab, model, "bioel_mentions", settings=cfg)
+    return blank().add_pipe("bioel_mentions", config={"model": KINDS[kind]})  # type: ignore[return-value]
 
 
 def train(detector: MentionDetector, data: list[Example], **settings: Any) -> list[float]:
@@ -106,19 +96,6 @@ def test_empty_documents(detector: MentionDetector) -> None:
     assert len(detector(tokenised("")).spans["bioel"]) == 0
     empty = Example(tokenised(""), tokenised(""))
     assert detector.update([empty]) == {"bioel_mentions": 0.0}
-
-
-def test_the_threshold_leaves_out_what_is_less_sure(
-    detector: MentionDetector, texts: list[AnnotatedText]
-) -> None:
-    docs = [tokenised(text.text) for text in texts]
-    all_found = [span for spans in detector.predict(docs) for span in spans]
-    middle = sorted(p for *_, p in all_found)[len(all_found) // 2]
-    copy = pickle.loads(pickle.dumps(detector))
-    copy.threshold = middle
-    expected = [span for span in all_found if span[3] >= middle]
-    assert [span for spans in copy.predict(docs) for span in spans] == expected
-    assert 0 < len(expected) < len(all_found)
 
 
 @pytest.mark.parametrize("way", ["disk", "bytes", "pickle"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from spacy.tokens import Doc
-from tiny import blank, links
+from tiny import blank
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -107,19 +107,6 @@ def test_long_names_are_looked_for_block_by_block(
     for name in letters:
         assert found(name, kb) == [name]
     assert len(found(letters[2] + " " + letters[1], kb)) == 2
-
-
-def test_a_pipeline_with_nothing_but_a_knowledge_base(kb_folder: Path) -> None:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder), "mentions": "kb"})
-    doc = nlp("Naloxone-induced hypertension after a heart attack.")
-    assert links(doc) == [
-        ("Naloxone", "MESH:D009270"),
-        ("hypertension", "MESH:D006973"),
-        ("heart attack", "MESH:D009203"),
-    ]
-    assert doc.ents == ()
-    assert links(nlp(doc)) == links(doc)
 
 
 def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:

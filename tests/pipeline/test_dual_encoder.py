@@ -73,7 +73,7 @@ def test_two_processes_after_training(
     spacy.util.fix_random_seed(0)
     nlp = dual_nlp(kb_folder, checkpoint)
     learn(nlp, texts, updates=20)
-    nlp.get_pipe("bioel_mentions").threshold = 0.1
+    nlp.get_pipe("bioel_mentions").cfg["threshold"] = 0.1
     inputs = [text.text for text in texts]
     found = [get_links(doc) for doc in nlp.pipe(inputs, n_process=2, batch_size=2)]
     assert sum(map(len, found)) > 10

@@ -140,17 +140,6 @@ def test_every_span_has_a_fate() -> None:
     assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
 
 
-def test_spans_of_a_detector(trained: Language) -> None:
-    text = "Naloxone-induced hypertension after morphine."
-    report = spacy_bioel.explain(trained, text)
-    kept = {(c.start, c.end, c.label) for c in report.considered if c.is_mention}
-    doc = trained(text)
-    group = doc.spans["bioel"]
-    assert kept == {(s.start_char, s.end_char, s.label_) for s in group} != set()
-    assert [m.ids for m in report.mentions] == [s._.cuis for s in group]
-    assert report.mentions[0].probability == group.attrs["scores"][0]
-
-
 def test_a_stored_document_explains_itself(nlp: Language, folder: Path) -> None:
     doc = nlp("A cold.")
     again = Doc(nlp.vocab).from_bytes(doc.to_bytes())
@@ -205,15 +194,6 @@ def test_names_that_are_near_words_without_candidates(folder: Path) -> None:
     (mention,) = spacy_bioel.explain(nlp, "The bowing.", "bowing").mentions
     assert (mention.ids, mention.candidates) == ((), ())
     assert mention.near == ("Femoral bowing (X:4)",)
-
-
-def test_types_of_labels_have_no_effect_on_concepts_without_types(tmp_path: Path) -> None:
-    build_kb([Concept("Y:1", ("Gout",))], tmp_path / "kb")
-    nlp = linking_nlp(
-        tmp_path / "kb", ["gout"], evidence={"dense": False}, label_types={"Thing": ["Disease"]}
-    )
-    (mention,) = spacy_bioel.explain(nlp, "A gout.").mentions
-    assert mention.ids == ("Y:1",)
 
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"

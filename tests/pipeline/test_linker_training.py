@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
-from spacy_bioel.models.reading import write_encoder
+from spacy_bioel.models.name_encoder import write_encoder
 from spacy_bioel.pipeline.linker import component, names
 from spacy_bioel.types import AnnotatedText, Mention
 

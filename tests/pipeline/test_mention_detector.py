@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -70,22 +69,6 @@ def test_nested_mentions(
     doc = trained("Breast and ovarian cancer in families.")
     assert [span.text for span in doc.spans["bioel"]] == spans
     assert [ent.text for ent in doc.ents] == ents
-
-
-def test_without_overlaps_the_best_is_kept(trained: Language) -> None:
-    detector = trained.get_pipe("bioel_mentions")
-    doc = trained.make_doc("Breast and ovarian cancer in families.")
-    (nested,) = detector.predict([doc])
-    detector.cfg["allow_overlap"] = False
-    (flat,) = detector.predict([doc])
-    assert (len(nested), len(flat)) == (2, 1)
-    assert flat[0][3] == max(score for *_, score in nested)
-
-
-def test_the_threshold_is_a_setting(trained: Language, tmp_path: Path) -> None:
-    trained.get_pipe("bioel_mentions").threshold = 0.77
-    trained.to_disk(tmp_path / "m")
-    assert spacy.load(tmp_path / "m").get_pipe("bioel_mentions").threshold == 0.77
 
 
 def test_loss_and_its_gradient_by_finite_differences(texts: list[AnnotatedText]) -> None:
@@ -171,23 +154,6 @@ def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
         spacy.load(trained_folder, config=config)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"threshold": 2}, r"\[B270\] threshold = 2.*from 0 to 1.*bioel_mentions"),
-        ({"consistency": 2}, r"\[B270\] consistency = 2"),
-        ({"always": ["patients"]}, r"\[B336\].*always"),
-        ({"always": {"Species": "patients"}}, r"\[B336\]"),
-        ({"never": [""]}, r"\[B336\]"),
-    ],
-)
-def test_settings_are_checked(settings: dict[str, Any], message: str) -> None:
-    detector = blank().add_pipe("bioel_mentions")
-    detector.cfg.update(settings)  # type: ignore[attr-defined]
-    with pytest.raises(BioelError, match=message):
-        detector.check_settings()  # type: ignore[attr-defined]
-
-
 def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
     nlp = initialized(TEXT, always={"Diseese": ["flu"]})
     with pytest.warns(UserWarning, match=r"\[W322\] .*`always`.*\['Diseese'\].* finds Disease\."):
@@ -196,17 +162,6 @@ def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nlp("flu")  # said once
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "code"), [("treshold", 0.5, "B443"), ("threshold", "high", "B270")]
-)
-def test_settings_that_were_assigned_are_checked(
-    trained: Language, name: str, value: object, code: str
-) -> None:
-    trained.get_pipe("bioel_mentions").cfg[name] = value
-    with pytest.raises(BioelError, match=rf"\[{code}\].*{name}"):
-        trained("Renal failure.")
 
 
 def test_line_breaks_are_not_read(trained: Language, texts: list[AnnotatedText]) -> None:

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 from confection import Config
@@ -201,8 +202,8 @@ class FixedTask:
         assert self.task in tasks
         return self.task
 
-    def integers(self, low: int, high: int, size: int) -> list[int]:
-        return [low] * size
+    def integers(self, low: int, high: int, size: int) -> np.ndarray:
+        return np.full(size, low)
 
 
 def test_tasks_that_are_not_learnt(kb_folder: Path, texts: list[AnnotatedText]) -> None:

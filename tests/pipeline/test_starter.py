@@ -22,8 +22,8 @@ from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.models.name_encoder import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.models.reading import encoder_settings
 from spacy_bioel.pipeline.factories import LINKER_MODEL
 from spacy_bioel.pipeline.linker import names, starter
 from spacy_bioel.types import AnnotatedText, Candidate, Concept

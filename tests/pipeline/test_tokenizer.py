@@ -60,25 +60,6 @@ def test_no_character_is_lost(text: str) -> None:
     assert blank().make_doc(text).text == text
 
 
-@pytest.mark.parametrize(
-    ("text", "mention"),
-    [
-        ("a naloxone-induced rise", "naloxone"),
-        ("levodopa/carbidopa", "carbidopa"),
-        ("by [3H]-naloxone", "[3H]-naloxone"),
-        ("by [3H]-naloxone", "naloxone"),
-        ("lithium100mg", "lithium100"),
-        ("non-insulin-dependent", "insulin"),
-        ("Na+/K+-ATPase", "K+"),
-        ("anti-TNF_α", "α"),
-    ],
-)
-def test_mentions_inside_words(text: str, mention: str) -> None:
-    start = text.index(mention)
-    span = blank().make_doc(text).char_span(start, start + len(mention))
-    assert span is not None and span.text == mention
-
-
 def test_it_comes_back_with_the_pipeline(tmp_path: Path) -> None:
     nlp = blank()
     text = "a naloxone-induced [3H] 100mg"

@@ -118,7 +118,7 @@ def test_every_setting_that_is_tried(
         done.append(([*settings[0]][0], len(different) > 1))
         return choosing.choose(what, settings, counts, protocol=protocol, **more)
 
-    monkeypatch.setattr("spacy_bioel.tuning.tuners.choose", choose)
+    monkeypatch.setattr("spacy_bioel.tuning.run.choose", choose)
     tune(nlp, golds)
     first = ("refitted", False) if detector is None else ("threshold", True)
     assert done == [first, ("nil_threshold", True)]

@@ -16,7 +16,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import write_trie
 from spacy_bioel.pipeline import stored_pipe
-from spacy_bioel.pipeline.verifying import verify
+from spacy_bioel.pipeline.loading import verify
 
 PIPES = ("bioel_linker", "bioel_mentions")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_bioel.scoring.given import count_gold_any, count_gold_strict
+from spacy_bioel.scoring.counts import count_gold_any, count_gold_strict
 from spacy_bioel.types import Candidate, Link, Mention
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.scoring.measure import Measurement, bootstrap_sums
+from spacy_bioel.scoring.evaluation import Measurement, bootstrap_sums, evaluate
 from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 

@@ -36,10 +36,10 @@ from spacy_bioel.models.name_encoder import (
     add_encoder,
     encode_names,
     get_network,
+    write_encoder,
 )
 from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
-from spacy_bioel.models.reading import write_encoder
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
 from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids

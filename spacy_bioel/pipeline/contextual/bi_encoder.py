@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.models.bi_encoder import TEMPERATURE, collective_loss, encode_mentions
-from spacy_bioel.models.name_encoder import name_loss
+from spacy_bioel.models.bi_encoder import TEMPERATURE, encode_mentions
+from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
@@ -52,10 +52,7 @@ def read(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest.
-
-    given (Sequence): Candidates that the string of each mention was given.
-    """
+    """Pairs to weigh: the candidates of the strings, and concepts of the names that are nearest."""
     return compare(generator, mentions, given, encode_in_context(model, generator, mentions))
 
 
@@ -88,7 +85,7 @@ def compare(
         total = np.bincount(pair, weight, len(concept))
         return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
-    return weigh(kb, given, owner[may], concept[may], likeness, temperature=TEMPERATURE)
+    return weigh(kb, given, likeness, owner[may], concept[may], temperature=TEMPERATURE)
 
 
 class Training(NameTraining):
@@ -123,21 +120,22 @@ class Training(NameTraining):
         d_vectors: Any = model.ops.alloc2f(*vectors.shape)
         total = 0.0
         if names:  # they come first
-            total, d_names = name_loss(
-                vectors[: len(names)], name_concepts, loss=self.settings.loss
-            )
+            loss = f"{self.settings.loss}_loss"
+            total, d_names = loss_and_gradients(loss, vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
         # Even without a mention: the pipe that the tokens come from waits for its gradient.
-        mentions, backprop_mentions, loss = self.read(examples, gold, vectors[of_strings])
+        mentions, backprop_mentions, others = self.read(examples, gold, vectors[of_strings])
         indptr, owners, _ = self.kb.concepts_of_names(rows)
         right = np.logical_or.reduceat(concepts[:, None] == owners, indptr[:-1], axis=1)
-        value, d_mentions, d_candidates = collective_loss(mentions, vectors[of_candidates], right)
+        value, d_mentions, d_candidates = loss_and_gradients(
+            "collective_loss", mentions, vectors[of_candidates], right, temperature=TEMPERATURE
+        )
         model.ops.scatter_add(d_vectors, of_candidates, d_candidates)
         model.ops.scatter_add(d_vectors, of_strings, backprop_mentions(d_mentions))
         backprop_names(d_vectors)
         read = model.ops.to_numpy(mentions)
         self._contrast.remember(known_strings, concepts[known], read[known])
-        return total + value + loss
+        return float(total + value + others)
 
     def gold(self, examples: Sequence[Example]) -> tuple[Mentions, list[str]]:
         """Gold mentions, and the id of each."""

@@ -13,8 +13,9 @@ from spacy.training import Example
 from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.cross_encoder import pairs_loss, score_pairs
+from spacy_bioel.models.cross_encoder import score_pairs
 from spacy_bioel.models.marked import Pair
+from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
@@ -49,18 +50,14 @@ def read(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Pairs to weigh: the candidates of the strings, no others.
-
-    given (Sequence): Candidates that the string of each mention was given.
-    """
+    """Pairs to weigh: the candidates of the strings, no others."""
     kb, pairs, spans = generator.kb, model.get_ref("pairs"), mentions.spans
 
     def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         context = pairs.attrs["max_pieces"]  # a token is a piece at least
         return score_pairs(pairs, make_pairs(kb, spans, mention, concept, context=context))
 
-    none = np.zeros(0, dtype=np.int64)
-    return weigh(kb, given, none, none, logit, temperature=1.0)
+    return weigh(kb, given, logit, temperature=1.0)
 
 
 class Training(NameTraining):
@@ -101,6 +98,7 @@ class Training(NameTraining):
         context = model.get_ref("pairs").attrs["max_pieces"]
         pairs = make_pairs(self.kb, spans, owner, concept, context=context)
         logits, backprop = model.begin_update(pairs)
-        loss, d_logits = pairs_loss(logits, owner, concept == rows[chosen][owner])
+        right = concept == rows[chosen][owner]
+        loss, d_logits = loss_and_gradients("ranking_loss", logits, owner, right)
         backprop(d_logits)
-        return loss
+        return float(loss)

@@ -1,11 +1,15 @@
-"""Contextual methods: models that read mentions in their documents, each behind one Protocol."""
+"""Contextual methods: models that read mentions in their documents, each in a module.
+
+A module has `PROPOSES`, whether it brings candidates that the strings were not given; `read`, which
+gives pairs of mentions and concepts their scores, to be weighed; and `Training`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
 
-from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
@@ -15,78 +19,22 @@ from spacy_bioel.pipeline.contextual import bi_encoder, cross_encoder, multitask
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.types import Candidate
 
-
-class ContextualMethod(Protocol):
-    """A module of this package; the name of its model is its key in `METHODS`."""
-
-    @property
-    def PROPOSES(self) -> bool:
-        """Whether it brings candidates that the strings were not given."""
-        ...
-
-    @property
-    def Training(self) -> type[NameTraining]: ...
-
-    def read(
-        self,
-        model: Model[Any, Any],
-        generator: CandidateGenerator,
-        mentions: Mentions,
-        given: Sequence[Sequence[Candidate]],
-    ) -> Reading:
-        """Pairs of mentions and concepts with their scores, to be weighed.
-
-        mentions (Mentions): At least one.
-        given (Sequence): Candidates that the string of each mention was given.
-        """
-        ...
-
-
-class Finder(Protocol):
-    """A module whose model finds mentions too, for the setting `mentions = "read"`."""
-
-    def finds(self, model: Model[Any, Any]) -> bool:
-        """Whether the settings of the model let it find mentions."""
-        ...
-
-    def prepare(
-        self,
-        model: Model[Any, Any],
-        examples: Iterable[Example],
-        kb: KnowledgeBase,
-        *,
-        gold_key: str,
-    ) -> None:
-        """Tell a model what there is to find, before its network is made."""
-        ...
-
-    def find(
-        self, model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings
-    ) -> Mentions:
-        """Mentions that the model finds in documents."""
-        ...
-
-
-METHODS: dict[str, ContextualMethod] = {
+# By the name of the model.
+METHODS: dict[str, ModuleType] = {
     "dual_encoder": bi_encoder,
     "reranker": cross_encoder,
     "multitask": multitask,
     "generative_linker": seq2seq,
 }
-# What a method keeps beside the names of a knowledge base.
-PREPARE: dict[str, Callable[[Model[Any, Any], KnowledgeBase], None]] = {
-    "generative_linker": seq2seq.prepare,
-}
-FINDERS: dict[str, Finder] = {"multitask": multitask}
 
 
 def finds(model: Model[Any, Any]) -> bool:
-    """Whether a model finds mentions."""
-    return model.name in FINDERS and FINDERS[model.name].finds(model)
+    """Whether a model finds mentions too, for the setting `mentions = "read"`."""
+    return model.name == "multitask" and multitask.finds(model)
 
 
 def proposes(model: Model[Any, Any]) -> set[str]:
@@ -98,16 +46,9 @@ def proposes(model: Model[Any, Any]) -> set[str]:
 def prepare_reading(
     model: Model[Any, Any], examples: Iterable[Example], kb: KnowledgeBase, *, gold_key: str
 ) -> None:
-    """Prepare a model that finds mentions, see `Finder.prepare`; others need nothing."""
-    if model.name in FINDERS:
-        FINDERS[model.name].prepare(model, examples, kb, gold_key=gold_key)
-
-
-def find_in_context(
-    model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings
-) -> Mentions:
-    """Find mentions by the method of a model, see `Finder.find`."""
-    return FINDERS[model.name].find(model, docs, settings)
+    """Tell a model that finds mentions what there is to find, before its network is made."""
+    if model.name == "multitask":
+        multitask.prepare(model, examples, kb, gold_key=gold_key)
 
 
 def read_mentions(
@@ -116,19 +57,23 @@ def read_mentions(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Read by the method of a model, see `ContextualMethod.read`."""
-    return METHODS[model.name].read(model, generator, mentions, given)
+    """Read mentions, of which there are some, by the method of a model.
+
+    given (Sequence): Candidates that the string of each mention was given.
+    """
+    found: Reading = METHODS[model.name].read(model, generator, mentions, given)
+    return found
 
 
 def prepare_kb(model: Model[Any, Any], kb: KnowledgeBase) -> None:
     """Write what the method of a model keeps beside the names of a knowledge base, if anything."""
-    if reads(model) and model.name in PREPARE:
-        PREPARE[model.name](model, kb)
+    if reads(model) and model.name == "generative_linker":
+        seq2seq.prepare(model, kb)
 
 
 def make_training(
     model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
 ) -> NameTraining:
     """Begin to train a linker's model, whose encoder of names is there."""
-    method = METHODS.get(model.name)
-    return (method.Training if method else NameTraining)(model, state, settings)
+    kind: type[NameTraining] = getattr(METHODS.get(model.name), "Training", NameTraining)
+    return kind(model, state, settings)

@@ -17,10 +17,11 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
-from spacy_bioel.models.multitask import Inventory
-from spacy_bioel.models.multitask_layers import (
+from spacy_bioel.models.detector import MentionBatch
+from spacy_bioel.models.multitask import (
     NIL,
     UNKNOWN,
+    Inventory,
     Lesson,
     class_logits,
     mention_vectors,
@@ -115,13 +116,9 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
 def _labels(
     model: Model[Any, Any], states: dict[str, Any], places: IntArray, classes: IntArray | None
 ) -> list[str]:
-    """Types of mentions: as they are told, or else those of their classes.
-
-    classes (IntArray | None): Of the mentions, where they are known. Shape (n_mentions,).
-    """
+    """Types of mentions: as they are told, or else those of their classes, where there are some."""
     inventory: Inventory = model.attrs["inventory"]
-    logits = type_logits(model, states, places)
-    if logits is not None:
+    if (logits := type_logits(model, states, places)) is not None:
         kinds = logits[:, 1:].argmax(axis=1)
     elif "links" not in states:
         return [_UNTYPED] * len(places)
@@ -138,57 +135,17 @@ def read(
     mentions: Mentions,
     given: Sequence[Sequence[Candidate]],
 ) -> Reading:
-    """Pairs to weigh: the candidates of the strings, and those of the model's vocabulary.
-
-    given (Sequence): Candidates that the string of each mention was given.
-    """
+    """Pairs to weigh: the candidates of the strings, and those of the model's vocabulary."""
     states = mentions.states or read_documents(model, mentions.docs)
     places = mentions.token_ranges()
     if "links" not in states:
-        nothing = np.zeros(0, dtype=np.int64)
-        return weigh(
-            generator.kb, given, nothing, nothing, lambda m, c: np.zeros(len(m)), temperature=1.0
-        )
+        return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
     if model.attrs["vocabulary"] == "open":
         words = bi_encoder.encode_strings(generator, mentions.strings)
         vectors = mention_vectors(model, states, places, words)
         return bi_encoder.compare(generator, mentions, given, vectors)
-    return _read_classes(model, generator, mentions, given, class_logits(model, states, places))
-
-
-def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
-
-    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
-    """
-    require_token_vectors(model, docs)
-    lexicon, width = model.attrs["lexicon"], model.attrs["settings"]["max_width"]
-    return read_states(model, match_lexicon(lexicon, list(docs), max_width=width))
-
-
-def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Runs of tokens of one class in a document: their places, shape (n, 2), and classes, (n,)."""
-    is_first = np.diff(classes, prepend=-1) != 0
-    is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
-    start = np.flatnonzero(is_first)
-    places = np.stack([start, np.append(start, len(classes))[1:]], axis=1).astype(np.int64)
-    found = classes[start]
-    return places[found != NIL], found[found != NIL]
-
-
-def _read_classes(
-    model: Model[Any, Any],
-    generator: CandidateGenerator,
-    mentions: Mentions,
-    given: Sequence[Sequence[Candidate]],
-    logits: NDArray[np.float32],
-) -> Reading:
-    """The likeliest classes of each mention, and their log-odds against NIL.
-
-    logits (NDArray): Shape (n_mentions, 1 + n_classes).
-    """
-    kb = generator.kb
-    odds = logits[:, 1:] - logits[:, :1]
+    kb, logits = generator.kb, class_logits(model, states, places)
+    odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
     rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
     k = min(generator.state.settings.max_candidates, len(rows))
     best = np.argpartition(-odds, k - 1, axis=1)[:, :k] if k else np.zeros((len(odds), 0), int)
@@ -202,7 +159,31 @@ def _read_classes(
         kind = order[place]
         return np.where(rows[kind] == concept, odds[mention, kind], _ABSENT)
 
-    return weigh(kb, given, owner[may], concept[may], score, temperature=1.0)
+    return weigh(kb, given, score, owner[may], concept[may], temperature=1.0)
+
+
+def read_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
+    """Vectors of the tokens of documents, see `models.multitask_layers.read_states`.
+
+    RAISES BioelError: [B174] when the pipe that reads the documents has not been there.
+    """
+    require_token_vectors(model, docs)
+    return read_states(model, _matched(model, docs))
+
+
+def _matched(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
+    width = model.attrs["settings"]["max_width"]
+    return match_lexicon(model.attrs["lexicon"], list(docs), max_width=width)
+
+
+def _runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Runs of tokens of one class in a document: their places, shape (n, 2), and classes, (n,)."""
+    is_first = np.diff(classes, prepend=-1) != 0
+    is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    start = np.flatnonzero(is_first)
+    places = np.stack([start, np.append(start, len(classes))[1:]], axis=1).astype(np.int64)
+    found = classes[start]
+    return places[found != NIL], found[found != NIL]
 
 
 class Training(bi_encoder.Training):
@@ -235,15 +216,9 @@ class Training(bi_encoder.Training):
     def read(
         self, examples: Sequence[Example], gold: Mentions, words: Any
     ) -> tuple[Any, Any, float]:
-        model = self.model
-        lexicon, width = model.attrs["lexicon"], model.attrs["settings"]["max_width"]
-        batch = match_lexicon(lexicon, list(gold.docs), max_width=width)
-        inputs = (batch, self._lesson(examples), words)
-        (vectors, loss), backprop = model.begin_update(inputs)
+        inputs = (_matched(self.model, gold.docs), self._lesson(examples), words)
+        (vectors, loss), backprop = self.model.begin_update(inputs)
         return vectors, backprop, loss
-
-    def _gold_spans(self, example: Example) -> Iterable[GoldSpan]:
-        return gold_spans(example, key=self.state.settings.gold_key)
 
     def _lesson(self, examples: Sequence[Example]) -> Lesson:
         inventory: Inventory = self.model.attrs["inventory"]
@@ -252,7 +227,7 @@ class Training(bi_encoder.Training):
         places, types, classes = [], [], []
         offset = 0
         for example in examples:
-            gold = list(self._gold_spans(example))
+            gold = list(gold_spans(example, key=self.state.settings.gold_key))
             places.append(_places(gold) + offset)
             types += [type_of.get(g.label, UNKNOWN) for g in gold]
             classes += [self._class(g, class_of) for g in gold]
@@ -268,14 +243,12 @@ class Training(bi_encoder.Training):
         n_others = self.model.attrs["random"] if n_classes else 0
         others = self._random.integers(1, 1 + n_classes, size=n_others)
         tags = encode_bilou(spans[kept], offset)
-        return Lesson(spans, tags, of_types, of_classes, self._task, others)
+        return Lesson(spans, tags, of_types, of_classes, others, self._task)
 
     def _class(self, gold: GoldSpan, class_of: dict[str, int]) -> int:
-        if not gold.ids:
-            return NIL
-        return (
-            class_of.get(self.kb.canonical(gold.ids[0]), UNKNOWN) if len(gold.ids) == 1 else UNKNOWN
-        )
+        if len(gold.ids) == 1:
+            return class_of.get(self.kb.canonical(gold.ids[0]), UNKNOWN)
+        return UNKNOWN if gold.ids else NIL
 
 
 def _places(gold: Sequence[GoldSpan]) -> IntArray:

@@ -57,8 +57,6 @@ def read(
     """Pairs to weigh: the candidates of the strings, and the concepts whose names are written.
 
     A name of several concepts proposes all of them: what their strings say decides.
-
-    given (Sequence): Candidates that the string of each mention was given.
     """
     kb = generator.kb
     owner, concept, score = generate(model, generator, mentions)
@@ -73,9 +71,9 @@ def read(
     return weigh(
         kb,
         given,
+        likeness,
         owner,
         concept,
-        likeness,
         temperature=_TEMPERATURE,
         evidence=EVIDENCE,
         reads_given=False,

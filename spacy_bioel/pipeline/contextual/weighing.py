@@ -67,6 +67,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 #   highest: no other candidate has a higher one
 READ_FEATURES = ("string", "found", "score", "read", "highest")
 _LOWEST = 1e-4  # scores are rounded to this
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @cache
@@ -125,9 +126,9 @@ class Reading:
 def weigh(
     kb: KnowledgeBase,
     given: Sequence[Sequence[Candidate]],
-    mention: IntArray,
-    concept: IntArray,
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
+    mention: IntArray = _NONE,
+    concept: IntArray = _NONE,
     *,
     temperature: float,
     evidence: str = "context",
@@ -135,9 +136,9 @@ def weigh(
 ) -> Reading:
     """The pairs of mentions and the candidates that they were given, and further ones.
 
-    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
     score (Callable): Of pairs, by what was read. From numbers of mentions and concept rows, both
         of shape (n,), to shape (n,).
+    mention, concept (IntArray): Further pairs, also such as were given. Shape (n,).
     temperature (float): Divisor of scores to become log-odds.
     evidence (str): What candidates that were read say of it.
     reads_given (bool): Whether those that a mention was given are read too.

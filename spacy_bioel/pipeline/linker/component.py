@@ -16,15 +16,11 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
-from spacy_bioel.models.name_encoder import EncoderSource, add_encoder
-from spacy_bioel.models.reading import add_reading, read_encoder, reads
+from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, read_encoder
+from spacy_bioel.models.reading import add_reading, reads
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
-from spacy_bioel.pipeline.contextual.methods import (
-    find_in_context,
-    make_training,
-    prepare_kb,
-    prepare_reading,
-)
+from spacy_bioel.pipeline.contextual import multitask
+from spacy_bioel.pipeline.contextual.methods import make_training, prepare_kb, prepare_reading
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
@@ -65,7 +61,7 @@ class Linker(LinkerResources):
         if settings.mentions == "read":
             if not reads(self.model):
                 raise BioelError(Errors.B053.format(name=self.name))
-            return find_in_context(self.model, docs, settings)
+            return multitask.find(self.model, docs, settings)
         mentions = find_mentions(docs, generator)
         if not settings.by_kb:
             self._surroundings.check_mentions(self.name, mentions)

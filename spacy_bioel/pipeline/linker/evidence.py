@@ -7,20 +7,19 @@ of how they are weighed, which is `linker.fusion`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
-from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.linker.statistics import ConceptsOfStrings, MentionStatistics
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.variants import spelling_variants
+from spacy_bioel.text.stems import spelling_variants
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of it)
@@ -73,22 +72,15 @@ class Candidates:
     sources: NDArray[np.uint8]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Proposals:
-    """Values of features of (query, concept) from one source, by way of a name."""
+    """Values of features of (query, concept) from one source, by way of a name (-1: of none)."""
 
     query: IntArray
     concept: IntArray
     name: IntArray
-    values: dict[str, NDArray[Any]]
+    values: Mapping[str, NDArray[Any]]
     source: int
-
-    def of(self, queries: NDArray[np.bool_]) -> _Proposals:
-        """Those of some queries. Shape (n_queries,)."""
-        kept = queries[self.query]
-        values = {name: value[kept] for name, value in self.values.items()}
-        rows = (self.query[kept], self.concept[kept], self.name[kept])
-        return _Proposals(*rows, values, self.source)
 
 
 def gather_candidates(
@@ -112,43 +104,48 @@ def gather_candidates(
     evidence (Collection[str]): Which of EVIDENCE to use.
     """
     if "memory" not in evidence:
-        statistics = MentionStatistics()
-    exact, counted = _exact(queries, kb), _counted(queries, kb, statistics)
-    # Searching by spelling is for strings that are no name and were never seen: it is the
-    # slowest source, and finds the string itself otherwise.
-    certain = np.union1d(exact.query[exact.values["exact"] == 1.0], counted.query)
-    if "exact" not in evidence:
-        certain = counted.query
-    unsure = np.setdiff1d(np.arange(len(queries)), certain)
-    strings = [queries[i] for i in unsure]
-    near: list[_Proposals] = []
-    if "sparse" in evidence:
-        sparse = _nearest(kb, strings, *spelling.search(strings, k), best="alike", value="sparse")
-        found_strings = statistics.ngrams.search(strings, k)
-        by_spelling = _recalled(kb, statistics, *found_strings, value="recalled")
-        for proposals in (sparse, by_spelling):
-            proposals.query = unsure[proposals.query]
-            near.append(proposals)
-    if "dense" in evidence and dense is not None:
-        near.append(_nearest(kb, queries, *dense, best="nearest", value="dense"))
-        if recalled is not None and "memory" in evidence:
-            near.append(_recalled(kb, statistics, *recalled, value="recalled_dense"))
+        statistics, recalled = MentionStatistics(), None
+    meant = statistics.concepts(kb)
+    counted = _counted(queries, statistics.rows, meant)
+    found = [*([_exact(queries, kb)] if "exact" in evidence else ()), counted]
     # One letter is like nothing: "c" in "c/o" is no misspelt "CS".
     is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
-    found = [exact] if "exact" in evidence else []
-    candidates = _merge([*found, counted, *(one.of(is_word) for one in near)], kb)
-    if "prior" in evidence and "memory" in evidence:
-        candidates.features[:, _COLUMN["prior"]] = statistics.concepts(kb).prior[candidates.concept]
+    if "sparse" in evidence:
+        # For strings that are no name and were never seen: it is the slowest source, and finds the
+        # string itself otherwise.
+        unsure = is_word.copy()
+        unsure[counted.query] = False
+        if "exact" in evidence:
+            unsure[found[0].query[found[0].values["exact"] == 1.0]] = False
+        if unsure.any():
+            numbers = np.flatnonzero(unsure)
+            strings = [queries[i] for i in numbers.tolist()]
+            names, near = spelling.search(strings, k), statistics.ngrams.search(strings, k)
+            found.append(_nearest(kb, strings, numbers, names, best="alike", value="sparse"))
+            found.append(_recalled(meant, numbers, near, value="recalled"))
+    if "dense" in evidence and dense is not None and is_word.any():
+        numbers = np.flatnonzero(is_word)
+        strings, names = [queries[i] for i in numbers.tolist()], _of(dense, numbers)
+        found.append(_nearest(kb, strings, numbers, names, best="nearest", value="dense"))
+        if recalled is not None:
+            near = _of(recalled, numbers)
+            found.append(_recalled(meant, numbers, near, value="recalled_dense"))
+    candidates = _merge(found, len(kb))
+    if {"prior", "memory"} <= set(evidence):
+        candidates.features[:, _COLUMN["prior"]] = meant.prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
     candidates.features[:, _COLUMN["trained"]] = bool(statistics.counts)
     return candidates
 
 
-def _merge(found: list[_Proposals], kb: KnowledgeBase) -> Candidates:
-    """One row a pair of query and concept, with the greatest value of each feature."""
+def _of(found: Found, queries: IntArray) -> Found:
+    return found[0][queries], found[1][queries]
+
+
+def _merge(found: list[_Proposals], n: int) -> Candidates:
+    """One row a pair of query and concept, of n, with the greatest value of each feature."""
     query = np.concatenate([p.query for p in found])
     concept = np.concatenate([p.concept for p in found])
-    n = len(kb)
     keys, pair = np.unique(query * n + concept, return_inverse=True)
     features = np.zeros((len(keys), len(FEATURES)), dtype=np.float32)
     sources = np.zeros(len(keys), dtype=np.uint8)
@@ -174,7 +171,7 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     variants = [
         (i, v) for i in np.flatnonzero(rows < 0).tolist() for v in spelling_variants(queries[i])
     ]
-    found = kb.lookup_names([v for _, v in variants])
+    found = kb.lookup_names([v for _, v in variants]) if variants else ()
     for (i, _), row in zip(variants, found, strict=True):
         if rows[i] < 0:
             rows[i] = row
@@ -186,48 +183,39 @@ def _exact(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     values = {
         "exact": value,
         "preferred": value * preferred,
-        "unique": unique,
-        "dense_vote": unique,
-        "sparse_vote": unique,
-    } | dict.fromkeys(_OF_A_NAME, value)
+        **dict.fromkeys(("unique", "dense_vote", "sparse_vote"), unique),
+        **dict.fromkeys(_OF_A_NAME, value),
+    }
     return _Proposals(query, concepts, rows[query], values, EXACT)
 
 
 def _counted(
-    queries: Sequence[str], kb: KnowledgeBase, statistics: MentionStatistics
+    queries: Sequence[str], known: Mapping[str, int], meant: ConceptsOfStrings
 ) -> _Proposals:
-    """Concepts that the query itself was linked to in training."""
-    seen = [i for i, query in enumerate(queries) if query in statistics.rows]
-    rows = np.array([statistics.rows[queries[i]] for i in seen], dtype=np.int64)
-    query, concept, count, share = _concepts_of_strings(rows, kb, statistics)
-    values = {"memory": share, "seen": np.log1p(count)} | dict.fromkeys(_OF_A_STRING, share)
-    unnamed = np.full(len(query), -1, dtype=np.int64)
-    return _Proposals(np.array(seen, dtype=np.int64)[query], concept, unnamed, values, MEMORY)
+    """Concepts that the query itself was linked to in training.
 
-
-def _concepts_of_strings(
-    rows: IntArray, kb: KnowledgeBase, statistics: MentionStatistics
-) -> tuple[IntArray, IntArray, NDArray[np.float32], NDArray[np.float32]]:
-    """Number of the string, concept row, count and share of the string's mentions; (n,) each.
-
-    rows (IntArray): Of strings, in `statistics.names`. Shape (n_strings,).
+    known (Mapping): From a training string to its row.
     """
-    of_strings = statistics.concepts(kb)
-    indptr, at = gather(of_strings.offsets, rows)
-    number = np.repeat(np.arange(len(rows)), np.diff(indptr))
-    return number, of_strings.concepts[at], of_strings.counts[at], of_strings.shares[at]
+    seen = np.array([i for i, query in enumerate(queries) if query in known], dtype=np.int64)
+    entry, number = meant.entries_of(np.array([known[queries[i]] for i in seen], dtype=np.int64))
+    share = meant.shares[entry]
+    values = {"memory": share, "seen": np.log1p(meant.counts[entry])}
+    values |= dict.fromkeys(_OF_A_STRING, share)
+    unnamed = np.full(len(entry), -1, dtype=np.int64)
+    return _Proposals(seen[number], meant.concepts[entry], unnamed, values, MEMORY)
 
 
 def _nearest(
     kb: KnowledgeBase,
     queries: Sequence[str],
-    rows: IntArray,
-    cosines: NDArray[np.float32],
+    numbers: IntArray,
+    found: Found,
     *,
     best: str,
     value: str,
 ) -> _Proposals:
-    """Concepts of the names that a search found."""
+    """Concepts of the names that a search found for queries with these numbers."""
+    rows, cosines = found
     different, number = np.unique(rows.ravel(), return_inverse=True)
     # The first may stand for no name, -1.
     n_none = int((different < 0).sum())
@@ -236,41 +224,34 @@ def _nearest(
     words, covered = word_overlap(queries, names, owner, number)
     indptr, concepts, _ = kb.concepts_of_names(rows.ravel())
     entry = np.repeat(np.arange(rows.size), np.diff(indptr))
-    query = owner[entry]
-    cosine = cosines.ravel()[entry]
-    # Equal to the best up to rounding: several names can be nearest.
-    is_best = cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5
+    query, cosine = owner[entry], cosines.ravel()[entry]
     values = {
         value: np.maximum(cosine, 0.0),
         f"{value}_vote": _votes(query, concepts, cosine),
-        best: is_best,
+        # Equal to the best up to rounding: several names can be nearest.
+        best: cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5,
         "words": words[entry],
         "covered": covered[entry],
     }
     source = DENSE if value == "dense" else SPARSE
-    return _Proposals(query, concepts, rows.ravel()[entry], values, source)
+    return _Proposals(numbers[query], concepts, rows.ravel()[entry], values, source)
 
 
 def _recalled(
-    kb: KnowledgeBase,
-    statistics: MentionStatistics,
-    rows: IntArray,
-    cosines: NDArray[np.float32],
-    *,
-    value: str,
+    meant: ConceptsOfStrings, numbers: IntArray, found: Found, *, value: str
 ) -> _Proposals:
-    """Concepts of the training strings that a search found."""
-    entry = np.flatnonzero(rows.ravel() >= 0)
-    number, concept, _, share = _concepts_of_strings(rows.ravel()[entry], kb, statistics)
-    entry = entry[number]
-    query = entry // max(rows.shape[1], 1)
-    cosine = cosines.ravel()[entry]
+    """Concepts of the training strings that a search found for queries with these numbers."""
+    rows, cosines = found
+    hit = np.flatnonzero(rows.ravel() >= 0)
+    entry, number = meant.entries_of(rows.ravel()[hit])
+    hit, share, concept = hit[number], meant.shares[entry], meant.concepts[entry]
+    query, cosine = hit // max(rows.shape[1], 1), cosines.ravel()[hit]
     values: dict[str, NDArray[Any]] = {
         value: np.maximum(cosine, 0.0) * share,
         f"{value}_vote": _votes(query, concept, cosine, share),
     }
     unnamed = np.full(len(entry), -1, dtype=np.int64)
-    return _Proposals(query, concept, unnamed, values, MEMORY)
+    return _Proposals(numbers[query], concept, unnamed, values, MEMORY)
 
 
 def _votes(

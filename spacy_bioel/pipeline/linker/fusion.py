@@ -7,7 +7,7 @@ mentions, and says how likely it is that the candidate is the concept meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -132,6 +132,7 @@ def rank(
 
 
 IntArray = NDArray[np.int64]
+_Identity = tuple[str, set[str]]  # id and cross-references of a concept, in one spelling
 # Rarer candidates take so little from the others that their cross-references are not read.
 _LEAST = 0.05
 # Sources spell the names of vocabularies in several ways. Ids of UMLS have no prefix.
@@ -175,38 +176,25 @@ def repeats(
         return repeated
     order = rows[np.lexsort((concepts[rows], -shares[rows], groups[rows]))]
     different = np.unique(concepts[order])
-    known = {
-        row: _Identity(id, xrefs)
-        for row, id, xrefs in zip(
-            different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True
-        )
-    }
+    columns = zip(different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True)
+    known = {row: (_spelled(id), set(map(_spelled, xrefs))) for row, id, xrefs in columns}
     likelier: list[_Identity] = []
     before = -1
     for row in order.tolist():
         if groups[row] != before:
             likelier, before = [], groups[row]
         one = known[int(concepts[row])]
-        repeated[row] = any(map(one.is_equivalent, likelier))
+        repeated[row] = any(_are_equivalent(one, other) for other in likelier)
         likelier.append(one)
     return repeated
 
 
-class _Identity:
-    """Id and cross-references of a concept, in one spelling."""
-
-    def __init__(self, id: str, xrefs: Iterable[str]) -> None:
-        self.id = _spelled(id)
-        self.xrefs = set(map(_spelled, xrefs))
-
-    @property
-    def vocabulary(self) -> str:
-        return self.id.rpartition(":")[0]
-
-    def is_equivalent(self, other: _Identity) -> bool:
-        if self.id in other.xrefs or other.id in self.xrefs:
-            return True
-        return self.vocabulary != other.vocabulary and not self.xrefs.isdisjoint(other.xrefs)
+def _are_equivalent(one: _Identity, other: _Identity) -> bool:
+    (id, xrefs), (other_id, other_xrefs) = one, other
+    if id in other_xrefs or other_id in xrefs:
+        return True
+    is_other_vocabulary = id.rpartition(":")[0] != other_id.rpartition(":")[0]
+    return is_other_vocabulary and not xrefs.isdisjoint(other_xrefs)
 
 
 def _spelled(id: str) -> str:

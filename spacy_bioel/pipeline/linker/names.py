@@ -18,8 +18,13 @@ from spacy_bioel.kb.search import JoinedSearch
 from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
 from spacy_bioel.kb.vectors.stored import are_outdated, has_vectors, open_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
-from spacy_bioel.models.name_encoder import Infer, NameEncoder, encode_names, inference_of
-from spacy_bioel.models.reading import encoder_parts
+from spacy_bioel.models.name_encoder import (
+    Infer,
+    NameEncoder,
+    encode_names,
+    encoder_parts,
+    inference_of,
+)
 from spacy_bioel.pipeline.linker.searches import IntArray, MakeIndex, NameSearch
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
@@ -61,20 +66,10 @@ class FrozenEncoder:
         """Unit vectors of normalised names. Shape (n_names, dim)."""
         return encode_names(self.model, names, infer=self.infer)
 
-    def write(
-        self,
-        kb: KnowledgeBase,
-        *,
-        progress: Callable[[int], None] | None = None,
-    ) -> Encoded:
+    def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
         """Encode all names of a knowledge base into its folder, see `write_vectors`."""
-        return write_vectors(
-            kb,
-            self.encode,
-            fingerprint=self.fingerprint,
-            dim=self.dim,
-            progress=progress,
-        )
+        name, dim = self.fingerprint, self.dim
+        return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -118,22 +113,17 @@ class JoinedNames:
         self._of_parts = of_parts
         pairs = zip(of_parts, kb.name_rows, strict=True)
         found = [(names, rows) for names, rows in pairs if names is not None]
-        self._search = JoinedSearch([n for n, _ in found], [r for _, r in found], nothing=-np.inf)
-
-    def search(self, queries: NDArray[np.float32], k: int) -> tuple[IntArray, NDArray[np.float32]]:
-        """Like `EncodedNames.search`, with joined name rows."""
-        return self._search.search(queries, k)
+        search = JoinedSearch([n for n, _ in found], [r for _, r in found], nothing=-np.inf)
+        self.search = search.search  # like `EncodedNames.search`, with joined name rows
 
     def take(self, rows: IntArray) -> NDArray[np.float32]:
         """Vectors of joined name rows; zeros of those without. Shape (len(rows), dim)."""
-        vectors: NDArray[np.float32] | None = None
-        for number, at, own in self._names.local(rows):
-            if (names := self._of_parts[number]) is not None:
-                found = names.take(own)
-                if vectors is None:
-                    vectors = np.zeros((len(rows), found.shape[1]), dtype=np.float32)
-                vectors[at] = found
-        assert vectors is not None  # some part has an encoder, or there is no dense search
+        parts = [(at, own, self._of_parts[number]) for number, at, own in self._names.local(rows)]
+        found = [(at, names.take(own)) for at, own, names in parts if names is not None]
+        # Some part has an encoder, or there is no dense search.
+        vectors = np.zeros((len(rows), found[0][1].shape[1]), dtype=np.float32)
+        for at, of_part in found:
+            vectors[at] = of_part
         return vectors
 
 
@@ -143,11 +133,7 @@ def needs_no_folder(kb: KnowledgeBase) -> bool:
     return all(part.n_names <= ENCODE_ON_LOAD for part in parts_of(kb))
 
 
-def encoded_names(
-    kb: KnowledgeBase,
-    encoder: FrozenEncoder,
-    make_index: MakeIndex,
-) -> EncodedNames:
+def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder, make_index: MakeIndex) -> EncodedNames:
     """All names of a knowledge base: by the vectors in its folder, or encoded in memory.
 
     RAISES BioelError: Those of `open_vectors`, for a knowledge base that is not small.

@@ -19,9 +19,8 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
+from spacy_bioel.models.name_encoder import encoder_parts, load_encoder
 from spacy_bioel.models.reading import (
-    encoder_parts,
-    load_encoder,
     load_reading,
     name_side,
     reading_evidence,
@@ -34,9 +33,12 @@ from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, Kept, LinkerState
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.linker.kbs import (
+from spacy_bioel.pipeline.linker.names import FrozenEncoder
+from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
+from spacy_bioel.pipeline.linker.settings import (
     INCLUDED,
     KbSetting,
+    LinkerSettings,
     find_included,
     folders_of,
     forget_folder,
@@ -44,9 +46,6 @@ from spacy_bioel.pipeline.linker.kbs import (
     open_kbs,
     setting_of,
 )
-from spacy_bioel.pipeline.linker.names import FrozenEncoder
-from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining

@@ -1,14 +1,18 @@
-"""The settings of `bioel_linker`, checked and frozen."""
+"""The settings of `bioel_linker`, checked and frozen; `kb` is a folder, several, or one a label."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from spacy.util import load_config
+
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.linker.kbs import check_kb, only_labels
-from spacy_bioel.pipeline.setting_checks import check_kinds, check_number, is_number
+from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.storage.atomic import replacing_file
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
@@ -34,6 +38,9 @@ _KINDS = {
 }
 _INNER_KINDS: dict[str, Any] = {"evidence": bool, "label_types": (list, tuple)}
 
+KbSetting = str | list[str] | dict[str, str]
+INCLUDED = "kb"  # folder in a saved pipe
+
 
 @dataclass(frozen=True)
 class LinkerSettings:
@@ -41,7 +48,7 @@ class LinkerSettings:
 
     evidence (frozenset[str]): Names that are switched on, of `SWITCHES`.
     label_types (tuple): Pairs of a label and its semantic types, sorted by label.
-    only_labels (tuple[str, ...]): Labels of the only knowledge base; see `kbs.only_labels`.
+    only_labels (tuple[str, ...]): Labels of the only knowledge base; see `only_labels`.
     """
 
     evidence: frozenset[str]
@@ -65,12 +72,15 @@ class LinkerSettings:
 
         RAISES BioelError: [B270] on a value that is not a number, or out of its range, [B054],
             [B061] and [B065] on unknown mentions, unknown evidence and a negative coherence,
-            [B273] on an unknown setting, [B321] on a value that is not a knowledge base, [B345]
-            on another `set_ents`, [B465] on a value of another type.
+            [B273] on an unknown setting, [B311] on an unknown way of finding, [B321] on a value
+            that is not a knowledge base, [B345] on another `set_ents`, [B465] on a value of
+            another type.
         """
-        if unknown := set(cfg) - _KNOWN:
-            raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(_KNOWN)))
-        check_kb(cfg["kb"])
+        known = {*cls.__dataclass_fields__, "kb", "include_kb", "set_ents", "training"}
+        known.remove("only_labels")  # it follows from "kb"
+        if unknown := set(cfg) - known:
+            raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(known)))
+        _check_kb(cfg["kb"])
         check_kinds(cfg, _KINDS, pipe=PIPE)
         for name, kind in _INNER_KINDS.items():
             check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{PIPE}.{name}")
@@ -86,54 +96,34 @@ class LinkerSettings:
         coherence = cfg["coherence"]
         if not (is_number(coherence, float) and 0 <= coherence < float("inf")):
             raise BioelError(Errors.B065.format(coherence=coherence))
-        return cls(
-            evidence=frozenset(name for name, used in cfg["evidence"].items() if used),
-            label_types=tuple(
-                (label, tuple(types)) for label, types in sorted(cfg["label_types"].items())
-            ),
-            search_names=cfg["search_names"],
-            max_candidates=cfg["max_candidates"],
-            nil_threshold=cfg["nil_threshold"],
-            coherence=coherence,
-            abbreviations=cfg["abbreviations"],
-            shorthand=cfg.get("shorthand", True),  # pipelines were saved without
-            composites=cfg["composites"],
-            mentions=cfg["mentions"],
-            finding=_finding(cfg),
-            spans_key=cfg["spans_key"],
-            gold_key=cfg["gold_key"],
-            only_labels=only_labels(cfg["kb"]),
-        )
+        types = sorted(cfg["label_types"].items())
+        # Pipelines were saved without "shorthand" and "finding".
+        values = {"shorthand": True} | {name: cfg[name] for name in known if name in cfg}
+        values |= {
+            "evidence": frozenset(name for name, used in cfg["evidence"].items() if used),
+            "label_types": tuple((label, tuple(of_label)) for label, of_label in types),
+            "finding": _finding(FINDING | dict(cfg.get("finding", {}))),
+            "only_labels": only_labels(cfg["kb"]),
+        }
+        return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
     @property
     def by_kb(self) -> bool:
         """Whether mentions are found with the knowledge base, so that they have no labels."""
         return self.mentions in BY_KB
 
-    def types_of(self, label: str) -> tuple[str, ...] | None:
-        """Semantic types that a mention of this label may link to; None: all."""
-        if self.only_labels and label and label not in self.only_labels:
-            return ()
-        return dict(self.label_types).get(label)
 
-
-def _finding(cfg: Mapping[str, Any]) -> tuple[tuple[str, bool | float], ...]:
-    """Switches and threshold. RAISES BioelError: [B311] on others, [B270] on a bad threshold."""
-    finding = FINDING | dict(cfg.get("finding", {}))  # pipelines were saved without
+def _finding(finding: dict[str, bool | float]) -> tuple[tuple[str, bool | float], ...]:
+    switches = {name: value for name, value in finding.items() if name != "threshold"}
     wrong = {
         name: value
-        for name, value in finding.items()
-        if name not in FINDING or (name != "threshold" and not isinstance(value, bool))
+        for name, value in switches.items()
+        if name not in FINDING or not isinstance(value, bool)
     }
     if wrong:
         raise BioelError(Errors.B311.format(found=wrong, expected=FINDING))
     check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{PIPE}.finding")
     return tuple(finding.items())
-
-
-# Beside those that candidates and links depend on.
-_KNOWN = {*LinkerSettings.__dataclass_fields__, "kb", "include_kb", "set_ents", "training"}
-_KNOWN.remove("only_labels")  # it follows from "kb"
 
 
 @dataclass(frozen=True)
@@ -163,3 +153,122 @@ class TrainingSettings:
         for name in ("synonyms", "negatives", "seed"):
             check_number(training, name, 0, None, kind=int, pipe=PIPE)
         return cls(**training)
+
+
+def _check_kb(value: object) -> None:
+    if isinstance(value, str):
+        return
+    strings = [*value, *value.values()] if isinstance(value, dict) else value
+    if not (isinstance(strings, list) and strings and all(isinstance(s, str) for s in strings)):
+        raise BioelError(Errors.B321.format(found=value))
+
+
+def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
+    """The setting with other folders."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {label: change(folder) for label, folder in value.items()}
+    return [change(folder) for folder in value]
+
+
+def folders_of(value: KbSetting) -> list[str]:
+    """Different folders, in the order of the parts of a joined knowledge base."""
+    if isinstance(value, str):
+        return [value]
+    return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
+
+
+def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> KnowledgeBase:
+    """Open the knowledge bases of the setting, several as a joined one.
+
+    open (Callable): From a folder to its knowledge base.
+    RAISES BioelError: [B321] on another value; those of `open`.
+    """
+    _check_kb(value)
+    folders = folders_of(value)
+    if len(folders) == 1:
+        return open(folders[0])
+    labels = value if isinstance(value, dict) else {}
+    numbers = {label: folders.index(folder) for label, folder in labels.items()}
+    return JoinedKnowledgeBase([open(folder) for folder in folders], labels=numbers)
+
+
+def only_labels(value: KbSetting) -> tuple[str, ...]:
+    """Labels of the mentions that may be linked, where all of them have the same folder; ():
+    mentions of all labels may be.
+    """
+    return tuple(value) if isinstance(value, dict) and len(folders_of(value)) == 1 else ()
+
+
+def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
+    """The setting that opens a knowledge base.
+
+    places (Sequence[str]): Folder of each of its parts.
+    before (KbSetting): The setting that it was opened by, for the labels of a single folder.
+    """
+    if isinstance(kb, JoinedKnowledgeBase):
+        return {label: places[n] for label, n in kb.labels.items()} or list(places)
+    return dict.fromkeys(only_labels(before), places[0]) or places[0]
+
+
+def find_included(folder: Path, place: str) -> str:
+    """Folder of a knowledge base that came with a pipe. RAISES BioelError: [B056] without it."""
+    if not (folder / place).is_dir():
+        raise BioelError(Errors.B056.format(path=folder / place))
+    return str(folder / place)
+
+
+def forget_folder(pipe: Path, kb: KbSetting) -> None:
+    """Correct the config of a pipeline that includes its knowledge base, which spaCy has written
+    beside the pipe, with the folder that the knowledge base was in on this machine.
+    """
+    path = pipe.parent / "config.cfg"
+    if not path.is_file():
+        return  # the pipe is saved alone
+    config = load_config(path)
+    if "kb" in (settings := config.get("components", {}).get(pipe.name, {})):
+        settings["kb"] = kb
+        with replacing_file(path) as temporary:
+            config.to_disk(temporary, interpolate=False)
+
+
+def check_number(
+    cfg: Mapping[str, Any],
+    name: str,
+    least: float,
+    most: float | None,
+    *,
+    kind: type[int] | type[float],
+    pipe: str,
+) -> None:
+    """Refuse a setting that is no number of this kind, or out of its range.
+
+    most (float | None): None: there is no limit.
+    RAISES BioelError: [B270].
+    """
+    value = cfg[name]
+    if not (is_number(value, kind) and value >= least and (most is None or value <= most)):
+        expected = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise BioelError(Errors.B270.format(name=name, found=value, expected=expected, pipe=pipe))
+
+
+def check_kinds(cfg: Mapping[str, Any], kinds: Mapping[str, Any], *, pipe: str) -> None:
+    """Refuse settings of another type than a config may give them.
+
+    kinds (Mapping): Name -> what `isinstance` takes.
+    RAISES BioelError: [B465].
+    """
+    words = {bool: "true or false", str: "a string", dict: "a table"}
+    for name, kind in kinds.items():
+        if name in cfg and not isinstance(cfg[name], kind):
+            expected = words.get(kind, "a list")
+            raise BioelError(
+                Errors.B465.format(name=name, found=cfg[name], expected=expected, pipe=pipe)
+            )
+
+
+def is_number(value: object, kind: type[int] | type[float]) -> bool:
+    """Whether this is an integer, or any number for `float`; True and False are not numbers."""
+    kinds = (int,) if kind is int else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool)

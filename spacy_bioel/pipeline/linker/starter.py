@@ -1,9 +1,8 @@
-"""The bundled starter: an encoder of biomedical names, and knowledge bases: the MeSH descriptors of
-diseases and chemicals, human genes, organisms and cell lines. Unset components of a linker default
-to the encoder and the first of them, offline.
+"""The encoder of biomedical names and the knowledge bases that come with the package.
 
-A knowledge base is built at first use, in the user's cache folder, and that of MeSH encoded: once,
-however many threads and processes come first.
+Unset components of a linker default to the encoder and MeSH. A knowledge base is built at first
+use, in the user's cache folder, and MeSH encoded: once, however many threads and processes come
+first.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import is_encoded
-from spacy_bioel.models.name_encoder import NameEncoder
-from spacy_bioel.models.reading import (
+from spacy_bioel.models.name_encoder import (
+    NameEncoder,
     drop_encoder,
     encoder_parts,
     encoder_settings,
@@ -97,14 +96,12 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     if name not in _CONCEPTS:
         known = ", ".join(f"{PREFIX}{known}" for known in _CONCEPTS)
         raise BioelError(Errors.B334.format(found=setting, known=known))
-    folder, file = _folder(name), _CONCEPTS[name]
-    about = srsly.read_json(ASSETS / f"{name}.json")
+    folder, about = _folder(name), srsly.read_json(ASSETS / f"{name}.json")
     try:
-        build_once(lambda: _read(file), folder, about=about)
+        build_once(lambda: _read(_CONCEPTS[name]), folder, about=about)
     except OSError as error:
-        raise BioelError(
-            Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
-        ) from error
+        about = {"folder": folder.parent, "error": error, "variable": CACHE_VARIABLE}
+        raise BioelError(Errors.B063.format(**about)) from error
     return KnowledgeBase.open(folder)
 
 
@@ -146,15 +143,11 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
         return name == _MESH
     if needs_no_folder(kb) or is_encoded(kb, fingerprint=encoder.fingerprint):
         return True
-    if not _is_packaged(encoder):
-        return True
+    parts = encoder_parts(encoder.model)
+    if any((ENCODER / name).read_bytes() != part() for name, part in parts.items()):
+        return True  # not the package's
     _warn_of(kb, mentions)
     return False
-
-
-def _is_packaged(encoder: FrozenEncoder) -> bool:
-    parts = encoder_parts(encoder.model)
-    return all((ENCODER / name).read_bytes() == part() for name, part in parts.items())
 
 
 def _folder(name: str) -> Path:
@@ -180,12 +173,10 @@ def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str)
     `is_dense`.
     """
     read_starter_encoder(model)
-    large = [part for part in parts_of(kb) if not (needs_no_folder(part) or is_starter(part))]
-    if model.attrs["tokenizer"] is None or not large:
-        return
-    fingerprint = FrozenEncoder.of(model).fingerprint
-    for part in large:
-        if not is_encoded(part, fingerprint=fingerprint):
+    for part in parts_of(kb) if model.attrs["tokenizer"] is not None else ():
+        if needs_no_folder(part) or is_starter(part):
+            continue
+        if not is_encoded(part, fingerprint=FrozenEncoder.of(model).fingerprint):
             drop_encoder(model)
             _warn_of(part, mentions)
             return
@@ -198,9 +189,5 @@ def _warn_of(kb: KnowledgeBase, mentions: str) -> None:
 
 def read_starter_encoder(model: NameEncoder) -> None:
     """Take the package's encoder, with any knowledge base, if the model has its architecture."""
-    if _is_fit(model):
+    if srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model):
         read_encoder(model, ENCODER)
-
-
-def _is_fit(model: NameEncoder) -> bool:
-    return bool(srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model))

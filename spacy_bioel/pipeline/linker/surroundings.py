@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.resources import LinkerResources
 
 _ENTS, _SPANS = "doc.ents", "doc.spans"
-_N_SHOWN = 5
+_N_SHOWN = 5  # types that the knowledge base has
 
 
 class Surroundings:
@@ -120,20 +120,13 @@ def _group(key: str) -> str:
 
 def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
     """Warn [W320] when the pipes before write mentions where the linker does not look."""
-    group = _group(cfg["spans_key"])
-    wanted = {"ents": {_ENTS}, "spans": {group, _SPANS}}.get(
-        cfg["mentions"], {_ENTS, group, _SPANS}
-    )
+    spans = {_SPANS, _group(cfg["spans_key"])}
+    wanted = {"ents": {_ENTS}, "spans": spans}.get(cfg["mentions"], {_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
-        message = Warnings.W320.format(
-            linker=name,
-            mentions=cfg["mentions"],
-            wanted=" or ".join(sorted(wanted - {_SPANS})),
-            finders=", ".join(finders),
-            written=", ".join(sorted(written)),
-        )
-        warnings.warn(message, stacklevel=3)
+        about = {"wanted": " or ".join(sorted(wanted - {_SPANS})), "mentions": cfg["mentions"]}
+        about |= {"finders": ", ".join(finders), "written": ", ".join(sorted(written))}
+        warnings.warn(Warnings.W320.format(linker=name, **about), stacklevel=3)
 
 
 def _check_labels(
@@ -147,9 +140,8 @@ def _check_labels(
     for setting in ("label_types", "kb"):
         value = cfg[setting]
         if isinstance(value, dict) and (unknown := sorted(set(value) - known)):
-            message = Warnings.W321.format(
-                setting=setting, unknown=unknown, finders=", ".join(finders), known=sorted(known)
-            )
+            about = {"finders": ", ".join(finders), "known": sorted(known)}
+            message = Warnings.W321.format(setting=setting, unknown=unknown, **about)
             warnings.warn(message, stacklevel=3)
 
 

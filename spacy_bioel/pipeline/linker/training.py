@@ -14,8 +14,8 @@ from thinc.api import Model
 
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.models.name_encoder import name_loss
 from spacy_bioel.models.reading import name_side
+from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.gold import gold_spans
 from spacy_bioel.pipeline.linker.candidates import LinkerState
 from spacy_bioel.pipeline.linker.names import (
@@ -245,9 +245,9 @@ class NameTraining:
         if not names:
             return None
         vectors, backprop = self.encoder.begin_update(names)
-        loss, d_vectors = name_loss(vectors, concepts, loss=self.settings.loss)
+        loss, d_vectors = loss_and_gradients(f"{self.settings.loss}_loss", vectors, concepts)
         backprop(d_vectors)
-        return loss
+        return float(loss)
 
     def draw(self, examples: Sequence[Example]) -> tuple[list[str], IntArray]:
         """Names, and their concept rows, around the gold mentions that the KB knows."""

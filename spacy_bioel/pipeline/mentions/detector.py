@@ -1,7 +1,6 @@
 """The pipe `bioel_mentions`: a model that scores spans or tags tokens finds mentions."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
-# It is imported for every pipeline, so functions import models.detector, which loads tokenizers.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -21,17 +20,17 @@ from thinc.api import Model, Optimizer, set_dropout_rate
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import open_kb
 from spacy_bioel.kb.words.lexicon import Lexicon
-from spacy_bioel.models.detector import add_scorer, find_spans, mention_loss
-from spacy_bioel.models.torch_io import (
+from spacy_bioel.models.detector import (
     Logits,
     MentionBatch,
     TokenSpans,
-    network_of,
-    weights_from_bytes,
-    weights_to_bytes,
+    add_scorer,
+    find_spans,
+    mention_loss,
 )
+from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
-from spacy_bioel.pipeline.linker.kbs import open_kbs
+from spacy_bioel.pipeline.linker.settings import check_kinds, check_number, open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
@@ -43,7 +42,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
     consider_spans,
 )
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
-from spacy_bioel.pipeline.setting_checks import check_kinds, check_number
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
 # "width" is stored with them.
@@ -96,14 +94,6 @@ class MentionDetector(StoredPipe):
     @property
     def label_data(self) -> list[str]:
         return list(self.labels)
-
-    @property
-    def threshold(self) -> float:
-        return self.cfg["threshold"]
-
-    @threshold.setter
-    def threshold(self, value: float) -> None:
-        self.cfg["threshold"] = value
 
     def add_label(self, label: str) -> int:
         """Add a label before training. RAISES BioelError: [B050] once the model exists."""
@@ -197,7 +187,7 @@ class MentionDetector(StoredPipe):
         read, kept = self._read(docs)
         if not any(map(len, read)):
             return mentions
-        lowest = min(self.threshold, lowest)
+        lowest = min(self.cfg["threshold"], lowest)
         spans, probabilities = find_spans(self.model, self._batch(read), lowest=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in read])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1

@@ -11,10 +11,10 @@ from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
-from spacy_bioel.models.torch_io import SHORT_FORM, MentionBatch
+from spacy_bioel.models.detector import SHORT_FORM, MentionBatch
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names
 
 
 def without_breaks(doc: Doc) -> tuple[Doc, NDArray[np.int64]]:
@@ -52,9 +52,9 @@ def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.in
     found = []
     long_of = long_forms(doc)
     places = find_short_forms(doc.text, long_of) if long_of else {}
-    for short, long in long_of.items():
-        key = name_keys([normalize_name(long)])
-        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key))[1].tolist()]
+    keys = name_keys(normalize_names(list(long_of.values())))
+    for short, key in zip(long_of, keys, strict=True):
+        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
         for start_char, end_char in places[short]:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:
@@ -67,6 +67,7 @@ def _normalized_tokens(docs: Iterable[Doc]) -> list[str]:
     found: list[str] = []
     for doc in docs:
         ids = doc.to_array(ORTH).tolist()
-        words = {id_: normalize_token(doc.vocab.strings[id_]) for id_ in set(ids)}
-        found += map(words.__getitem__, ids)
+        different = list(dict.fromkeys(ids))
+        words = normalize_names([doc.vocab.strings[id_] for id_ in different])
+        found += map(dict(zip(different, words, strict=True)).__getitem__, ids)
     return found

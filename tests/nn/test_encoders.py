@@ -1,0 +1,270 @@
+"""Networks around a backbone against the backbone itself: one row at a time, or padded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spacy_bioel.nn import encoders
+from spacy_bioel.nn.encoders import CrossEncoder, DocumentTransformer, NameTransformer
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def backbone(checkpoint: Path) -> Any:
+    return transformers.AutoModel.from_pretrained(checkpoint, add_pooling_layer=False)
+
+
+def flat(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    ids = torch.tensor([piece for row in rows for piece in row])
+    return ids, torch.tensor([len(row) for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "expected"),
+    [
+        ([5], 2, [[0]]),
+        ([5, 5, 5], 10, [[0, 1], [2]]),
+        ([9, 2, 3, 2], 10, [[0], [2, 1, 3]]),  # 9 pieces, then 3 x 3 with padding
+        ([9, 2, 3, 2], 8, [[0], [2, 1], [3]]),
+        ([], 8, []),
+    ],
+)
+def test_rows_that_are_read_together(
+    lengths: list[int], most: int, expected: list[list[int]]
+) -> None:
+    parts = encoders.batches(torch.tensor(lengths, dtype=torch.int64), most)
+    assert [part.tolist() for part in parts] == expected
+
+
+# Names.
+
+NAMES = [[2, 9, 12, 3], [2, 3], [2, 5, 3], [2, 7, 20, 30, 41, 8, 8, 3], [2, 44, 10, 3]]
+
+
+def padded(backbone: Any, names: list[list[int]], *, pooling: str) -> Tensor:
+    """The textbook form: pad, and mask the pads."""
+    longest = max(map(len, names))
+    ids = torch.tensor([name + [0] * (longest - len(name)) for name in names])
+    mask = torch.tensor([[int(i < len(name)) for i in range(longest)] for name in names])
+    states = backbone(input_ids=ids, attention_mask=mask).last_hidden_state
+    if pooling == "cls":
+        return states[:, 0]
+    return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_names_unpadded_equal_padded_and_masked(backbone: Any, pooling: str) -> None:
+    network = NameTransformer(backbone, pooling=pooling)
+    found = network(*flat(NAMES))
+    assert found.shape == (5, 32)
+    assert float((found - padded(backbone, NAMES, pooling=pooling)).abs().max()) < 1e-5
+    together = network(*flat([*NAMES, [2, *range(5, 28), 3], *NAMES]))
+    assert float((found - together[:5]).abs().max()) < 1e-5
+    assert float((found - together[6:]).abs().max()) < 1e-5
+    assert float((found[0] - found[4]).abs().max()) > 0.01
+
+
+# Documents.
+
+WINDOWS = [[2, 42, 43, 3], [2, 9, 3], [2, *range(5, 30), 3], [2, 44, 45, 46, 3], [2, 9, 3]]
+# Pieces of the documents: all but the special ones.
+USED = torch.tensor([1, 2, 5, *range(8, 33), 35, 36, 37, 40])
+ALL = [(i, i) for i in range(len(USED))]
+
+
+def read(network: DocumentTransformer, pairs: list[tuple[int, int]], n: int) -> Tensor:
+    """Vectors of n tokens. pairs: of a piece of the documents and a token."""
+    piece, token = torch.tensor(pairs).T
+    return network(*flat(WINDOWS), USED, piece, token, n)
+
+
+@torch.no_grad()
+def states_one_by_one(backbone: Any) -> Tensor:
+    """The textbook form: one window, no pads and no mask."""
+    return torch.cat([backbone(input_ids=torch.tensor([window]))[0][0] for window in WINDOWS])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("most", [1, 8, 30, 10_000])
+def test_each_piece_as_if_its_window_were_alone(
+    backbone: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setitem(encoders._WINDOW_PIECES, "cpu", most)
+    vectors = read(DocumentTransformer(backbone), ALL, len(USED))
+    assert vectors.shape == (32, 32)
+    expected = states_one_by_one(backbone)[USED]
+    assert (vectors - expected).abs().max() < 1e-5
+    assert expected.std() > 0.1
+
+
+@torch.no_grad()
+def test_a_token_is_the_mean_of_its_pieces(backbone: Any) -> None:
+    # Token 1 has three pieces, one of them of another window; tokens 2 and 4 have none, and
+    # piece 5 is part of both 3 and 5.
+    network = DocumentTransformer(backbone)
+    vectors = read(network, [(0, 0), (1, 1), (2, 1), (3, 1), (5, 3), (5, 5)], 7)
+    states = states_one_by_one(backbone)
+    assert (vectors[0] - states[1]).abs().max() < 1e-5
+    assert (vectors[1] - (states[2] + states[5] + states[8]) / 3).abs().max() < 1e-5
+    assert (vectors[3] - states[10]).abs().max() < 1e-5
+    assert torch.equal(vectors[3], vectors[5])
+    assert not vectors[[2, 4, 6]].any()
+    nothing = [torch.zeros(0, dtype=torch.int64)] * 5
+    assert torch.equal(network(*nothing, 3), torch.zeros(3, 32))
+
+
+def test_gradients_reach_the_first_layer_and_the_pieces_that_are_used(backbone: Any) -> None:
+    network = DocumentTransformer(backbone)
+    read(network, [(0, 0)], 1)[0, 0].backward()
+    table = backbone.embeddings.word_embeddings.weight.grad
+    changed = table.abs().sum(dim=1).nonzero()[:, 0].tolist()
+    assert changed == [2, 3, 42, 43]  # of its own window, no others
+    for layer in backbone.encoder.layer:
+        assert layer.output.dense.weight.grad.abs().sum() > 0
+
+
+# Pairs: pieces of segment 0 and of segment 1.
+
+PAIRS = [
+    ([2, 42, 3], [43, 3]),
+    ([2, 3], [3]),
+    ([2, *range(5, 25), 3], [9, 10, 3]),
+    ([2, 42, 3], [44, 3]),
+    ([2, 7, 8, 9, 3], [41, 8, 8, 3]),
+]
+
+
+def make_network(backbone: Any, **settings: Any) -> CrossEncoder:
+    torch.manual_seed(1)
+    return CrossEncoder(backbone, **settings).eval()
+
+
+def inputs(pairs: list[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor, Tensor]:
+    ids, lengths = flat([[*first, *second] for first, second in pairs])
+    segments = [i for pair in pairs for i in (0, 1) for _ in pair[i]]
+    return ids, torch.tensor(segments), lengths
+
+
+def alone(network: CrossEncoder, pair: tuple[list[int], list[int]]) -> float:
+    """The textbook form: one pair, no pads and no mask."""
+    ids, segments, _ = inputs([pair])
+    states = network.backbone(input_ids=ids[None], token_type_ids=segments[None])[0]
+    return network.head(states[:, 0]).item()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("most", [4096, 18])
+def test_logits_in_the_order_given(
+    backbone: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    network = make_network(backbone)
+    expected = [alone(network, pair) for pair in PAIRS]
+    shapes = []
+    backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)),
+        with_kwargs=True,
+    )
+    monkeypatch.setattr(encoders, "_PIECES", most)
+    logits = network(*inputs(PAIRS))
+    # One pair is longer than the bound and stands alone.
+    assert shapes == ([(5, 25)] if most == 4096 else [(1, 25), (2, 9), (2, 5)])
+    assert logits.tolist() == pytest.approx(expected, abs=1e-5)
+    assert logits.std() > 0.01
+
+
+@torch.no_grad()
+def test_segments_are_seen(backbone: Any) -> None:
+    network = make_network(backbone)
+    ids, segments, lengths = inputs(PAIRS)
+    changed = network(ids, 1 - segments, lengths) - network(ids, segments, lengths)
+    assert float(changed.abs().min()) > 1e-4
+
+
+SMALL = {"vocab_size": 84, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+SMALL |= {"intermediate_size": 8, "type_vocab_size": 1}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.BertConfig(**SMALL),
+        transformers.DistilBertConfig(vocab_size=84, dim=8, n_layers=1, n_heads=1, hidden_dim=8),
+    ],
+    ids=["one", "none"],
+)
+def test_networks_that_tell_no_segments_apart(config: Any) -> None:
+    network = make_network(transformers.AutoModel.from_config(config))
+    ids, segments, lengths = inputs(PAIRS)
+    logits = network(ids, segments, lengths)
+    assert logits.shape == (5,)
+    assert torch.equal(network(ids, 0 * segments, lengths), logits)
+
+
+@torch.no_grad()
+def test_pads_do_not_shift_positions() -> None:
+    """RoBERTa counts positions by its pad, whose id is not 0."""
+    config = transformers.RobertaConfig(
+        **SMALL,
+        max_position_embeddings=27,  # 2 more than the longest pair has pieces
+        pad_token_id=1,
+        initializer_range=0.3,
+    )
+    network = make_network(transformers.AutoModel.from_config(config))
+    together = network(*inputs(PAIRS))
+    one_by_one = torch.cat([network(*inputs([pair])) for pair in PAIRS])
+    assert float((together - one_by_one).abs().max()) < 1e-5
+
+
+def test_the_new_layer_starts_small_and_at_zero(backbone: Any) -> None:
+    network = make_network(backbone)
+    assert network.head.weight.std().item() == pytest.approx(0.02, rel=0.5)
+    assert network.head.bias.tolist() == [0.0]
+    assert network.learn_rate_scales() == {"backbone.": 1.0}
+    assert make_network(backbone, learn_rate_scale=0.05).learn_rate_scales() == {"backbone.": 0.05}
+
+
+def test_dropout_before_the_layer_in_training_only(backbone: Any) -> None:
+    network = make_network(backbone, dropout=1.0)
+    network.train()
+    assert network(*inputs(PAIRS)).tolist() == [0.0] * 5
+    network.eval()
+    assert float(network(*inputs(PAIRS)).detach().abs().min()) > 1e-4
+
+
+def test_mixed_precision_is_for_training_where_it_is_faster(
+    backbone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, mixed = make_network(backbone), make_network(backbone, dropout=0, mixed_precision=True)
+    expected = exact(*inputs(PAIRS))
+    monkeypatch.setattr(encoders, "has_bfloat16", lambda: True)
+    assert mixed(*inputs(PAIRS)).tolist() == expected.tolist()
+    mixed.train()
+    backbone.eval()  # it has dropout, too
+    found = mixed(*inputs(PAIRS))
+    assert found.dtype == torch.float32
+    assert 1e-5 < float((found - expected).detach().abs().max()) < 0.05
+    found.sum().backward()
+    assert {p.grad.dtype for p in mixed.parameters() if p.grad is not None} == {torch.float32}
+    monkeypatch.setattr(encoders, "has_bfloat16", lambda: False)
+    assert mixed(*inputs(PAIRS)).tolist() == expected.tolist()
+
+
+def test_gradients_reach_all_layers_and_there_may_be_no_pairs(backbone: Any) -> None:
+    network = make_network(backbone)
+    network(*inputs(PAIRS)).sum().backward()
+    assert network.head.bias.grad.tolist() == [5.0]
+    assert all(float(p.grad.abs().sum()) > 0 for p in network.parameters())
+    network.zero_grad()
+    nothing = torch.zeros(0, dtype=torch.int64)
+    logits = network(nothing, nothing, nothing)
+    assert logits.tolist() == []
+    logits.sum().backward()
+    assert network.head.bias.grad.tolist() == [0.0]
