@@ -145,27 +145,14 @@ def gather_reading(nlp: Language, docs: Sequence[Doc]) -> Development:
     """Gather the evidence of a contextual linker for the gold mentions of documents.
 
     nlp (Language): A pipeline with a `bioel_linker`, and the pipes that it listens to.
-    docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`. Their texts
-        are tokenised again, and their mentions are aligned by characters.
+    docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`.
     """
     linker, parts = linker_of(nlp), []
     for batch in minibatch(docs, size=_BATCH):
-        golds = [_gold_spans(linker, doc) for doc in batch]
-        bare = list(with_token_vectors(nlp, (nlp.make_doc(doc.text) for doc in batch)))
-        spans: Any = [
-            [
-                doc.char_span(
-                    gold.start_char,
-                    gold.end_char,
-                    label=gold.label_,
-                    kb_id=gold.kb_id_,
-                    alignment_mode="expand",
-                )
-                for gold in of_doc
-            ]
-            for doc, of_doc in zip(bare, golds, strict=True)
-        ]
-        parts.append(_read_batch(linker, bare, spans))
+        # Copies, so that their token vectors do not stay in memory.
+        copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
+        spans = [_gold_spans(linker, doc) for doc in copies]
+        parts.append(_read_batch(linker, copies, spans))
     numbers = [number for number, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
     return replace(pool(parts), documents=numbers)
 

@@ -196,15 +196,6 @@ def test_names_that_are_near_words_without_candidates(folder: Path) -> None:
     assert mention.near == ("Femoral bowing (X:4)",)
 
 
-def test_types_of_labels_have_no_effect_on_concepts_without_types(tmp_path: Path) -> None:
-    build_kb([Concept("Y:1", ("Gout",))], tmp_path / "kb")
-    nlp = linking_nlp(
-        tmp_path / "kb", ["gout"], evidence={"dense": False}, label_types={"Thing": ["Disease"]}
-    )
-    (mention,) = spacy_bioel.explain(nlp, "A gout.").mentions
-    assert mention.ids == ("Y:1",)
-
-
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
 
 

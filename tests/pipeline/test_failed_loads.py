@@ -1,4 +1,4 @@
-"""A load that fails leaves the pipe as it was; what cannot be loaded is not saved."""
+"""What is saved is what is loaded; what cannot be loaded is not saved, and changes no pipe."""
 
 from __future__ import annotations
 
@@ -252,3 +252,68 @@ def test_the_config_of_a_pipeline_does_not_say_where_it_was_made(
     assert [part.path.name for part in loaded.kb.parts] == ["kb.0", "kb.1"]
     linking_nlp(kb_folder, include_kb=False).to_disk(tmp_path / "without")
     assert str(kb_folder) in (tmp_path / "without" / "config.cfg").read_text("utf8")
+
+
+def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -> Language:
+    """Initialise and train, whatever the pipeline was before."""
+    nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
+    optimizer = nlp.initialize(lambda: examples_of(nlp, texts))
+    optimizer.learn_rate = 0.02
+    for _ in range(updates):
+        step(nlp, texts, optimizer)
+    return nlp
+
+
+def layers(nlp: Language) -> list[Any]:
+    models: list[Any] = [pipe.model for _, pipe in nlp.pipeline]  # type: ignore[attr-defined]
+    return [node for model in models for node in model.walk()]
+
+
+def networks(nlp: Language) -> list[Any]:
+    """The torch parts of the pipes; a shared transformer is kept, as it may be trained on."""
+    with nlp.select_pipes(enable=[name for name in nlp.pipe_names if name != "tok2vec"]):
+        return [shim for node in layers(nlp) for shim in node.shims]
+
+
+@pytest.mark.parametrize("architecture", MAKERS)
+def test_after_initialising_twice(
+    architecture: str,
+    kb_folder: Path,
+    checkpoint: Path,
+    texts: list[AnnotatedText],
+    tmp_path: Path,
+) -> None:
+    updates = 60 if architecture == "multitask" else 3
+    few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
+    nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
+    once, before = [node.name for node in layers(nlp)], networks(nlp)
+    learn_anew(nlp, texts, updates=updates)
+    assert [node.name for node in layers(nlp)] == once
+    assert not [one for one in networks(nlp) if any(one is other for other in before)]
+    expected = answers(nlp, texts)
+    assert sum(map(len, expected)) > 30  # type: ignore[arg-type]
+    nlp.to_disk(tmp_path / "twice")
+    loaded = spacy.load(tmp_path / "twice")
+    assert answers(loaded, texts) == expected
+
+    learn_anew(loaded, few, updates=updates)
+    assert [node.name for node in layers(loaded)] == once
+    loaded.to_disk(tmp_path / "thrice")
+    expected = answers(loaded, texts)
+    assert answers(spacy.load(tmp_path / "thrice"), texts) == expected
+    # In the place of weights of other documents.
+    assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == expected
+
+
+def test_in_the_place_of_a_detector_of_other_labels(
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
+) -> None:
+    for architecture in ("light", "bio"):
+        nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), texts)
+        other = MAKERS[architecture](kb_folder, checkpoint)
+        for label in ("Chemical", "Disease", "Gene"):
+            other.get_pipe("bioel_mentions").add_label(label)  # type: ignore[attr-defined]
+        learn_anew(other, texts).to_disk(tmp_path / architecture)
+        expected = answers(other, texts)
+        assert answers(nlp.from_disk(tmp_path / architecture), texts) == expected
+        assert nlp.get_pipe("bioel_mentions").labels == ("Chemical", "Disease", "Gene")  # type: ignore[attr-defined]

@@ -109,20 +109,6 @@ def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
     assert not (Path(linker.kb.parts[1].path) / "vectors").exists()
 
 
-def test_knowledge_bases_say_where_they_are_from() -> None:
-    genes, species, cells = (
-        starter.starter_kb(f"starter:{name}") for name in ("genes", "species", "cells")
-    )
-    assert genes.meta["source"] == "NCBI Gene, human"
-    assert genes.meta["release"] == "2019-12"
-    assert species.meta["source"] == "NCBI Taxonomy, organisms of texts"
-    assert species.names.take(species.names_of(species.find("NCBITaxon:562"))) == [
-        "Escherichia coli",
-        "E. coli",
-    ]
-    assert cells.types_of(cells.find("CVCL_0030")) == ("CellLine",)
-
-
 def test_one_that_is_none_of_the_package(tmp_path: Path) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_linker", config={"kb": "starter:proteins"})

@@ -101,13 +101,6 @@ def test_mentions_and_links_are_those_of_one_thread(
     assert sum(map(len, expected)) > 50
 
 
-def test_mentions_alone(trained_folder: Path, strings: list[str]) -> None:
-    expected = by_pipe(spacy.load(trained_folder, exclude=["bioel_linker"]), strings)
-    for _ in range(3):
-        nlp = spacy.load(trained_folder, exclude=["bioel_linker"])
-        assert all(found == expected for found in in_threads(partial(by_pipe, nlp, strings)))
-
-
 def test_loaded_networks_predict(folder: Path) -> None:
     nlp = spacy.load(folder)
     assert not any(modes(nlp))

@@ -13,7 +13,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share
 from spacy_bioel.tuning.development import Development, pool
-from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest, log_loss
+from spacy_bioel.tuning.fusion import _Loss, fit_fusion, fit_nearest
 
 N = len(FEATURES)
 EXACT, DENSE = FEATURES.index("exact"), FEATURES.index("dense")
@@ -58,11 +58,6 @@ def test_shares_of_large_scores_and_of_none() -> None:
     scores, groups = np.array([1000.0, 999.0, -1000.0]), np.array([0, 0, 1])
     assert share(scores, groups).tolist() == pytest.approx([1 / (1 + exp(-1)), 1 / (1 + exp(1)), 0])
     assert share(np.zeros(0), np.zeros(0, np.int64)).tolist() == []
-
-
-def test_a_share_does_not_depend_on_other_mentions() -> None:
-    scores, groups = np.array([0.3, -0.2, 5.0, 7.0]), np.array([0, 0, 1, 3])
-    assert share(scores, groups)[:2].tolist() == share(scores[:2], groups[:2]).tolist()
 
 
 def test_ranking_breaks_ties_by_the_lower_id() -> None:
@@ -135,12 +130,7 @@ def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
     shares = share(fitted.scores(data.features), groups)
     is_right = np.concatenate(data.right)
     assert shares[is_right].min() > 0.5 > shares[~is_right].max()
-
-
-def test_fitted_weights_give_nil_where_nothing_is_right(fitted: Fusion) -> None:
-    data = development(100, seed=1)
-    groups = np.repeat(np.arange(100), 4)
-    nil = 1 - np.bincount(groups, share(fitted.scores(data.features), groups))
+    nil = 1 - np.bincount(groups, shares)
     nothing = np.array([not found.any() for found in data.right])
     assert 10 < nothing.sum() < 50
     assert nil[nothing].min() > 0.5 > nil[~nothing].max()
@@ -172,18 +162,6 @@ def test_default_weights_believe_the_training_memory() -> None:
     )  # fmt: skip
     without = default_fusion().scores(np.array([row], np.float32))
     assert share(without, np.zeros(1, np.int64))[0] > 0.5
-
-
-def test_the_log_loss_by_hand(fitted: Fusion) -> None:
-    # Scores of 0 as above: ln 3 for the first mention, ln 2 for NIL of the second.
-    nothing = replace(fitted, output=0 * fitted.output, direct=0 * fitted.direct, bias=0.0)
-    features = np.zeros((3, N), np.float32)
-    rows = [np.array([0, 1]), np.array([2])]
-    data = Development(
-        features, rows, [np.array([True, False]), np.array([False])], ["a", "b"], [0, 0]
-    )
-    assert log_loss(nothing, data) == pytest.approx(np.log(3) + np.log(2))
-    assert log_loss(nothing, data.take([])) == 0.0
 
 
 def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:

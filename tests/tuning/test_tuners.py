@@ -1,0 +1,307 @@
+"""Each tuner by hand, and everything that is tuned, of pipelines with either pipe or both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.tuning.choosing import document_folds
+from spacy_bioel.tuning.development import gather_development, gold_docs
+from spacy_bioel.tuning.run import tune, tune_detector, tune_finding, tune_nil, tune_weights
+from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+
+Answering = Callable[..., Any]
+MakeLinker = Callable[..., Language]
+DEFAULTS = {"threshold": 0.5, "consistency": 0.0, "allow_overlap": True}
+
+
+@pytest.fixture()
+def detecting() -> Language:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_mentions", name="finder")
+    return nlp
+
+
+def linked(start: int, end: int, *scored: tuple[str, float], n: int = 1, label: str = "D") -> Link:
+    """A link to the first n candidates."""
+    candidates = tuple(Candidate(id_, score) for id_, score in scored)
+    return Link(start, end, label, tuple(sorted(c.id for c in candidates[:n])), candidates)
+
+
+def text(words: str, *gold: tuple[Any, ...]) -> AnnotatedText:
+    return AnnotatedText("1", words, tuple(Mention(*mention) for mention in gold))
+
+
+def test_threshold_of_the_detector(detecting: Language, answering: Answering) -> None:
+    texts = [text("aa bb", (0, 2, "D"), (3, 5, "D")), text("cc dd", (0, 2, "D"))]
+    found = {
+        "aa bb": [(0, 1, "D", 0.9), (1, 2, "D", 0.3)],
+        "cc dd": [(0, 1, "D", 0.9), (1, 2, "D", 0.2)],
+    }
+    detector = answering(detecting.get_pipe("finder"), found)
+    tuned = tune_detector(detecting, texts, folds=document_folds(2))
+    # At 0.25 and 0.3 all three are right and nothing else; 0.3 is nearer to the default.
+    assert tuned.chosen == DEFAULTS | {"threshold": 0.3}
+    assert {key: detector.cfg[key] for key in DEFAULTS} == tuned.chosen
+    assert (tuned.what, tuned.protocol, tuned.metric) == ("finder", "mention", "f1")
+    # The second document with the 0.3 of the first: 1 of 1. The first with the 0.5 of the second:
+    # 1 of 2. 2 right, 2 predicted, 3 gold.
+    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
+
+
+def test_consistency_by_hand(detecting: Language, answering: Answering) -> None:
+    # The second "aa" rises from 0.1 to 0.5, half the way to 0.9, and passes "xx".
+    found = {"aa xx aa": [(0, 1, "D", 0.9), (1, 2, "D", 0.45), (2, 3, "D", 0.1)]}
+    answering(detecting.get_pipe("finder"), found)
+    tuned = tune_detector(detecting, [text("aa xx aa", (0, 2, "D"), (6, 8, "D"))], folds=[])
+    assert tuned.chosen == DEFAULTS | {"consistency": 0.5}
+    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
+
+
+def test_overlap_by_hand(detecting: Language, answering: Answering) -> None:
+    found = {"aa bb": [(0, 2, "D", 0.9), (0, 1, "D", 0.6)]}
+    answering(detecting.get_pipe("finder"), found)
+    tuned = tune_detector(detecting, [text("aa bb", (0, 5, "D"))], folds=[])
+    assert tuned.chosen == DEFAULTS | {"allow_overlap": False}
+    assert tuned.fitted == pytest.approx(100.0)
+
+
+def test_labels_count_as_in_the_protocol(detecting: Language, answering: Answering) -> None:
+    answering(detecting.get_pipe("finder"), {"aa": [(0, 1, "C", 0.9)]})
+    tuned = tune_detector(detecting, [text("aa", (0, 2, "D"))], folds=[])
+    assert (tuned.fitted, tuned.chosen) == (0.0, DEFAULTS)
+
+
+def test_documents_without_gold_change_nothing(detecting: Language, answering: Answering) -> None:
+    answering(detecting.get_pipe("finder"), {"aa": [(0, 1, "D", 0.9)]})
+    tuned = tune_detector(detecting, [text("aa")], folds=[])
+    assert (tuned.fitted, tuned.chosen) == (0.0, DEFAULTS)
+
+
+def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
+    nlp = make_linker()
+    # The second gold id is retired; the link has another label, which is not compared.
+    texts = [
+        text("aa bb", (0, 2, "D", ("X:A",))),
+        text("cc", (0, 2, "D", ("X:OLD",))),
+    ]
+    found = {
+        "aa bb": [linked(0, 2, ("X:A", 0.9)), linked(3, 5, ("X:B", 0.3))],
+        "cc": [linked(0, 2, ("X:C", 0.6), label="Other")],
+    }
+    linker = answering(nlp.get_pipe("bioel_linker"), found)
+    tuned = tune_nil(nlp, texts, folds=document_folds(2))
+    assert tuned is not None
+    # From 0.35 to 0.6 both are right, and nothing else is linked.
+    assert tuned.chosen == {"nil_threshold": 0.35} and linker.cfg["nil_threshold"] == 0.35
+    assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
+    # The first document with the 0.25 of the second: 1 right of 2; the second with 0.35: 1 of 1.
+    # 2 right, 3 predicted, 2 gold.
+    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
+
+
+def test_composites_are_right_with_exactly_their_ids(
+    make_linker: MakeLinker, answering: Answering
+) -> None:
+    nlp = make_linker()
+    # Two parts of 0.9 and 0.5: as likely as 0.5 squared, and they have to exceed the threshold.
+    composite = linked(0, 5, ("X:B", 0.9), ("X:A", 0.5), n=2)
+    linker = answering(nlp.get_pipe("bioel_linker"), {"aa bb": [composite]})
+    tuned = tune_nil(nlp, [text("aa bb", (0, 5, "D", ("X:A", "X:B")))], folds=[])
+    assert tuned is not None and linker.cfg["nil_threshold"] == 0.2
+    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
+
+
+def test_nothing_found_changes_nothing(make_linker: MakeLinker, answering: Answering) -> None:
+    nlp = make_linker()
+    linker = answering(nlp.get_pipe("bioel_linker"), {"aa": []})
+    linker.cfg["nil_threshold"] = 0.6
+    assert tune_nil(nlp, [text("aa", (0, 2, "D", ("X:A",)))], folds=[]) is None
+    assert linker.cfg["nil_threshold"] == 0.6
+
+
+def right(number: int) -> AnnotatedText:
+    return AnnotatedText(str(number), "No alpha fever.", (Mention(3, 14, "D", ("X:A",)),))
+
+
+def untouched(number: int) -> AnnotatedText:
+    """Plurals are no mentions here, as in a corpus whose guidelines leave groups out."""
+    return AnnotatedText(str(number), "Beta fevers are a group.", ())
+
+
+def found(nlp: Language, text: str) -> list[str]:
+    doc = nlp(text)
+    return [span.text for span in doc.spans["bioel"]]
+
+
+def test_it_stays_as_it_is_where_nothing_is_gained(make_linker: MakeLinker) -> None:
+    nlp = make_linker()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    tuned = tune_finding(nlp, [right(i) for i in range(4)], folds=document_folds(4))
+    assert tuned is not None
+    assert tuned.chosen == {"refitted": False, "threshold": 0.5}
+    assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
+    assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
+    assert linker.finding is None
+
+
+def test_a_corpus_without_plurals_is_learned_and_saved(
+    make_linker: MakeLinker, tmp_path: Path
+) -> None:
+    nlp = make_linker()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    assert found(nlp, "Beta fevers are a group.") == ["Beta fevers"]
+    texts = [make(i) for i in range(40) for make in (right, untouched)]
+    tuned = tune_finding(nlp, texts, folds=document_folds(len(texts)))
+    assert tuned is not None and tuned.chosen["refitted"] is True
+    assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
+    assert linker.state.finding is linker.finding
+    for once_more in (nlp, _saved(nlp, tmp_path), _packed(nlp)):
+        assert found(once_more, "Beta fevers are a group.") == []
+        assert found(once_more, "No alpha fever.") == ["alpha fever"]
+
+
+def _saved(nlp: Language, folder: Path) -> Language:
+    nlp.to_disk(folder / "saved")
+    return spacy.load(folder / "saved")
+
+
+def _packed(nlp: Language) -> Language:
+    other = spacy.blank("en", config={"nlp": {"tokenizer": nlp.config["nlp"]["tokenizer"]}})
+    config = {"mentions": "kb", "model": {"dim": 16}}
+    other.add_pipe("bioel_linker", config=config)
+    return other.from_bytes(nlp.to_bytes())
+
+
+def test_nothing_that_is_like_a_name(make_linker: MakeLinker) -> None:
+    texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
+    assert tune_finding(make_linker(), texts, folds=document_folds(3)) is None
+    report = tune(make_linker(), texts)
+    assert "finding is unchanged: no span that is like a name is right" in report.notes
+
+
+CORPUS = [
+    AnnotatedText("1", "alpha fever.", (Mention(0, 11, "D", ("X:A",)),)),
+    AnnotatedText("2", "No beta-fever.", (Mention(3, 13, "D", ("X:B",)), Mention(0, 2, "D"))),
+    AnnotatedText("3", "gamma ache", (Mention(0, 10, "D", ("X:OLD",)),)),
+]
+
+
+def test_evidence_by_document_and_string(make_linker: MakeLinker) -> None:
+    nlp = make_linker()
+    found = gather_development(nlp.get_pipe("bioel_linker"), gold_docs(nlp, CORPUS))
+    assert found.strings == ["alpha fever", "beta fever", "no", "gamma ache"]
+    assert found.documents == [0, 1, 1, 2]
+    # One right candidate each, by the current id of the retired one; none of what has no id.
+    assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
+
+
+def test_gold_is_looked_for_where_the_setting_says(make_linker: MakeLinker) -> None:
+    nlp = make_linker(gold_key="truth")
+    docs = gold_docs(nlp, CORPUS)
+    assert all(list(doc.spans) == ["truth"] for doc in docs)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    assert len(gather_development(linker, docs)) == 4
+    elsewhere = nlp.make_doc("alpha fever")
+    add_gold(elsewhere, CORPUS[0])
+    assert len(gather_development(linker, [elsewhere])) == 0
+
+
+def test_weights_with_both_figures(make_linker: MakeLinker) -> None:
+    nlp = make_linker()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    tuned = tune_weights(nlp, CORPUS, folds=document_folds(3))
+    assert tuned is not None and linker.fusion is not None
+    assert linker.state.fusion is linker.fusion
+    saved = linker.fusion.to_json()
+    assert saved["direct"] == linker.fusion.direct.tolist()  # measured as rounded as it is saved
+    assert tuned.chosen == {"weights": "fusion", "mentions": 4}
+    assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
+    assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
+
+
+TEXTS = [
+    AnnotatedText("1", "alpha fever", (Mention(0, 11, "D", ("X:A",)),)),
+    AnnotatedText("2", "beta fever", (Mention(0, 10, "D", ("X:B",)),)),
+]
+SPANS = {text.text: [(0, 2, "D", 0.9)] for text in TEXTS}
+
+
+def test_both_pipes_in_order(make_linker: MakeLinker, answering: Answering) -> None:
+    nlp = make_linker(mentions="auto")
+    nlp.add_pipe("bioel_mentions", first=True)
+    answering(nlp.get_pipe("bioel_mentions"), SPANS)
+    report = tune(nlp, TEXTS)
+    assert [(one.what, one.protocol) for one in report.tuned] == [
+        ("bioel_linker", "gold"),
+        ("bioel_mentions", "mention"),
+        ("bioel_linker", "end_to_end"),
+    ]
+    assert [one.fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
+    assert [one.cross_fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
+    assert (report.documents, report.mentions, report.folds, report.notes) == (2, 2, 2, ())
+    written = json.loads(json.dumps(nlp.meta))["bioel"]["tuning"]
+    assert written == report.to_json()
+    assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
+
+
+def test_a_detector_alone(answering: Answering) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("bioel_mentions")
+    answering(nlp.get_pipe("bioel_mentions"), SPANS)
+    report = tune(nlp, TEXTS)
+    assert [one.what for one in report.tuned] == ["bioel_mentions"]
+    assert report.notes == ()
+
+
+def test_a_linker_that_is_given_its_mentions(make_linker: MakeLinker) -> None:
+    nlp = make_linker(mentions="ents", nil_threshold=0.4)
+    report = tune(nlp, TEXTS)
+    assert [one.protocol for one in report.tuned] == ["gold"]
+    assert report.notes == ("the NIL threshold is unchanged: no mention is found in bare text",)
+    assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
+
+
+def test_one_document_is_not_cross_fitted(make_linker: MakeLinker) -> None:
+    report = tune(make_linker(), TEXTS[:1])
+    assert report.folds == 0
+    assert [one.cross_fitted for one in report.tuned] == [None, None]
+    assert report.notes == ("there is one document: nothing is cross-fitted",)
+
+
+def test_mentions_without_ids_leave_the_linker_alone(
+    make_linker: MakeLinker, answering: Answering
+) -> None:
+    nlp = make_linker()
+    linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
+    report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
+    assert (report.tuned, linker.fusion) == ((), None)
+    assert report.notes == ("the linker is unchanged: no gold mention has an id",)
+
+
+def test_ids_that_the_kb_does_not_know(make_linker: MakeLinker) -> None:
+    # `bioel tune` refuses that, [B077]; here the figures say it.
+    texts = [AnnotatedText("1", "alpha fever", (Mention(0, 11, "D", ("Y:1",)),))] * 2
+    report = tune(make_linker(), texts)
+    assert [one.fitted for one in report.tuned] == [0.0, 0.0]
+
+
+def test_evidence_of_strings_may_be_off(make_linker: MakeLinker) -> None:
+    evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
+    report = tune(make_linker(evidence=evidence), TEXTS)
+    assert report.notes[0] == "the weights are unchanged: there is no evidence of strings"
+
+
+def test_nothing_to_tune() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("sentencizer")
+    with pytest.raises(BioelError, match=r"\[B232\].*found sentencizer"):
+        tune(nlp, TEXTS)
