@@ -39,8 +39,9 @@ def encode_in_context(
     places = mentions.token_ranges()
     if not len(places):
         return words
+    ops: Any = model.ops
     vectors = model.predict((list(mentions.docs), places, words))
-    return np.asarray(model.ops.to_numpy(vectors), dtype=np.float32)
+    return np.asarray(ops.to_numpy(vectors), dtype=np.float32)
 
 
 def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:
