@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
@@ -209,13 +208,6 @@ def check_lists(always: Any, never: Any) -> None:
     for words in lists:
         if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
             raise BioelError(Errors.B336.format(always=always, never=never))
-
-
-def check_labels(always: Mapping[str, object], labels: Sequence[str]) -> None:
-    """Warn [W322] about word lists for labels that a model has not learned."""
-    if unknown := sorted(set(always) - set(labels)):
-        message = Warnings.W322.format(unknown=unknown, known=", ".join(labels))
-        warnings.warn(message, stacklevel=2)
 
 
 def apply_lists(
