@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
-import spacy
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import DETECTOR, blank, examples
@@ -145,12 +141,6 @@ def test_matches_of_the_knowledge_base(kb: KnowledgeBase, texts: list[AnnotatedT
     assert matched == {"Renal failure", "acute renal failure", "renal failure", "ARF"}
     words = {docs[1][token - 1].text for token, _ in batch.words}
     assert {"Renal", "failure", "acute"} <= words and "ARF" not in words
-
-
-def test_weights_do_not_fit_another_config(trained_folder: Path) -> None:
-    config = {"components.bioel_mentions.model.hidden": 16}
-    with pytest.raises(BioelError, match=re.escape("[B041]")):
-        spacy.load(trained_folder, config=config)
 
 
 def test_a_word_list_for_a_label_that_the_model_has_not_learned() -> None:
