@@ -38,16 +38,14 @@ _LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was as
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Explanation of a whole text.
+    """Explanation of a whole text, or of the places of some words in it.
 
-    text (str): The text.
     model (str): Name and version of the pipeline.
-    kbs (tuple[KbRelease, ...]): Its knowledge bases.
     finds (str): How it finds mentions.
-    considered (tuple[Considered, ...]): Spans that may have become mentions. With a question about
-        a stretch of text, those that overlap it.
-    mentions (tuple[Explanation, ...]): Of the links. With a question, those of the stretches that
-        were asked for, whether the pipeline found them or not.
+    considered (tuple[Considered, ...]): Spans that may have become mentions; only those that
+        overlap the places.
+    mentions (tuple[Explanation, ...]): Of the links; of the places, whether the pipeline found
+        them or not.
     """
 
     text: str

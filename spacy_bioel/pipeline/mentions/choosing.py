@@ -34,13 +34,10 @@ _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A span that might have become a mention.
+    """A span that might have become a mention, by character offsets.
 
-    start, end (int): Character offsets.
-    label (str): The label that it would have had; "" where names are found with a knowledge base.
-    probability (float): That it is a mention.
-    is_mention (bool): Whether it became one.
-    reason (str): Why; "" for a mention that was simply likely enough.
+    label (str): "" where names are found with a knowledge base.
+    reason (str): "" for a mention that was simply likely enough.
     name (str): The name in the knowledge base that it matches; "" with a trained detector.
     """
 
@@ -173,7 +170,6 @@ def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[S
     earlier, compared from the last mention back; for the same tokens, the first label.
 
     mentions (Sequence): All at or above the threshold.
-    threshold (float): Least probability of a mention.
     RETURNS (list): In order of their start.
     """
     spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
