@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
-from spacy_bioel.text.addresses import address_of
 from spacy_bioel.text.context import describe
-from spacy_bioel.text.reasons import reason_of
-from spacy_bioel.text.variants import hgvs_of
+from spacy_bioel.text.display import address_of, hgvs_of, reason_of
 from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
 
 # Each rule says which colours it means, so that it holds within other pages too.

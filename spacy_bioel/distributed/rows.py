@@ -18,7 +18,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline import measuring
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
-from spacy_bioel.text.variants import hgvs_of
+from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.types import AnnotatedText, Candidate, Context, Link
 
 Document = tuple[str | None, str | None]

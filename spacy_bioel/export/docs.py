@@ -13,7 +13,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.links import LinkRow, link_rows
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import SPANS_KEY, split_ids
-from spacy_bioel.text.addresses import address_of
+from spacy_bioel.text.display import address_of
 from spacy_bioel.view import STYLE, render_document, render_page
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple, TextIO
 
 from spacy_bioel.distributed.rows import LinkedText
-from spacy_bioel.text.variants import hgvs_of
+from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.types import Candidate, Link, preferred_name
 
 Write = Callable[[LinkedText], None]

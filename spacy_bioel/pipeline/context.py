@@ -46,9 +46,10 @@ class MentionContext(Pipe):
         self.name = name
         self.tokenizer = tokenizer
         self.cfg: dict[str, Any] = {"spans_key": spans_key}
-        self._set_table(read_rules(Path(rules) if rules else _OWN))
+        path = Path(rules) if rules else _OWN
+        self._set_table(read_rules(path), origin=str(path))
 
-    def _set_table(self, table: dict[str, Any], origin: str = _RULES) -> None:
+    def _set_table(self, table: dict[str, Any], *, origin: str = _RULES) -> None:
         self._table = table
         self.rules: Rules = parse_rules(table, origin=origin)
         # Phrases by the number of their first word, the longest first.

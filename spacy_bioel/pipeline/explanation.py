@@ -18,8 +18,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import context_of, record_of
 from spacy_bioel.pipeline.gold import split_ids
 from spacy_bioel.text.context import describe
-from spacy_bioel.text.reasons import reason_of
-from spacy_bioel.text.variants import to_hgvs
+from spacy_bioel.text.display import reason_of, to_hgvs
 from spacy_bioel.types import Candidate, KbRelease, Link, opened
 
 

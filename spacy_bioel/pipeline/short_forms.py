@@ -27,8 +27,7 @@ def long_forms(doc: Doc) -> dict[str, str]:
         return dict(_read(short) for short in doc._.abbreviations)
     if doc not in _FOUND:
         text = doc.text  # which spaCy puts together each time
-        defined = find_abbreviations(text).items()
-        _FOUND[doc] = find_short_binomials(text) | {s: found.long for s, found in defined}
+        _FOUND[doc] = find_short_binomials(text) | find_abbreviations(text)
     return _FOUND[doc]
 
 

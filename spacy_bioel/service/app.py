@@ -13,9 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.service import Limits, schemas
-from spacy_bioel.service.guards import CheckHost, LimitRequests
+from spacy_bioel.service.guards import HANDLERS, CheckHost, LimitRequests, Refusal, problems
 from spacy_bioel.service.metrics import MeasureRequests, Metrics
-from spacy_bioel.service.problems import HANDLERS, Refusal, problems
 from spacy_bioel.service.verbs import Job, Service, Values
 
 _MOST_FOUND = 100
@@ -27,13 +26,10 @@ _POLICY = (
 )
 
 
-def create_app(
-    service: Service, metrics: Metrics, limits: Limits, *, hosts: Collection[str] = ()
-) -> FastAPI:
+def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ()) -> FastAPI:
     """Make the application of a service.
 
     service (Service): Started by the caller, before or after.
-    metrics (Metrics): Those that the service reports to.
     hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     """
     app = FastAPI(
@@ -45,7 +41,7 @@ def create_app(
         redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
-    metrics.watch(service)
+    metrics = Metrics(service)
     app.add_middleware(LimitRequests, limits=limits)
     app.add_middleware(CheckHost, hosts=hosts)
     app.add_middleware(MeasureRequests, metrics=metrics)

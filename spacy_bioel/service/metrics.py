@@ -23,9 +23,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 3
 
 
 class Metrics:
-    """Counters of one service; each has a registry of its own."""
+    """Counters of one service, which reports to them; each has a registry of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -43,21 +43,19 @@ class Metrics:
         self.mentions = Counter(
             "bioel_mentions", "Mentions by outcome", ["outcome"], registry=registry
         )
-        self.waiting = Gauge("bioel_waiting_texts", "Texts that wait", registry=registry)
-        self.ready = Gauge("bioel_ready", "1 once texts are linked", registry=registry)
+        # The state of the service, read whenever the figures are asked for.
+        waiting = Gauge("bioel_waiting_texts", "Texts that wait", registry=registry)
+        waiting.set_function(lambda: service.waiting)
+        ready = Gauge("bioel_ready", "1 once texts are linked", registry=registry)
+        ready.set_function(lambda: service.is_ready)
+        service.observe = self._observe
 
-    def observe(self, linked: Sequence[LinkedText]) -> None:
-        """Count texts and their mentions."""
+    def _observe(self, linked: Sequence[LinkedText]) -> None:
         for one in linked:
             self.texts.labels("failed" if one.error else "linked").inc()
             n_nil = sum(not link.ids for link in one.links)
             self.mentions.labels("nil").inc(n_nil)
             self.mentions.labels("linked").inc(len(one.links) - n_nil)
-
-    def watch(self, service: Service) -> None:
-        """Read the state of a service whenever the figures are asked for."""
-        self.waiting.set_function(lambda: service.waiting)
-        self.ready.set_function(lambda: float(service.is_ready))
 
     def page(self) -> bytes:
         """The figures, in Prometheus' text format."""

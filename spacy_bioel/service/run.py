@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +33,7 @@ _SECONDS_TO_END = 30
 # Longer than proxies keep idle connections (60 seconds, mostly), so that none sends a request into
 # one that is being closed.
 _SECONDS_IDLE = 75
+_MOST = 1000  # connections
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -69,17 +71,13 @@ def serve(
         os.environ.setdefault(name, number)
     from spacy_bioel.pipeline.loading import load_model
     from spacy_bioel.service.app import create_app
-    from spacy_bioel.service.metrics import Metrics
     from spacy_bioel.service.verbs import Service
 
-    metrics = Metrics()
-    service = Service(
-        partial(load_model, model), max_characters=limits.characters, observe=metrics.observe
-    )
+    service = Service(partial(load_model, model), max_characters=limits.characters)
     most = most_connections()
     connections = Connections(most=most, seconds=limits.seconds, tell=tell)
     config = uvicorn.Config(
-        create_app(service, metrics, limits, hosts=hosts),
+        create_app(service, limits, hosts=hosts),
         http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
         backlog=max(1, most // 4),  # accepted at once, before the first of them is looked at
@@ -129,9 +127,6 @@ def _reopen(service: Service, tell: Callable[[str], None]) -> None:
         tell(f"The knowledge base stays as it was: {error}")
 
 
-_MOST = 1000
-
-
 def most_connections() -> int:
     """Number of connections that leaves enough open files for all else, as knowledge bases."""
     if sys.platform == "win32":
@@ -142,6 +137,7 @@ def most_connections() -> int:
     return _MOST if limit == resource.RLIM_INFINITY else min(_MOST, limit // 4)
 
 
+@dataclass
 class Connections:
     """All connections, and those among them whose request has not come as a whole.
 
@@ -150,20 +146,19 @@ class Connections:
     tell (Callable): Is told of the first one that is closed for another, in a sentence.
     """
 
-    def __init__(self, *, most: int, seconds: float, tell: Callable[[str], None]) -> None:
-        self.most = most
-        self.seconds = seconds
-        self.waiting: dict[Connection, None] = {}  # the longest first
-        self._tell = tell
-        self._is_told = False
+    most: int
+    seconds: float
+    tell: Callable[[str], None]
+    waiting: dict[Connection, None] = field(default_factory=dict)  # the longest first
+    is_told: bool = False
 
     def make_room(self, n: int) -> None:
         """Close a connection if there are too many: n."""
         if n <= self.most:
             return
-        if not self._is_told:
-            self._is_told = True
-            self._tell(f"More than {self.most} connections: those that wait longest are closed.")
+        if not self.is_told:
+            self.is_told = True
+            self.tell(f"More than {self.most} connections: those that wait longest are closed.")
         longest = next(iter(self.waiting))
         del self.waiting[longest]
         longest.transport.abort()

@@ -64,19 +64,13 @@ class Service(Batcher[Job, Row]):
 
     load (Callable): Returns the pipeline; called in a thread of the service.
     max_characters (int): Characters a text. A longer one fails, and no other text with it.
-    observe (Callable): Is told what has become of texts.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Language],
-        *,
-        max_characters: int,
-        observe: Callable[[Sequence[LinkedText]], None] = lambda linked: None,
-    ) -> None:
+    def __init__(self, load: Callable[[], Language], *, max_characters: int) -> None:
         self.max_characters = max_characters
+        # Is told what has become of texts.
+        self.observe: Callable[[Sequence[LinkedText]], None] = lambda linked: None
         self._load = load
-        self._observe = observe
         self._nlp: Language
         self._linker: Linker
         super().__init__(
@@ -184,7 +178,7 @@ class Service(Batcher[Job, Row]):
         # Kept open until rows have read their cross-references, if it is replaced meanwhile.
         _kb = self._linker.kb
         linked = list(link_texts(self._nlp, [job.document for job in jobs], batch_size=len(jobs)))
-        self._observe(linked)
+        self.observe(linked)
         rows = [to_row(one, xrefs=job.xrefs) for one, job in zip(linked, jobs, strict=True)]
         for row, job in zip(rows, jobs, strict=True):
             if not job.candidates:
@@ -200,5 +194,5 @@ class Service(Batcher[Job, Row]):
         # As in other rows: half of a surrogate pair cannot be written.
         id = job.document[1] and job.document[1].encode("utf8", "replace").decode("utf8")
         failed = LinkedText(id, None, error=Failure(code, message))
-        self._observe([failed])
+        self.observe([failed])
         return to_row(failed)

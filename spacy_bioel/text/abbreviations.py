@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from spacy_bioel.text.normalize import BLANK_LINE
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _WORD = re.compile(r"\S+")
-# Words, and parts of words with hyphens.
-_HYPHENATED = re.compile(r"\w+")
+_HYPHENATED = re.compile(r"\w+")  # words, and parts of words with hyphens
 _WORD_START = re.compile(r"(?<!\w)\S")
 _IN_WORD = re.compile(r"\w")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are no definitions.
@@ -24,53 +22,43 @@ _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Three characters before the full stop: "E. coli" and "St. John" do not end a sentence.
 _SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
 _BORDERS = (_SENTENCE_END, BLANK_LINE)
-# So that "TNF-α" matches "tumor necrosis factor alpha".
-_LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")
+_LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
+_SHORT_BINOMIAL = re.compile(r"(?<!\w)([A-Z])\.\s?([a-z]{3,})(?!\w)")
+_BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class Abbreviation:
-    """Definition in a text: short and long form, with their character offsets."""
-
-    short: str
-    long: str
-    short_start: int
-    short_end: int
-    long_start: int
-    long_end: int
-
-
-def find_abbreviations(text: str) -> dict[str, Abbreviation]:
-    """Find the definitions in one document; the first definition of a short form wins.
-
-    text (str): Text of the document.
-    RETURNS (dict[str, Abbreviation]): From short form, as written, to its definition.
-    """
-    found: dict[str, Abbreviation] = {}
+def find_abbreviations(text: str) -> dict[str, str]:
+    """Return short forms, as written, and their long forms in a document; the first one wins."""
+    found: dict[str, str] = {}
     for match in _BRACKETED.finditer(text):
-        for abbreviation in _definitions(text, match):
-            found.setdefault(abbreviation.short, abbreviation)
+        for short, long in _definitions(text, match):
+            found.setdefault(short, long)
             break
     return found
 
 
-def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
-    """Replace the known short forms in a mention by their long forms.
+def find_short_binomials(text: str) -> dict[str, str]:
+    """From short form, as written, to the genus and epithet that stand first in the same text."""
+    shorts = list(_SHORT_BINOMIAL.finditer(text))
+    longs: dict[tuple[str, str], str] = {}
+    for match in _BINOMIAL.finditer(text) if shorts else ():
+        longs.setdefault((match[2], match[3]), match[1])
+    return {m[0]: longs[m[1], m[2]] for m in shorts if (m[1], m[2]) in longs}
 
-    mention (str): As written, e.g. "AKI" or "AKI patients".
-    long_forms (Mapping[str, str]): From short form to long form, as the document defines them.
-    """
-    if (long := long_form_of(mention, long_forms)) is not None:
+
+def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
+    """Replace the known short forms in a mention, such as "AKI patients", by their long forms."""
+    if (long := _long_form_of(mention, long_forms)) is not None:
         return long
     # If the mention has the definition, as "adenomatous polyposis coli (APC) tumours", the bracket
     # is dropped.
-    mention = _BRACKETED.sub(lambda m: "" if m.group(1) in long_forms else m.group(), mention)
-    return " ".join(long_form_of(word, long_forms) or word for word in mention.split())
+    mention = _BRACKETED.sub(lambda m: "" if m[1] in long_forms else m[0], mention)
+    return " ".join([_long_form_of(word, long_forms) or word for word in mention.split()])
 
 
-def long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
+def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
     """The long form of a short form, or of its plural: "AKIs"."""
     return long_forms.get(word) or (long_forms.get(word[:-1]) if word.endswith("s") else None)
 
@@ -78,8 +66,6 @@ def long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
 def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Find short forms that are whole words, or plurals of them, in one pass over the text.
 
-    text (str): Text of the document.
-    short_forms (Collection[str]): As written.
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, left to right,
         without overlaps; in the order of `short_forms`.
     """
@@ -93,49 +79,35 @@ def find_short_forms(text: str, short_forms: Collection[str]) -> dict[str, list[
             if of_form is None or end > len(text):
                 continue
             end += text.startswith("s", end) and text[start:end] + "s" not in places
-            if _IN_WORD.match(text, end):
-                continue
-            if not of_form or of_form[-1][1] <= start:
+            if not _IN_WORD.match(text, end) and (not of_form or of_form[-1][1] <= start):
                 of_form.append((start, end))
     return places
 
 
-def _definitions(text: str, match: re.Match[str]) -> Iterator[Abbreviation]:
+def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
     """Possible definitions in one bracket: first "long (short)", then "short (long)"."""
-    if _CITATION.search(match.group(1)):
+    if _CITATION.search(match[1]):
         return
-    inner = re.split(r"[,;]|\bor\b", match.group(1), maxsplit=1)[0].strip()
-    if not inner:
-        return
-    inner_start = text.index(inner, match.start() + 1)
+    inner = re.split(r"[,;]|\bor\b", match[1], maxsplit=1)[0].strip()
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _BORDERS for end in border.finditer(before)]
-    first = match.start() - len(before) + max(ends, default=0)
     # "dopamine ([DA]1)" has an open bracket before the bracket.
-    before = text[first : match.start()].rstrip(" \n\t([")
+    before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_WORD.finditer(before))
-    if _is_short_form(inner) and words:
+    if not inner or not words:
+        return
+    if _is_short_form(inner):
         # Maximum number of words of the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
-        window_start = words[-n_words:][0].start()
-        start = _long_form_start(inner, before[window_start:])
+        window = before[words[-n_words:][0].start() :]
+        start = _long_form_start(inner, window)
         if start is None:
-            start = _reordered_start(inner, before[window_start:])
+            start = _reordered_start(inner, window)
         if start is not None:
-            long_start = first + window_start + start
-            yield _abbreviation(text, inner_start, inner, long_start, first + len(before))
-    if words and _is_short_form(words[-1].group()) and " " in inner:
-        short = words[-1].group()
-        if _long_form_start(short, inner) == 0:
-            short_start = first + words[-1].start()
-            yield _abbreviation(text, short_start, short, inner_start, inner_start + len(inner))
-
-
-def _abbreviation(
-    text: str, start: int, short: str, long_start: int, long_end: int
-) -> Abbreviation:
-    end = start + len(short)
-    return Abbreviation(short, text[long_start:long_end], start, end, long_start, long_end)
+            yield inner, window[start:]
+    short = words[-1].group()
+    if _is_short_form(short) and " " in inner and _long_form_start(short, inner) == 0:
+        yield short, inner
 
 
 def _is_short_form(word: str) -> bool:
@@ -143,17 +115,15 @@ def _is_short_form(word: str) -> bool:
         2 <= len(word) <= _MAX_SHORT_CHARS
         and len(word.split()) <= 2
         and word[0].isalnum()
-        and any(c.isalpha() for c in word)
+        and any(map(str.isalpha, word))
         and any(c.isupper() or c.isdigit() for c in word)
     )
 
 
 def _long_form_start(short: str, window: str) -> int | None:
-    """Find the start of the long form in `window`, which ends with the long form.
+    """Find the start of the long form in `window`, which ends with it; None: there is none.
 
     The characters of the short form are matched from the right; the first one must begin a word.
-
-    RETURNS (int | None): Offset in `window`; None: no long form.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
     if len(folded) != len(window):  # a letter has a lower case of two characters
@@ -190,29 +160,8 @@ def _reordered_start(short: str, window: str) -> int | None:
 
 def _with_word_before(short: str, window: str, position: int) -> int:
     """Extend the long form by a word for a doubled first letter: "mindful memoization (MM)"."""
-    words = window[position:].split()
     before = list(_WORD.finditer(window[:position]))
-    doubled = len(short) > 1 and short[0] == short[1] and len(words) < len(short)
+    doubled = short[:1] == short[1:2] and len(window[position:].split()) < len(short)
     if doubled and before and before[-1].group().startswith(short[0]):
         return before[-1].start()
     return position
-
-
-_SHORT = re.compile(r"(?<!\w)([A-Z])\.\s?([a-z]{3,})(?!\w)")
-_LONG = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
-
-
-def find_short_binomials(text: str) -> dict[str, str]:
-    """From short form, as written, to the genus and epithet that stand first in the same text."""
-    shorts = list(_SHORT.finditer(text))
-    if not shorts:
-        return {}
-    longs: dict[tuple[str, str], str] = {}
-    for match in _LONG.finditer(text):
-        long, *key = match.groups()
-        longs.setdefault((key[0], key[1]), long)
-    return {
-        match.group(): longs[match.group(1), match.group(2)]
-        for match in shorts
-        if (match.group(1), match.group(2)) in longs
-    }

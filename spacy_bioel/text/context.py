@@ -21,9 +21,9 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import Context
 
 # What cues say: flags of a Context, and persons who are not the patient.
-FLAGS = ("negated", "uncertain", "historical", "hypothetical")
-PERSONS = ("family", "other")
-DIRECTIONS = ("forward", "backward", "both")
+_FLAGS = ("negated", "uncertain", "historical", "hypothetical")
+_PERSONS = ("family", "other")
+_DIRECTIONS = ("forward", "backward", "both")
 _ALL = "all"  # ends the scope of every cue
 
 _ABBREVIATIONS = frozenset(
@@ -62,16 +62,11 @@ class Rules:
 
 
 def read_rules(path: Path) -> dict[str, Any]:
-    """Read rules from a JSON file; `spacy_bioel/assets/context.json` is one.
-
-    RAISES BioelError: [B490] when it is not of this form.
-    """
+    """Read the JSON of a file such as spacy_bioel/assets/context.json. RAISES BioelError: [B490]"""
     try:
-        table: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
+        return json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BioelError(Errors.B490.format(path=path, error=error)) from error
-    parse_rules(table, origin=str(path))
-    return table
 
 
 def parse_rules(table: Mapping[str, Any], *, origin: str) -> Rules:
@@ -86,16 +81,16 @@ def _rules(table: Mapping[str, Any]) -> Rules:
     cues: dict[str, list[tuple[str, str]]] = {}
     for says, by_direction in table["cues"].items():
         for direction, phrases in by_direction.items():
-            _check(says, (*FLAGS, *PERSONS))
-            _check(direction, DIRECTIONS)
+            _check(says, (*_FLAGS, *_PERSONS))
+            _check(direction, _DIRECTIONS)
             for phrase in _phrases(phrases):
                 cues.setdefault(phrase, []).append((says, direction))
     ends: dict[str, set[str]] = {}
     for of, phrases in table.get("ends", {}).items():
         for phrase in _phrases(phrases):
-            ends.setdefault(phrase, set()).add(_check(of, (*FLAGS, *PERSONS, _ALL)))
+            ends.setdefault(phrase, set()).add(_check(of, (*_FLAGS, *_PERSONS, _ALL)))
     sections = {
-        name: _check(says, (*FLAGS, *PERSONS, ""))
+        name: _check(says, (*_FLAGS, *_PERSONS, ""))
         for says, names in table.get("sections", {}).items()
         for name in _phrases(names)
     }
@@ -138,41 +133,33 @@ def contexts(
         by_sentence.setdefault(bisect_right(borders, phrase.start), []).append(phrase)
     found = []
     for start, end in mentions:
-        said = _said_of(start, end, by_sentence.get(bisect_right(borders, start), ()), rules)
+        of_sentence = by_sentence.get(bisect_right(borders, start), ())
+        said = list(_said_of(start, end, of_sentence, rules))
         for first, last, stop, says in sections:
             if last <= start < stop and says not in {what for *_, what in said}:
                 said.append((first, last, says))
-        found.append(_context(said))
+        what = {says for *_, says in said}
+        person = next((person for person in _PERSONS if person in what), "patient")
+        flags = {flag: flag in what for flag in _FLAGS}
+        found.append(Context(**flags, experiencer=person, cues=tuple(sorted(set(said)))))
     return found
-
-
-def _context(said: Sequence[tuple[int, int, str]]) -> Context:
-    what = {says for *_, says in said}
-    person = next((person for person in PERSONS if person in what), "patient")
-    flags = {flag: flag in what for flag in FLAGS}
-    return Context(**flags, experiencer=person, cues=tuple(sorted(set(said))))
 
 
 def _said_of(
     start: int, end: int, phrases: Sequence[Phrase], rules: Rules
-) -> list[tuple[int, int, str]]:
-    """Cues of a sentence that speak for a mention in it."""
-    said = []
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the cues of a sentence that speak for a mention in it."""
     for cue in phrases:
         for says, direction in rules.cues.get(cue.name, ()):
-            is_after = cue.end <= start and direction != "backward"
-            is_before = end <= cue.start and direction != "forward"
-            if not (is_after or is_before):
+            if cue.end <= start and direction != "backward":
+                first, last = cue.end, start
+            elif end <= cue.start and direction != "forward":
+                first, last = end, cue.start
+            else:
                 continue
-            between = (cue.end, start) if is_after else (end, cue.start)
-            if not any(
-                between[0] <= phrase.start
-                and phrase.end <= between[1]
-                and not rules.ends.get(phrase.name, set()).isdisjoint((_ALL, says))
-                for phrase in phrases
-            ):
-                said.append((cue.start, cue.end, says))
-    return said
+            between = (p.name for p in phrases if first <= p.start and p.end <= last)
+            if all({_ALL, says}.isdisjoint(rules.ends.get(name, ())) for name in between):
+                yield cue.start, cue.end, says
 
 
 def _sections(
@@ -182,14 +169,11 @@ def _sections(
 
     A section ends at the next header. "PMH: asthma" is one of a line, and goes on with a list.
     """
-    headers = [
-        match
-        for match in _HEADER.finditer(text)
-        if match["name"].isupper() or " ".join(match["name"].lower().split()) in rules.sections
-    ]
-    ends = [header.start() for header in headers[1:]] + [len(text)]
-    for header, end in zip(headers, ends, strict=False):  # there may be no header
-        says = rules.sections.get(" ".join(header["name"].lower().split()), "")
+    found = [(m, " ".join(m["name"].lower().split())) for m in _HEADER.finditer(text)]
+    headers = [(m, name) for m, name in found if m["name"].isupper() or name in rules.sections]
+    ends = [header.start() for header, _ in headers[1:]] + [len(text)]
+    for (header, name), end in zip(headers, ends, strict=False):  # there may be no header
+        says = rules.sections.get(name, "")
         if not says:
             continue
         if text[header.end() :].partition("\n")[0].strip():
@@ -222,10 +206,8 @@ def sentence_borders(text: str) -> list[int]:
         if match["stop"]:
             before = _WORD_BEFORE.search(text, max(0, match.start() - 8), match.start())
             word = before.group().lower() if before else ""
-            is_stop = match["stop"][0] != "." or (
-                word not in _ABBREVIATIONS and len(word) > 1 and not text[at : at + 1].islower()
-            )
-            if is_stop:
+            is_short = word in _ABBREVIATIONS or len(word) < 2
+            if match["stop"][0] != "." or not (is_short or text[at : at + 1].islower()):
                 borders.append(at)
             if "\n" in match.group():
                 line_start = at

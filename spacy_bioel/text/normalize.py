@@ -35,14 +35,13 @@ def normalize_name(name: str) -> str:
     word: a text and its pieces, cut at non-alphanumeric characters, normalise to the same words.
     The span lookup of `kb.columns.keys` depends on it. The function is idempotent.
 
-    name (str): Any string.
     RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.
     """
     if name.isascii():
         return _ASCII_SEPARATORS.sub(" ", name.lower()).strip()
     # Symbols are removed first, since NFKD would turn the sign of "Gleevec™" into letters.
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
-    folded = "".join(c for c in folded if not unicodedata.combining(c))
+    folded = "".join([c for c in folded if not unicodedata.combining(c)])
     return _SEPARATORS.sub(" ", folded).strip()
 
 
@@ -57,10 +56,9 @@ normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
 
 def normalize_names(names: Sequence[str]) -> list[str]:
     """Normalise many names; ASCII names as the lines of one text, which is faster."""
-    are_lines = [name.isascii() and "\n" not in name for name in names]
-    text = "\n".join(name for name, is_line in zip(names, are_lines, strict=True) if is_line)
-    lines = iter(_SEPARATORS_OF_A_LINE.sub(" ", text.lower()).split("\n"))
+    lines = [name if name.isascii() and "\n" not in name else "" for name in names]
+    plain = _SEPARATORS_OF_A_LINE.sub(" ", "\n".join(lines).lower()).split("\n")
     return [
-        next(lines).strip() if is_line else normalize_name(name)
-        for name, is_line in zip(names, are_lines, strict=True)
+        found.strip() if line else normalize_name(name)
+        for name, line, found in zip(names, lines, plain, strict=False)  # "" is one line
     ]

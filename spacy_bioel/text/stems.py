@@ -1,11 +1,9 @@
-"""Stems of normalised words, for comparing names word by word and not for display."""
+"""Stems and other spellings of normalised words and names, for comparing and not for display."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-
-from spacy_bioel.text.variants import american
 
 # Words that a name may have, or lack, without another meaning: "bowing of the femurs", and in a
 # text "patellae were absent". "without", "no", "and" and "with" are not among them, nor is "a",
@@ -65,7 +63,7 @@ def singular_of(word: str) -> str:
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) >= _SHORT:
-        word = american(word)
+        word = _american(word)
         for pattern, replacement in _BRITISH:
             word = pattern.sub(replacement, word)
     if len(word) < 4 or word.endswith(_NO_PLURALS):
@@ -92,3 +90,56 @@ def stem_of(word: str) -> str:
 
 def _without_vowel(stem: str) -> str:
     return stem[:-1] if stem[-1:] in "aeiouy" and len(stem) > _FEWEST else stem
+
+
+# British -> American, inside words; MeSH and most ontologies prefer the American spelling.
+_AMERICAN = (
+    (re.compile(r"ae(?=m|d|t|c|g|s|l|n)"), "e"),
+    (re.compile(r"oe(?=a|d|s|t|m|n)"), "e"),
+    (re.compile(r"(?<=[a-z]{3})our(?=s?\b)"), "or"),
+    (re.compile(r"(?<=[a-z]{3})isation"), "ization"),
+    (re.compile(r"sulph"), "sulf"),
+)
+_NUMERALS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii")
+_ARABIC = {roman: str(number) for number, roman in enumerate(_NUMERALS, start=1)}
+_ROMAN = {arabic: roman for roman, arabic in _ARABIC.items()}
+# A single letter is a numeral only after one of these words.
+_NUMBERED = {"type", "stage", "grade", "class", "factor", "group", "phase", "syndrome", "disease"}
+_POSSESSIVE = re.compile(r"(?<=\w) s\b")
+_PLURALS_OF_NAMES = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
+
+
+def spelling_variants(name: str) -> list[str]:
+    """Return other spellings of a normalised name, the likeliest first: American, in the singular,
+    with Roman or Arabic numerals, and in the plural.
+    """
+    spelled = _american(name)
+    plain = _POSSESSIVE.sub("", spelled)  # "parkinson s disease"
+    variants = [spelled, plain, *_singulars(name), *_singulars(spelled), *_renumbered(name)]
+    variants += [] if not name or name.endswith("s") else [name + "s", spelled + "s"]
+    return [v for v in dict.fromkeys(variants) if v and v != name]
+
+
+def _american(name: str) -> str:
+    for pattern, replacement in _AMERICAN:
+        name = pattern.sub(replacement, name)
+    return name
+
+
+def _singulars(name: str) -> list[str]:
+    if name.endswith(("ss", "us", "is")):
+        return []
+    return [
+        name.removesuffix(ending) + replacement
+        for ending, replacement in _PLURALS_OF_NAMES
+        if name.endswith(ending) and len(name) > len(ending) + 3
+    ]
+
+
+def _renumbered(name: str) -> list[str]:
+    words = name.split()
+    arabic = [
+        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED else word
+        for before, word in zip(["", *words], words, strict=False)
+    ]
+    return [" ".join(arabic), " ".join([_ROMAN.get(word, word) for word in words])]

@@ -78,15 +78,11 @@ def here(model: str, source: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """Rows that one process writes."""
     out = tmp_path_factory.mktemp("here") / "out.jsonl"
     assert run("link", model, source, "-o", out) == 1  # since one document fails
-    return read_lines(out)
-
-
-def test_one_process_keeps_the_document_that_fails(here: Rows) -> None:
-    assert [row["id"] for row in here] == [f"d{n}" for n in range(N)]
-    assert [n for n, row in enumerate(here) if row["error"]] == [7]
-    assert (here[7]["links"], here[7]["text"], here[7]["error"]["code"]) == ([], TOO_LONG, "E088")
-    assert [(x["text"], x["id"]) for x in here[1]["links"]] == [("Narcan", "X:1")] * 2
-    assert sum(len(row["links"]) for row in here) == 2 * (N - 2)
+    rows = read_lines(out)
+    assert [row["id"] for row in rows] == [f"d{n}" for n in range(N)]
+    assert [n for n, row in enumerate(rows) if row["error"]] == [7]
+    assert sum(len(row["links"]) for row in rows) == 2 * (N - 2)
+    return rows
 
 
 @pytest.mark.slow

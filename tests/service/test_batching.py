@@ -37,8 +37,8 @@ class Paused:
 
 
 @pytest.fixture()
-def paused() -> Iterator[Paused]:
-    paused = Paused()
+def paused(request: pytest.FixtureRequest) -> Iterator[Paused]:
+    paused = Paused(room=getattr(request, "param", 100))
     yield paused
     paused.go_on.set()
     paused.batcher.close()
@@ -57,14 +57,13 @@ def test_requests_take_turns_and_get_their_results_in_order(paused: Paused) -> N
     assert paused.batches == [".", "axby", "cde"]
 
 
-def test_a_batch_is_full_at_a_size() -> None:
-    paused = Paused(room=3)
+@pytest.mark.parametrize("paused", [3], indirect=True)
+def test_a_batch_is_full_at_a_size(paused: Paused) -> None:
     paused.begin()
     others = [paused.batcher.submit([letters]) for letters in ("aa", "bb", "cccc", "d")]
     paused.go_on.set()
     assert results(*others) == [["AA"], ["BB"], ["CCCC"], ["D"]]
     assert paused.batches == [".", "aabb", "cccc", "d"]
-    paused.batcher.close()
 
 
 def test_what_is_cancelled_is_dropped(paused: Paused) -> None:

@@ -73,35 +73,27 @@ def test_too_much_at_once_is_refused_until_others_are_done() -> None:
     assert asyncio.run(run()) == [(503, "B389", b"2"), ok, ok, ok]
 
 
-def test_a_large_request_alone_is_served() -> None:
-    async def run() -> Any:
-        app, linking = limited(waiting_bytes=10)
-        linking.go_on.set()
-        client = Client()
-        client.send_body(60, more=True)
-        client.send_body(40)
-        return await client.ask(app)
-
-    assert asyncio.run(run()) == (200, "", b"")
-
-
-def test_a_length_that_is_too_large_is_refused_before_the_body() -> None:
-    async def run() -> Any:
-        client = Client()
-        client.scope["headers"] = [(b"content-length", b"101")]
-        return await client.ask(limited()[0])
-
-    assert asyncio.run(run()) == (413, "B382", b"")
-
-
 @pytest.mark.parametrize(
-    ("pieces", "expected"), [(0, (408, "B390", b"")), (1, (503, "B391", b"2"))]
+    ("limits", "pieces", "length", "expected"),
+    [
+        ({"waiting_bytes": 10}, [60, 40], b"", (200, "", b"")),  # large, but alone
+        ({}, [60, 41], b"", (413, "B382", b"")),
+        ({}, [], b"101", (413, "B382", b"")),  # before the body
+        ({"seconds": 0.05}, [], b"", (408, "B390", b"")),
+        ({"seconds": 0.05}, [1], b"", (503, "B391", b"2")),
+    ],
 )
-def test_time(pieces: int, expected: tuple[int, str, bytes]) -> None:
+def test_a_request(
+    limits: dict[str, Any], pieces: list[int], length: bytes, expected: tuple[int, str, bytes]
+) -> None:
     async def run() -> Any:
+        app, linking = limited(**limits)
+        if expected[0] == 200:
+            linking.go_on.set()
         client = Client()
-        for _ in range(pieces):
-            client.send_body(1)
-        return await client.ask(limited(seconds=0.05)[0])
+        client.scope["headers"] = [(b"content-length", length)]
+        for n, piece in enumerate(pieces, 1):
+            client.send_body(piece, more=n < len(pieces))
+        return await client.ask(app)
 
     assert asyncio.run(run()) == expected

@@ -5,15 +5,11 @@ import re
 import pytest
 
 from spacy_bioel.text.abbreviations import (
-    Abbreviation,
     expand_abbreviations,
     find_abbreviations,
+    find_short_binomials,
     find_short_forms,
 )
-
-
-def pairs(text: str) -> dict[str, str]:
-    return {short: found.long for short, found in find_abbreviations(text).items()}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def pairs(text: str) -> dict[str, str]:
     ],
 )
 def test_definitions(text: str, short: str, long: str) -> None:
-    assert pairs(text) == {short: long}
+    assert find_abbreviations(text) == {short: long}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +62,7 @@ def test_definitions(text: str, short: str, long: str) -> None:
     ],
 )
 def test_no_definition(text: str) -> None:
-    assert pairs(text) == {}
+    assert find_abbreviations(text) == {}
 
 
 @pytest.mark.parametrize(
@@ -81,30 +77,14 @@ def test_no_definition(text: str) -> None:
         ("Acute disease rose! Kidney injury (AKI) was seen.", {}),
         ("We grew E. coli strain (ECS).", {"ECS": "E. coli strain"}),
         ("Patients have Parkinson. PD (Parkinson disease) is", {"PD": "Parkinson disease"}),
+        ("acute\n\nkidney injury (AKI)", {}),
+        ("acute kidney\ninjury (AKI)", {"AKI": "acute kidney\ninjury"}),
+        # The first definition wins, wherever it is.
+        ("x " * 500 + "RF (renal failure), rheumatoid factor (RF)", {"RF": "renal failure"}),
     ],
 )
 def test_a_definition_stays_in_its_sentence(text: str, expected: dict[str, str]) -> None:
-    assert pairs(text) == expected
-
-
-def test_offsets() -> None:
-    text = "Two had renal failure (RF) and one had acute kidney injury ( AKI )."
-    assert find_abbreviations(text) == {
-        "RF": Abbreviation("RF", "renal failure", 23, 25, 8, 21),
-        "AKI": Abbreviation("AKI", "acute kidney injury", 61, 64, 39, 58),
-    }
-
-
-def test_offsets_far_into_a_text() -> None:
-    text = "x " * 500 + "AKI (acute kidney injury)"
-    found = find_abbreviations(text)["AKI"]
-    assert (found.short_start, found.short_end) == (1000, 1003)
-    assert (found.long_start, found.long_end) == (1005, 1024)
-
-
-def test_the_first_definition_wins() -> None:
-    text = "renal failure (RF), then rheumatoid factor (RF)"
-    assert pairs(text) == {"RF": "renal failure"}
+    assert find_abbreviations(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,14 +137,21 @@ def test_short_forms_are_found_in_one_reading(monkeypatch: pytest.MonkeyPatch) -
     assert len(searches) == 1
 
 
-def test_no_long_form_goes_over_a_blank_line() -> None:
-    assert find_abbreviations("acute\n\nkidney injury (AKI)") == {}
-    assert find_abbreviations("acute kidney\ninjury (AKI)")["AKI"].long == "acute kidney\ninjury"
-
-
 def test_plurals_of_short_forms() -> None:
     forms = {"AKI": "acute kidney injury", "As": "arsenic"}
     assert expand_abbreviations("severe AKIs", forms) == "severe acute kidney injury"
     assert expand_abbreviations("As AKIx A", forms) == "arsenic AKIx A"
     found = find_short_forms("AKI, AKIs, AKIx and Ass", list(forms))
     assert found == {"AKI": [(0, 3), (5, 9)], "As": [(20, 23)]}
+
+
+def test_short_names_of_species_that_are_written_out_in_the_text() -> None:
+    text = (
+        "Flavobacterium johnsoniae glides. F. johnsoniae and F.johnsoniae, but not E. coli, "
+        "S. aureus, B. johnsoniae or a Foo johnsoniae. Was J. Smith here?"
+    )
+    assert find_short_binomials(text) == {
+        "F. johnsoniae": "Flavobacterium johnsoniae",
+        "F.johnsoniae": "Flavobacterium johnsoniae",
+    }
+    assert find_short_binomials("") == {}

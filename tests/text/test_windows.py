@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, Window, split_windows
+from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, Window, begins_sentence, split_windows
 
 KINDS = {"s": SENTENCE, "t": TOKEN, "i": INSIDE}
 
@@ -65,9 +65,8 @@ def test_every_piece_is_used_once_and_has_context(n: int, size: int, overlap: in
     assert all(end - start > size // 2 for start, end, *_ in windows[:-1])
 
 
-def test_many_sentences_are_not_cut() -> None:
-    borders = ([SENTENCE] + [TOKEN] * 9) * 400
-    windows = split_windows(borders, size=30, overlap=0)
-    assert len(windows) == 134  # three sentences each
-    assert all(borders[start] == SENTENCE for start, *_ in windows)
-    assert [end - start for start, end, *_ in windows] == [30] * 133 + [10]
+def test_sentences_begin_after_full_stops_and_line_breaks() -> None:
+    tokens = ["aspirin", "helps", ".", " ", "AKI", "is", "rare", "!", "he", "\n", "Gout", "E.", "C"]
+    begins = begins_sentence(tokens)
+    assert [t for t, b in zip(tokens, begins, strict=True) if b] == ["aspirin", " ", "AKI", "Gout"]
+    assert begins_sentence([]) == []

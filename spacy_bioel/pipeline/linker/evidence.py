@@ -19,7 +19,7 @@ from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
 from spacy_bioel.pipeline.linker.statistics import ConceptsOfStrings, MentionStatistics
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.variants import spelling_variants
+from spacy_bioel.text.stems import spelling_variants
 
 # Columns of the feature matrix.
 #   exact: the query is a name of the concept (0.8 for a spelling variant of it)
