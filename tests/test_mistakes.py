@@ -17,6 +17,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from kb_files import all_files
 from spacy.training import Example
 
 from spacy_bioel.cli import main
@@ -96,14 +97,15 @@ def test_codes_of_mistakes(
 ) -> None:
     monkeypatch.chdir(home)
     monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
-    wrong = {}
+    wrong, before = {}, all_files(home / "kb")
     for about, what in TABLE[section].items():
         if what.startswith(("bioel ", "python ")):
             monkeypatch.setattr(sys, "argv", shlex.split(what)[1:])
             with pytest.raises(SystemExit) as ended:
                 main(sys.argv) if what.startswith("bioel ") else import_module("corpora").main()
-            assert ended.value.code == 2, what
             said = capsys.readouterr().err
+            assert ended.value.code == 2, what
+            assert not said.startswith("error: [") or said.count("\n") == 1, said
         else:
             said = in_python(what)
         found = re.search(r"\[([A-Z]\d{3})\]", said)
@@ -111,7 +113,8 @@ def test_codes_of_mistakes(
         if code != about.partition(" ")[0]:
             wrong[about] = said
     assert wrong == {}
-    assert not (home / "out").exists() and not (home / "tuned").exists()  # nothing is left there
+    assert not [path for path in home.iterdir() if path.stem in ("out", "tuned")]
+    assert all_files(home / "kb") == before
 
 
 def in_python(code: str) -> str:

@@ -107,7 +107,7 @@ def test_stopped_and_gone_on_is_the_same(
     config = tmp_path / "small.cfg"
     config.write_text(CONFIG.format(steps=24), encoding="utf8")
     pretrain.main(tmp_path / "whole", [kb], config)
-    saved = pretrain.Pretraining._save
+    saved = pretrain.Pretraining.save
 
     def save_and_stop(self: Any, folder: Path) -> None:
         saved(self, folder)
@@ -115,7 +115,7 @@ def test_stopped_and_gone_on_is_the_same(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretrain.Pretraining, "_save", save_and_stop)
+        patch.setattr(pretrain.Pretraining, "save", save_and_stop)
         pretrain.main(tmp_path / "parts", [kb], config)
     assert (tmp_path / "parts-checkpoint").is_dir()
     assert not (tmp_path / "parts").exists()

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import spacy
+from commands import Bioel, command
 
-from spacy_bioel.cli import main
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
-
-Run = Callable[..., int]
 
 CONCEPTS = [
     Concept("MESH:D009270", ("Naloxone", "Narcan"), types=("D",)),
@@ -37,15 +34,8 @@ PUBTATOR = """\
 
 
 @pytest.fixture()
-def run() -> Run:
-    """Run `bioel` with these arguments; returns the exit status."""
-
-    def run_command(*argv: object) -> int:
-        with pytest.raises(SystemExit) as exited:
-            main([str(argument) for argument in argv])
-        return int(exited.value.code or 0)
-
-    return run_command
+def bioel(capsys: pytest.CaptureFixture[str]) -> Bioel:
+    return command(capsys)
 
 
 @pytest.fixture()

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import spacy
+from commands import Bioel
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 
-Run = Callable[..., int]
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture()
-def tuned(run: Run, model: Path, corpus: Path, tmp_path: Path) -> Path:
+def tuned(bioel: Bioel, model: Path, corpus: Path, tmp_path: Path) -> Path:
     """A tuned pipeline, and its scores beside it."""
     folder = tmp_path / "tuned"
-    assert run("tune", model, corpus, folder, "--prefix", "MESH") == 0
+    bioel("tune", model, corpus, folder, "--prefix", "MESH")
     scores = ("--seed", 3, "--json", tmp_path / "scores.json")
-    assert run("evaluate", folder, corpus, "--prefix", "MESH", *scores) == 0
+    bioel("evaluate", folder, corpus, "--prefix", "MESH", *scores)
     return folder
 
 
-def test_the_card(run: Run, tuned: Path, corpus: Path, tmp_path: Path, capsys: Capture) -> None:
-    capsys.readouterr()
+def test_the_card(bioel: Bioel, tuned: Path, corpus: Path, tmp_path: Path) -> None:
     about = ("--name", "mine", "--version", "1.2.3", "--author", "A. Person")
     about += ("--corpus", "My notes", "--licence", "CC BY 4.0", "--domain", "letters")
     about += ("--train", corpus, "--limit", "Knows no children.")
-    assert run("card", tuned, tmp_path / "scores.json", *about) == 0
-    assert "[W311]" not in capsys.readouterr().err
+    assert "[W311]" not in bioel("card", tuned, tmp_path / "scores.json", *about).err
     card = (tuned / "README.md").read_text("utf8")
     fingerprint = KnowledgeBase.open(tuned / "bioel_linker" / "kb").fingerprint
     for said in (
@@ -57,48 +52,37 @@ def test_the_card(run: Run, tuned: Path, corpus: Path, tmp_path: Path, capsys: C
     assert "not for decisions about patients" in meta["description"]
 
 
-def test_what_is_not_stated_is_said(run: Run, tuned: Path, tmp_path: Path) -> None:
-    assert run("card", tuned, tmp_path / "scores.json") == 0
+def test_what_is_not_stated_is_said(bioel: Bioel, tuned: Path, tmp_path: Path) -> None:
+    bioel("card", tuned, tmp_path / "scores.json")
     card = (tuned / "README.md").read_text("utf8")
     assert "| authors | not stated |" in card and "| domain | not stated |" in card
 
 
 def test_a_card_is_replaced_on_request_and_scores_are_those_of_the_pipeline(
-    run: Run, tuned: Path, tmp_path: Path, capsys: Capture
+    bioel: Bioel, tuned: Path, tmp_path: Path
 ) -> None:
     scores = tmp_path / "scores.json"
     (tuned / "README.md").write_text("Mine.", encoding="utf8")
-    assert run("card", tuned, scores) == 2
-    assert "[B367]" in capsys.readouterr().err
+    assert "[B367]" in bioel("card", tuned, scores, status=2).err
     assert (tuned / "README.md").read_text("utf8") == "Mine."
     # The card does not change the fingerprint, anything else does.
-    assert run("card", tuned, scores, "--replace") == 0
-    assert run("card", tuned, scores, "--replace") == 0
-    assert "[W311]" not in capsys.readouterr().err
+    bioel("card", tuned, scores, "--replace")
+    assert "[W311]" not in bioel("card", tuned, scores, "--replace").err
     (tuned / "other").write_text("x", encoding="utf8")
-    assert run("card", tuned, scores, "--replace") == 0
-    assert "[W311]" in capsys.readouterr().err
+    assert "[W311]" in bioel("card", tuned, scores, "--replace").err
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '[{"protocol": "gold"}]', "no JSON"])
-def test_files_without_scores(text: str, run: Run, tmp_path: Path, capsys: Capture) -> None:
+def test_files_without_scores(text: str, bioel: Bioel, tmp_path: Path) -> None:
     (tmp_path / "scores.json").write_text(text, encoding="utf8")
-    assert run("card", tmp_path, tmp_path / "scores.json") == 2
-    assert "[B366]" in capsys.readouterr().err
+    assert "[B366]" in bioel("card", tmp_path, tmp_path / "scores.json", status=2).err
 
 
-def test_scores_that_say_nothing_of_names(
-    run: Run, tuned: Path, corpus: Path, tmp_path: Path, capsys: Capture
+def test_scores_that_say_nothing_of_names_and_a_folder_that_is_no_pipeline(
+    bioel: Bioel, tuned: Path, corpus: Path, tmp_path: Path
 ) -> None:
     options = ("--prefix", "MESH", "--protocol", "mention", "--json", tmp_path / "scores.json")
-    assert run("evaluate", tuned, corpus, *options) == 0
-    assert run("card", tuned, tmp_path / "scores.json") == 2
-    assert "found only mention" in capsys.readouterr().err
+    bioel("evaluate", tuned, corpus, *options)
+    assert "[B366]" in bioel("card", tuned, tmp_path / "scores.json", status=2).err
     assert not (tuned / "README.md").exists()
-
-
-def test_a_folder_that_is_no_pipeline(
-    run: Run, tuned: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert run("card", tmp_path, tmp_path / "scores.json") == 2
-    assert "[B365]" in capsys.readouterr().err
+    assert "[B365]" in bioel("card", tmp_path, tmp_path / "scores.json", status=2).err

@@ -1,75 +1,36 @@
+"""`bioel kb`: build, look at, encode and change knowledge bases."""
+
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import spacy
+from commands import Bioel
+from kb_files import to_old_layout
+from spacy.training import Example
 
-from spacy_bioel.cli.kb_show import ann_text
-from spacy_bioel.cli.sources import parse_columns
-from spacy_bioel.errors import BioelError
+from spacy_bioel.cli import main
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import has_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
 from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.types import Concept
 
-Run = Callable[..., int]
-
-
-def test_build_and_info(run: Run, tmp_path: Path, concepts_file: Path, capsys) -> None:
-    out = tmp_path / "made" / "kb"
-    report = tmp_path / "report.json"
-    assert run("kb", "build", out, concepts_file, "--release", "2024", "--json", report) == 0
-    counts = json.loads(report.read_text())
-    assert (counts["concepts"], counts["names"], counts["retired"]) == (3, 5, 1)
-    base = KnowledgeBase.open(out)
-    assert base.canonical("MESH:D000001") == "MESH:D009270"
-    assert (base.meta["source"], base.meta["release"]) == ("concepts.jsonl", "2024")
-    capsys.readouterr()
-    assert run("kb", "info", out, "--verify", "--json", "-") == 0
-    about = json.loads(capsys.readouterr().out)
-    assert about["fingerprint"] == counts["fingerprint"]
-    assert about["types"] == {"D": 2, "C": 1}
-    assert (about["vectors"], about["verified"]) == ([], True)
-    assert run("kb", "info", out) == 0
-    shown = capsys.readouterr().out
-    assert "2024" in shown and "D 2, C 1" in shown
-
-
-def test_a_new_build_says_that_vectors_are_gone(
-    run: Run, tmp_path: Path, concepts_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "kb"
-    assert run("kb", "build", out, concepts_file) == 0
-    assert "vectors" not in capsys.readouterr().err
-    write_vectors(
-        KnowledgeBase.open(out), lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2
-    )
-    assert run("kb", "build", out, concepts_file) == 0
-    shown = " ".join(capsys.readouterr().err.split())
-    assert f"vectors of the names before are gone: run bioel kb encode {out} MODEL" in shown
-    assert not has_vectors(KnowledgeBase.open(out))
-
-
-def test_an_approximate_index_in_words() -> None:
-    steps = [(64, 0.8), (512, -1.0)]
-    ann = {"kind": "IVF9,PQ4x4fsr", "steps": steps, "recall@1": 0.99955, "recall@10": 0.9876}
-    assert ann_text(ann) == (
-        "approximate index IVF9,PQ4x4fsr, 64 to 512 lists a query, "
-        "recall@1 99.95%, recall@10 98.76%"
-    )
-
-
-def test_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
-    assert capsys.readouterr().out == "0.1.0\n"
-
-
+TINY_ENCODER = {
+    "@architectures": "spacy-bioel.ResCNN.v1",
+    **{"dim": 8, "blocks": 1, "filters": 4, "widths": [1], "pooling": "max"},
+    **{"dropout": 0.0, "max_tokens": 8},
+}
 OBO = """\
 format-version: 1.2
+data-version: x/2025-01-16
+property_value: terms:license https://x.org/a
 
 [Term]
 id: X:1
@@ -91,114 +52,232 @@ name: Onset
 """
 
 
-def test_branches_of_an_ontology_are_linked(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture()
+def kb(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> Path:
+    bioel("kb", "build", tmp_path / "kb", concepts_file)
+    return tmp_path / "kb"
+
+
+def encode(kb: Path, fingerprint: str = "f") -> None:
+    opened = KnowledgeBase.open(kb)
+    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
+
+
+def names_of(kb: Path, id: str) -> list[str]:
+    base = KnowledgeBase.open(kb)
+    return base.names.take(base.names_of(base.find(id)))
+
+
+def test_build_and_info(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> None:
+    out, report = tmp_path / "made" / "kb", tmp_path / "report.json"
+    bioel("kb", "build", out, concepts_file, "--release", "2024", "--json", report)
+    counts = json.loads(report.read_text())
+    assert (counts["concepts"], counts["names"], counts["retired"]) == (3, 5, 1)
+    base = KnowledgeBase.open(out)
+    assert base.canonical("MESH:D000001") == "MESH:D009270"
+    assert (base.meta["source"], base.meta["release"]) == ("concepts.jsonl", "2024")
+    about = bioel("kb", "info", out, "--verify", "--json", "-").json
+    assert about["fingerprint"] == counts["fingerprint"]
+    assert (about["types"], about["vectors"], about["verified"]) == ({"D": 2, "C": 1}, [], True)
+    shown = bioel("kb", "info", out).words
+    assert "2024" in shown and "D 2, C 1" in shown
+    assert f"none; run bioel kb encode {out} MODEL" in shown
+
+
+def test_a_new_build_leaves_no_vectors(bioel: Bioel, kb: Path, concepts_file: Path) -> None:
+    assert "vectors" not in bioel("kb", "build", kb, concepts_file).err
+    encode(kb)
+    assert f"run bioel kb encode {kb} MODEL" in bioel("kb", "build", kb, concepts_file).words
+    assert not has_vectors(KnowledgeBase.open(kb))
+
+
+def test_branches_release_and_licence_of_an_ontology(bioel: Bioel, tmp_path: Path) -> None:
     ontology, notes, out = tmp_path / "my.obo", tmp_path / "notes.txt", tmp_path / "kb"
     ontology.write_text(OBO)
+    (tmp_path / "y.jsonl").write_text('{"id": "Y:1", "names": ["gout"]}\n')
+    bioel("kb", "build", out, ontology, tmp_path / "y.jsonl")
+    meta = KnowledgeBase.open(out).meta
+    assert (meta["release"], meta["licence"]) == ("x/2025-01-16", "https://x.org/a")
+    bioel("kb", "build", out, ontology, "--under", "X:1", "--exclude", "X:3", "--release", "mine")
+    base = KnowledgeBase.open(out)
+    assert list(base.ids) == ["X:1", "X:2"]
+    assert (base.meta["release"], base.meta["licence"]) == ("mine", "https://x.org/a")
+    bioel("kb", "build", out, ontology, "--under", "X:1")
     notes.write_text("HTN, onset of pulmonary hypertenison in May")
-    assert run("kb", "build", out, ontology, "--under", "X:1", "--exclude", "X:3") == 0
-    assert list(KnowledgeBase.open(out).ids) == ["X:1", "X:2"]
-    assert run("kb", "build", out, ontology, "--under", "X:1") == 0
-    capsys.readouterr()
-    assert run("link", out, notes) == 0
-    record = json.loads(capsys.readouterr().out)
-    found = [(link["text"], link["ids"]) for link in record["links"]]
+    found = [(link["text"], link["ids"]) for link in bioel("link", out, notes).json["links"]]
     assert found == [("HTN", ["X:2"]), ("pulmonary hypertenison", ["X:3"])]
-    assert run("kb", "build", out, ontology, "--under", "X:8") == 2
-    assert "[B310]" in capsys.readouterr().err
 
 
-def test_build_from_tables_with_retired_ids(run: Run, tmp_path: Path) -> None:
-    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+def test_build_from_tables_with_retired_ids(bioel: Bioel, tmp_path: Path) -> None:
+    first, second, out = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "kb"
     first.write_text("D1\tfever\tC\nD2\taspirin\tD\n")
     second.write_text("D1\tpyrexia\tC\n")
-    retired = tmp_path / "retired.tsv"
-    retired.write_text("D9\tD1\n")
-    out = tmp_path / "kb"
+    (tmp_path / "retired.tsv").write_text("D9\tD1\n")
     columns = ["--columns", "id=1,name=2,types=3", "--prefix", "MESH"]
-    assert run("kb", "build", out, first, second, *columns, "--retired", retired) == 0
+    bioel("kb", "build", out, first, second, *columns, "--retired", tmp_path / "retired.tsv")
     base = KnowledgeBase.open(out)
     assert list(base.ids) == ["MESH:D1", "MESH:D2"]
     assert list(base.names) == ["fever", "pyrexia", "aspirin"]
     assert base.canonical("MESH:D9") == "MESH:D1"
-    assert run("kb", "build", out, first, *columns, "--types", "D, X") == 0
+    bioel("kb", "build", out, first, *columns, "--types", "D, X")
     assert list(KnowledgeBase.open(out).ids) == ["MESH:D2"]
 
 
-def test_release_and_licence_come_from_the_obo_header(run: Run, tmp_path: Path) -> None:
-    source, other = tmp_path / "x.obo", tmp_path / "y.jsonl"
-    source.write_text(
-        "format-version: 1.2\ndata-version: x/2025-01-16\n"
-        "property_value: terms:license https://x.org/a\n\n[Term]\nid: X:1\nname: flu\n"
-    )
-    other.write_text('{"id": "Y:1", "names": ["gout"]}\n')
-    out = tmp_path / "kb"
-    assert run("kb", "build", out, source, other) == 0
-    meta = KnowledgeBase.open(out).meta
-    assert (meta["release"], meta["licence"]) == ("x/2025-01-16", "https://x.org/a")
-    assert run("kb", "build", out, source, "--release", "mine") == 0
-    meta = KnowledgeBase.open(out).meta
-    assert (meta["release"], meta["licence"]) == ("mine", "https://x.org/a")
-
-
-def test_a_spreadsheet_needs_columns(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = tmp_path / "terms.csv"
-    source.write_text("Code,Label\n1,flu\n")
-    assert run("kb", "build", tmp_path / "kb", source) == 2
-    shown = capsys.readouterr().err
-    assert "[B141]" in shown and "--columns id=1,name=2" in shown
-    assert run("kb", "build", tmp_path / "kb", source, "--columns", "id=Code,name=Label") == 0
-
-
-def test_a_failed_build_leaves_the_old_one(run: Run, tmp_path: Path, concepts_file: Path) -> None:
-    out = tmp_path / "kb"
-    assert run("kb", "build", out, concepts_file) == 0
-    before = KnowledgeBase.open(out).fingerprint
-    broken = tmp_path / "broken.jsonl"
+@pytest.mark.parametrize("command", ["build", "add"])
+def test_a_broken_source_leaves_the_old_one(bioel: Bioel, kb: Path, command: str) -> None:
+    before = KnowledgeBase.open(kb).fingerprint
+    broken = kb.parent / "broken.jsonl"
     broken.write_text('{"id": "X:1", "names": ["x"]}\n{"id": "X:2", "names": \n')
-    assert run("kb", "build", out, concepts_file, broken) == 2
-    assert KnowledgeBase.open(out).fingerprint == before
-    assert run("kb", "build", tmp_path / "other", broken) == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["broken.jsonl", "concepts.jsonl", "kb"]
+    bioel("kb", command, kb, broken, status=2)
+    assert KnowledgeBase.open(kb).fingerprint == before
+    bioel("kb", "build", kb.parent / "other", broken, status=2)
+    assert sorted(p.name for p in kb.parent.iterdir()) == ["broken.jsonl", "concepts.jsonl", "kb"]
 
 
-@pytest.mark.parametrize(
-    ("argv", "code"),
-    [
-        (["kb", "info", "nowhere"], "B020"),
-        (["kb", "build", "kb", "nowhere.obo"], "B101"),
-        (["kb", "encode", "nowhere", "nowhere"], "B020"),
-        (["convert", "nowhere.txt", "out.spacy"], "B101"),
-        (["link", "nowhere", "nowhere.txt"], "B101"),
-        (["evaluate", "nowhere", "nowhere.spacy"], "B060"),
-        (["evaluate", "nowhere", "nowhere.txt", "--protocol", "f_score"], "B081"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(
-    run: Run,
-    argv: list[str],
-    code: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(*argv) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"error: [{code}]")
-    assert captured.err.count("\n") == 1
-    assert captured.out == ""
-    assert list(tmp_path.iterdir()) == []
+def test_bad_records_are_skipped_and_reported(bioel: Bioel, tmp_path: Path) -> None:
+    source, report, kb = tmp_path / "mine.csv", tmp_path / "bad.tsv", tmp_path / "kb"
+    source.write_bytes(b"id,name\nX:1,Gout\nX:2\nX 3,Rash\nX:4,M\xe9ni\xe8re\n")
+    bioel("kb", "build", kb, source, status=2)
+    assert not report.exists() and not kb.exists()
+    done = bioel("kb", "build", kb, source, "--skip-bad", report)
+    assert f"3 bad records left out, see {report}" in done.err
+    assert list(KnowledgeBase.open(kb).ids) == ["X:1"]
+    rows = [line.split("\t") for line in report.read_text().splitlines()]
+    assert [row[:3] for row in rows] == [
+        ["file", "line", "code"],
+        [str(source), "3", "B129"],
+        [str(source), "4", "B026"],
+        [str(source), "5", "B103"],
+    ]
 
 
-def test_module_runs_without_a_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spacy_bioel", "kb", "info", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "[B020]" in done.stderr and "Traceback" not in done.stderr
+def test_only_bad_records_are_refused_and_reported(bioel: Bioel, tmp_path: Path) -> None:
+    source, report = tmp_path / "mine.jsonl", tmp_path / "bad.tsv"
+    source.write_text('{"id": 1, "names": []}\n{"id": 2, "names": []}\n')
+    done = bioel("kb", "build", tmp_path / "kb", source, "--skip-bad", report, status=2)
+    assert "[B400]" in done.err and "[B132]" in done.err
+    assert not (tmp_path / "kb").exists() and len(report.read_text().splitlines()) == 3
+
+
+def test_a_knowledge_base_of_the_package_by_its_name(bioel: Bioel, tmp_path: Path) -> None:
+    assert "Cellosaurus" in bioel("kb", "info", "starter:cells", "--json", "-").json["source"]
+    (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
+    (row,) = bioel("link", "starter:cells", tmp_path / "notes.txt").rows
+    assert [(link["text"], link["id"]) for link in row["links"]] == [("HeLa", "CVCL_0030")]
+
+
+def test_encode_writes_vectors_of_the_pipelines_encoder(bioel: Bioel, tmp_path: Path) -> None:
+    base, model = tmp_path / "kb", tmp_path / "model"
+    build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
+    nlp = spacy.blank("en")
+    linker = nlp.add_pipe("bioel_linker", config={"kb": str(base), "model": TINY_ENCODER})
+    reference = nlp.make_doc("naloxone")
+    reference.spans["bioel_gold"] = [reference.char_span(0, 8, "D", kb_id="X:1")]
+    examples = [Example(nlp.make_doc("naloxone"), reference)]
+    linker.initialize(lambda: examples, vocabulary=100, width=8)
+    nlp.to_disk(model)
+
+    assert f"Encoded 3 names of {base}" in bioel("kb", "encode", base, model).err
+    [vectors] = bioel("kb", "info", base, "--verify", "--json", "-").json["vectors"]
+    assert (vectors["n"], vectors["dim"]) == (3, 8)
+    assert vectors["fingerprint"] == linker.fingerprint
+    again = bioel("kb", "encode", base, model).err
+    assert f"Encoded 0 names of {base}" in again and "3 were there" in again
+    assert "no approximate index" in bioel("kb", "info", base).words
+    add_concepts(base, [Concept("X:9", ("ibuprofen",))])
+    about = bioel("kb", "info", base, "--verify", "--json", "-").json
+    assert (about["counts"]["names"], about["verified"]) == (4, True)
+    assert [(v["n"], v["current"]) for v in about["vectors"]] == [(3, False)]
+
+
+def test_encode_needs_a_trained_linker(bioel: Bioel, kb: Path, model: Path) -> None:
+    before = sorted(path.name for path in kb.iterdir())
+    assert "[B053]" in bioel("kb", "encode", kb, model, status=2).err
+    assert sorted(path.name for path in kb.iterdir()) == before
+
+
+def test_add(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+    source, report = tmp_path / "mine.csv", tmp_path / "report.json"
+    source.write_text("Code,Label\nD009270,Narcan nasal\nD000900,Gout\nD000001,Nalone\n")
+    options = ["--columns", "id=Code,name=Label", "--prefix", "MESH", "--json", report]
+    shown = bioel("kb", "add", kb, source, *options)
+    counts = json.loads(report.read_text())
+    assert (counts["new_concepts"], counts["new_names"]) == (1, 3)
+    assert (counts["records"], counts["redirected"], counts["concepts"]) == (3, 1, 4)
+    assert counts["vectors_outdated"] is False
+    assert names_of(kb, "MESH:D009270") == ["Naloxone", "Narcan", "Narcan nasal", "Nalone"]
+    assert KnowledgeBase.open(kb).meta["source"] == "concepts.jsonl, mine.csv"
+    assert "new concepts" in shown.out and shown.err == ""
+
+
+def test_add_says_what_to_do_about_vectors(bioel: Bioel, kb: Path, concepts_file: Path) -> None:
+    encode(kb)
+    assert bioel("kb", "add", kb, concepts_file).err == ""  # nothing was new
+    concepts_file.write_text('{"id": "MESH:D1", "names": ["gout"], "types": ["C"]}\n')
+    assert bioel("kb", "add", kb, concepts_file, "--types", "D").err == ""
+    assert f"run bioel kb encode {kb} MODEL" in bioel("kb", "add", kb, concepts_file).words
+    assert has_vectors(KnowledgeBase.open(kb))
+    encode(kb, "g")
+    vectors = bioel("kb", "info", kb, "--verify", "--json", "-").json["vectors"]
+    found = [(about["fingerprint"], about["n"], about["current"]) for about in vectors]
+    assert found == [("g", 6, True), ("f", 5, False)]
+    shown = bioel("kb", "info", kb).words
+    assert "encoder g; no approximate index" in shown and "what it was before: run bioel" in shown
+
+
+def test_retire_one(bioel: Bioel, kb: Path) -> None:
+    encode(kb)
+    done = bioel("kb", "retire", kb, "D003000", "--replaced-by", "D009270", "--prefix", "MESH")
+    base = KnowledgeBase.open(kb)
+    assert base.canonical("MESH:D003000") == "MESH:D009270"
+    assert base.find("MESH:D003000") == base.find("MESH:D009270") == 1
+    assert "run bioel kb encode" in done.words
+    assert "gone concepts" in done.out and "new retired" in done.out
+    bioel("kb", "retire", kb, "MESH:D006973")
+    assert list(KnowledgeBase.open(kb).ids) == ["MESH:D009270"]
+
+
+def test_retire_pairs(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("D003000\tD009270\nD006973\tD009270\nD003000\tD009270\n")
+    counts = bioel("kb", "retire", kb, "--pairs", pairs, "--prefix", "MESH", "--json", "-").json
+    assert (counts["new_concepts"], counts["new_retired"], counts["new_names"]) == (-2, 2, 0)
+
+
+def test_compact(bioel: Bioel, kb: Path) -> None:
+    encode(kb)
+    bioel("kb", "retire", kb, "MESH:D003000", "--replaced-by", "MESH:D009270")
+    assert "Removed 1 leftover of" in bioel("kb", "compact", kb).err
+    assert not has_vectors(KnowledgeBase.open(kb))
+    assert KnowledgeBase.open(kb).find("MESH:D003000") == 1
+    encode(kb)
+    done = bioel("kb", "compact", kb, "--forget-retired", "--json", "-")
+    assert done.json == {"leftovers": 0, "megabytes": 0.0, "forgotten": 2}
+    assert "Forgot 2 retired ids." in done.err and f"run bioel kb encode {kb} MODEL" in done.err
+    assert KnowledgeBase.open(kb).find("MESH:D003000") == -1
+    assert has_vectors(KnowledgeBase.open(kb))
+
+
+def test_edit(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
+    names = ["--rename", "Naloxone hydrochloride", "--add", "Nalone", "--remove", "narcan"]
+    report = tmp_path / "report.json"
+    done = bioel("kb", "edit", kb, "D009270", "--prefix", "MESH", *names, "--json", report)
+    counts = json.loads(report.read_text())
+    assert (counts["new_concepts"], counts["new_names"], counts["records"]) == (0, 1, 1)
+    assert names_of(kb, "MESH:D009270") == ["Naloxone hydrochloride", "Naloxone", "Nalone"]
+    assert "Edited MESH:D009270" in done.out
+
+
+def test_upgrade(bioel: Bioel, kb: Path) -> None:
+    encode(kb)
+    to_old_layout(kb)
+    assert f"Converted {kb} to the current layout." in bioel("kb", "upgrade", kb).words
+    assert is_encoded(KnowledgeBase.open(kb), fingerprint="f")
+    assert "has the current layout" in bioel("kb", "upgrade", kb).words
+
+
+def test_version(bioel: Bioel) -> None:
+    assert bioel("--version").out == "0.1.0\n"
 
 
 def test_help_names_the_commands_and_needs_no_spacy() -> None:
@@ -213,70 +292,12 @@ def test_help_names_the_commands_and_needs_no_spacy() -> None:
         assert name in done.stdout
 
 
-def test_wrong_usage_is_status_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("kb", "build", "out") == 2
-    assert "Missing argument" in capsys.readouterr().err
-
-
 def test_an_unexpected_failure_is_not_hidden(
     tmp_path: Path, concepts_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spacy_bioel.cli import main
-
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("spacy_bioel.cli.kb_build.build_kb", fail)
     with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
         main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])
-
-
-def test_parse_columns() -> None:
-    assert parse_columns("id=1, name=Label") == {"id": 1, "name": "Label"}
-    with pytest.raises(BioelError, match=r"\[B070\].*'name='"):
-        parse_columns("id=1,name=")
-
-
-def test_bad_records_are_skipped_and_reported(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source, report = tmp_path / "mine.csv", tmp_path / "bad.tsv"
-    source.write_bytes(b"id,name\nX:1,Gout\nX:2\nX 3,Rash\nX:4,M\xe9ni\xe8re\n")
-    assert run("kb", "build", tmp_path / "kb", source) == 2
-    assert not report.exists() and not (tmp_path / "kb").exists()
-    capsys.readouterr()
-    assert run("kb", "build", tmp_path / "kb", source, "--skip-bad", report) == 0
-    assert list(KnowledgeBase.open(tmp_path / "kb").ids) == ["X:1"]
-    rows = [line.split("\t") for line in report.read_text().splitlines()]
-    assert [row[:3] for row in rows] == [
-        ["file", "line", "code"],
-        [str(source), "3", "B129"],
-        [str(source), "4", "B026"],
-        [str(source), "5", "B103"],
-    ]
-    assert rows[1][3].startswith(f"{source}, line 3: expected an id, and a name")
-    assert f"3 bad records left out, see {report}" in capsys.readouterr().err
-
-
-def test_only_bad_records_are_refused_and_reported(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source, report = tmp_path / "mine.jsonl", tmp_path / "bad.tsv"
-    source.write_text('{"id": 1, "names": []}\n{"id": 2, "names": []}\n')
-    assert run("kb", "build", tmp_path / "kb", source, "--skip-bad", report) == 2
-    said = capsys.readouterr().err
-    assert "is good, 2 are bad, so" in said and "The first: [B132]" in said
-    assert not (tmp_path / "kb").exists()
-    assert len(report.read_text().splitlines()) == 3
-
-
-def test_a_knowledge_base_of_the_package_by_its_name(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("kb", "info", "starter:cells", "--json", "-") == 0
-    about = json.loads(capsys.readouterr().out)
-    assert "Cellosaurus" in about["source"]
-    (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
-    assert run("link", "starter:cells", tmp_path / "notes.txt") == 0
-    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [(link["text"], link["id"]) for link in row["links"]] == [("HeLa", "CVCL_0030")]

@@ -53,6 +53,7 @@ def test_six_types_are_found_and_linked(nlp: Language) -> None:
 
 def test_it_says_what_it_is(nlp: Language) -> None:
     assert (nlp.meta["lang"], nlp.meta["name"]) == ("en", "bioel_sm")
+    assert load_model("starter").meta["name"] == "bioel_sm"
     assert load_model("starter").meta == nlp.meta
     assert nlp.pipe_names == ["bioel_mentions", "bioel_linker"]
     assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]

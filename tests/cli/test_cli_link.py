@@ -1,0 +1,329 @@
+"""`bioel link`: what it reads, and the formats that it writes; `bioel convert`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from commands import Bioel
+from kb_files import columns_of
+from spacy.tokens import DocBin
+
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.io.formats import read_corpus
+
+STARTER_TEXT = "The BRAF V600E mutation is common in melanoma.\n"
+
+
+@pytest.fixture()
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.txt"
+    path.write_text("Narcan was given.\n\nNothing here.\nclonidine and Narcan\n")
+    return path
+
+
+def from_stdin(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), encoding="ascii"))
+
+
+def found_in(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(link["text"], link["id"]) for link in row["links"]]
+
+
+def test_lines_of_plain_text(bioel: Bioel, model: Path, notes: Path) -> None:
+    done = bioel("link", model, notes)
+    assert "3 documents, 3 mentions, 0 of them NIL." in done.err
+    assert [row["id"] for row in done.rows] == ["1", "3", "4"]
+    assert done.rows[1]["links"] == []
+    (link,) = done.rows[0]["links"]
+    (candidate,) = link.pop("candidates")
+    assert link == {
+        **{"start": 0, "end": 6, "text": "Narcan", "label": "D"},
+        **{"id": "MESH:D009270", "ids": ["MESH:D009270"]},
+    }
+    assert sorted(candidate) == ["evidence", "id", "name", "score"]
+
+
+def test_the_pipeline_of_the_package_is_the_default(bioel: Bioel, tmp_path: Path) -> None:
+    notes, gold = tmp_path / "notes.txt", tmp_path / "gold.jsonl"
+    notes.write_text(STARTER_TEXT, encoding="utf8")
+    alone = bioel("link", notes)
+    assert [(x["text"], x["id"], x.get("hgvs")) for x in alone.json["links"]] == [
+        ("BRAF", "NCBIGene:673", None),
+        ("V600E", None, "p.Val600Glu"),
+        ("melanoma", "MESH:D008545", None),
+    ]
+    assert bioel("link", "starter", notes).out == alone.out
+    mention = {"start": 4, "end": 8, "label": "Gene", "ids": ["NCBIGene:673"]}
+    text = {"text": STARTER_TEXT, "mentions": [mention], "annotates": ["Gene"]}
+    gold.write_text(json.dumps(text))
+    rows = bioel("evaluate", "starter", gold, "--protocol", "end_to_end", "--json", "-").json
+    assert [r["value"] for r in rows if r["metric"] == "f1" and r["label"] == ""] == [100.0]
+
+
+def test_tables_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "notes.csv"
+    table.write_text('text,id,year\n"Gout, and\nfever.",A,2020\nNaloxone,,2021\n')
+    rows = bioel("link", model, table).rows
+    assert [(row["id"], row["text"], row["error"]) for row in rows] == [
+        ("A", "Gout, and\nfever.", None),
+        ("2", "Naloxone", None),
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n"])
+def test_stdin(
+    bioel: Bioel, model: Path, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_stdin(monkeypatch, b"clonidine\n")
+    record = bioel("link", model, "-").json
+    assert (record["id"], found_in(record)) == ("1", [("clonidine", "MESH:D003000")])
+    from_stdin(monkeypatch, content)
+    out = tmp_path / "out.jsonl"
+    assert "[B142]" in bioel("link", model, "-", "-o", out, status=2).err and not out.exists()
+
+
+def test_gold_in_the_file_changes_no_prediction(
+    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.txt"
+    lines = corpus.read_text("utf8").splitlines(keepends=True)
+    bare.write_text("".join(line for line in lines if "\t" not in line), encoding="utf8")
+    assert (len(lines), bare.read_text("utf8").count("\n")) == (11, 5)
+    found = bioel("link", model, corpus)
+    assert found.out.count("MESH:D009270") == 6  # id, ids and candidate, twice
+    assert bioel("link", model, bare).out == found.out
+    # Nor is it an error if it is wrong.
+    corpus.write_text(corpus.read_text().replace("1\t0\t8\tNaloxone", "1\t1\t900\tNalorphine"))
+    assert bioel("link", model, corpus).out == found.out
+
+
+def test_a_record_without_a_text_fails_alone(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "some.jsonl"
+    wrong = {"pmid": 8, "text": "Naloxone", "mentions": [{"start": 5, "end": 99}]}
+    source.write_text(f'{{"id": "7", "text": null}}\n{json.dumps(wrong)}\n{{"title": "x"}}\n')
+    rows = bioel("link", model, source, "--format", "jsonl", status=1).rows
+    codes = [row["error"] and row["error"]["code"] for row in rows]
+    assert [row["id"] for row in rows] == ["7", "8", "3"] and codes == ["B190", None, "B190"]
+    # A format without a place for errors leaves it out.
+    done = bioel("link", model, source, "-o", tmp_path / "a.csv", status=1)
+    assert "Document 7 failed: [B190]" in done.err
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("file", ["names.txt", "ids.txt"])
+def test_a_damaged_knowledge_base_is_said_at_once(
+    bioel: Bioel, concepts_file: Path, notes: Path, tmp_path: Path, file: str
+) -> None:
+    kb = tmp_path / "kb"
+    bioel("kb", "build", kb, concepts_file)
+    (columns_of(kb) / file).write_bytes(b"cut")
+    assert "[B023]" in bioel("link", kb, notes, "-o", tmp_path / "out.jsonl", status=2).err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_brat_folder(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Clonidine helps.")
+    (folder / "a.ann").write_text("")
+    record = bioel("link", model, folder).json
+    assert (record["text"], found_in(record)) == (
+        "Clonidine helps.",
+        [("Clonidine", "MESH:D003000")],
+    )
+
+
+def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "b.txt").write_bytes(b"Narcan\r\nwas given.\n")
+    (folder / "a.txt").write_text("\ufeffNothing here.", encoding="utf8")
+    (folder / "c.txt").write_bytes(b"caf\xe9")
+    (folder / "d.txt").write_text("")
+    (folder / "a.ann").write_text("no line of BRAT")
+    rows = bioel("link", model, folder, status=1).rows
+    assert [row["error"] and row["error"]["code"] for row in rows] == [None, None, "B251", None]
+    assert [(row["id"], row["text"], found_in(row)) for row in rows if not row["error"]] == [
+        ("a", "Nothing here.", []),
+        ("b", "Narcan\r\nwas given.\n", [("Narcan", "MESH:D009270")]),
+        ("d", "", []),
+    ]
+
+
+def test_a_file_as_one_document(
+    bioel: Bioel, model: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = bioel("link", model, notes, "--format", "whole").json
+    assert (row["id"], row["text"]) == ("notes", notes.read_text())
+    assert [link["start"] for link in row["links"]] == [0, 33, 47]
+    from_stdin(monkeypatch, notes.read_bytes())
+    assert bioel("link", model, "-", "--format", "whole").json["links"] == row["links"]
+
+
+@pytest.mark.parametrize("format", ["text", "whole"])
+def test_utf16_is_refused(bioel: Bioel, model: Path, tmp_path: Path, format: str) -> None:
+    (tmp_path / "notes.txt").write_bytes("Narcan\n".encode("utf-16"))
+    done = bioel("link", model, tmp_path / "notes.txt", "--format", format, status=2)
+    assert "[B103]" in done.err
+
+
+@pytest.mark.parametrize("n_process", [1, 2])
+@pytest.mark.parametrize("source", ["-", "notes.txt"])
+def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(
+    bioel: Bioel,
+    model: Path,
+    tmp_path: Path,
+    source: str,
+    n_process: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = b"Narcan\nNarcan \xff and caf\xc3\xa9\nclonidine\n"
+    (tmp_path / "notes.txt").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    from_stdin(monkeypatch, text)
+    options = ("--format", "text", "--n-process", n_process)
+    done = bioel("link", model, source, *options, status=1)
+    assert "3 documents, 2 mentions, 0 of them NIL.\n1 document failed" in done.err
+    first, second, third = done.rows
+    assert [first["links"][0]["id"], third["links"][0]["id"]] == ["MESH:D009270", "MESH:D003000"]
+    assert (second["id"], second["text"], second["links"]) == ("2", "Narcan \ufffd and café", [])
+    assert second["error"]["code"] == "B251"
+
+
+def test_half_a_surrogate_pair_is_the_error_of_its_document(
+    bioel: Bioel, model: Path, tmp_path: Path
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"id": "1", "text": "Narcan \\ud83d"}\n{"id": "2", "text": "Narcan"}\n')
+    bioel("link", model, source, "-o", tmp_path / "out.parquet", status=1)
+    first, second = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (first["text"], first["error"]["code"]) == ("Narcan \ufffd", "B251")
+    assert second["links"][0]["id"] == "MESH:D009270"
+
+
+def test_one_run_writes_several_formats(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path
+) -> None:
+    names = ["a.pubtator", "a.bioc.xml", "a.bioc.json", "a.jsonl", "a.ann"]
+    more = ["a.json", "a.csv", "b.html"]
+    outputs = [part for name in [*names, *more] for part in ("-o", tmp_path / name)]
+    bioel("link", model, notes, *outputs, "--html", tmp_path / "a.html")
+    for name in names:
+        found = [
+            (text.id, [(m.start, m.end, m.label, m.ids) for m in text.mentions])
+            for text in read_corpus(tmp_path / name)
+        ]
+        assert found == [
+            ("1", [(0, 6, "D", ("MESH:D009270",))]),
+            ("3", []),
+            ("4", [(0, 9, "D", ("MESH:D003000",)), (14, 20, "D", ("MESH:D009270",))]),
+        ]
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "a.json").read_text()) == rows
+    line = (tmp_path / "a.csv").read_text().splitlines()[1]
+    assert line.startswith("1,0,6,Narcan,D,MESH:D009270,Naloxone,Narcan,0.99")
+    page = (tmp_path / "a.html").read_text()
+    assert "Naloxone (matched: Narcan)" in page and "Nothing here." in page
+    assert (tmp_path / "b.html").read_text() == page
+
+
+def test_an_output_that_fails_leaves_none_behind(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"id": "1", "text": "Narcan"}\n{"id": "a|b", "text": "Narcan"}\n')
+    outputs = ("-o", tmp_path / "a.ann", "-o", tmp_path / "a.csv", "-o", tmp_path / "a.pubtator")
+    assert "[B342]" in bioel("link", model, source, *outputs, status=2).err
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_an_annotation_file_is_never_replaced(bioel: Bioel, model: Path, notes: Path) -> None:
+    out = notes.with_suffix(".ann")
+    out.write_text("mine")
+    assert "[B341]" in bioel("link", model, notes, "--format", "text", "-o", out, status=2).err
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("n_process", [1, 2])
+def test_given_mentions(
+    bioel: Bioel, model: Path, corpus: Path, tmp_path: Path, n_process: int
+) -> None:
+    out = tmp_path / "out.pubtator"
+    argv = ("--mentions", "given", "-o", out, "--n-process", n_process, "--batch-size", 1)
+    bioel("link", model, corpus, *argv)
+    assert out.read_text() == (
+        "1|t|Naloxone and clonidine.\n"
+        "1|a|Narcan raises it.\n"
+        "1\t0\t8\tNaloxone\tChemical\tMESH:D009270\n"
+        "1\t13\t22\tclonidine\tChemical\tMESH:D003000\n"
+        "1\t24\t30\tNarcan\tChemical\tMESH:D009270\n"
+        "\n"
+        "2|t|Hypertension.\n"
+        "2|a|Or pressure disease of rats.\n"
+        "2\t0\t12\tHypertension\tDisease\tMESH:D006973\n"
+        "2\t17\t33\tpressure disease\tDisease\t-\n"
+        "2\t37\t41\trats\tSpecies\t-\n"
+        "\n"
+    )
+
+
+def test_given_mentions_without_any(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "Narcan"}\n')
+    assert "[W302]" in bioel("link", model, tmp_path / "in.jsonl", "--mentions", "given").err
+
+
+def test_names_of_several_knowledge_bases_with_cross_references(
+    bioel: Bioel, tmp_path: Path
+) -> None:
+    kbs = []
+    for name, id in (("Narcan", "D:1"), ("Fever", "S:1")):
+        record = {"id": id, "names": [name], "xrefs": [f"MSH:{name}"]}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
+        kbs.append(tmp_path / name)
+        bioel("kb", "build", kbs[-1], tmp_path / f"{name}.jsonl")
+    (tmp_path / "a.txt").write_text("Fever after narcan.\n")
+    row = bioel("link", kbs[0], tmp_path / "a.txt", "--kb", kbs[1], "--xrefs").json
+    found = [(x["text"], x["label"], x["id"], x["candidates"][0]["xrefs"]) for x in row["links"]]
+    assert found == [
+        ("Fever", "Fever", "S:1", ["MSH:Fever"]),
+        ("narcan", "Narcan", "D:1", ["MSH:Narcan"]),
+    ]
+    row = bioel("link", kbs[0], tmp_path / "a.txt").json
+    assert [(x["id"], sorted(x["candidates"][0])) for x in row["links"]] == [
+        ("D:1", ["evidence", "id", "name", "score"])
+    ]
+
+
+def test_convert_to_spacy_and_back(bioel: Bioel, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "gold.spacy"
+    done = bioel("convert", corpus, out, "--prefix", "MESH", "--json", "-")
+    assert done.json == {"documents": 2, "mentions": 6, "widened": 0, "lost": []}
+    doc = next(DocBin().from_disk(out).get_docs(spacy.blank("en").vocab))
+    spans = [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel_gold"]]
+    assert spans[0] == ("Naloxone", "Chemical", "MESH:D000001")
+    from_spacy = list(read_texts(out, format=None, prefix=""))
+    assert from_spacy == list(read_texts(corpus, format=None, prefix="MESH"))
+
+
+def test_convert_counts_what_tokens_cannot_represent(bioel: Bioel, tmp_path: Path) -> None:
+    source, out = tmp_path / "texts.jsonl", tmp_path / "out.spacy"
+    mention = {"start": 0, "end": 4, "label": "D", "ids": ["X:1"]}
+    source.write_text(json.dumps({"id": "7", "text": "cancerous", "mentions": [mention]}) + "\n")
+    shown = bioel("convert", source, out).err
+    assert "1 mention: 1 widened to tokens, 0 lost." in shown
+    assert f"{source}: 1 document to {out}." in shown
+    shown = bioel("convert", source, out, "--no-widen").err
+    assert "0 widened to tokens, 1 lost" in shown and "lost: 7:0-4 'canc'" in shown
+
+
+def test_convert_to_jsonl(bioel: Bioel, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "gold.jsonl"
+    done = bioel("convert", corpus, out, "--prefix", "MESH", "--json", "-")
+    assert done.json == {"documents": 2, "mentions": 6} and "6 mentions." in done.err
+    assert json.loads(out.read_text().splitlines()[0])["mentions"][1] == {
+        **{"start": 13, "end": 22, "label": "Chemical", "ids": ["MESH:D003000"]}
+    }

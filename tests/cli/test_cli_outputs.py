@@ -1,0 +1,124 @@
+"""Files of commands: full disks, folders, devices, pipes, links and permissions."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from commands import Bioel
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="devices, FIFOs, permissions")
+
+
+@pytest.fixture()
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("notes") / "notes.txt"
+    path.write_text("Narcan was given.\nNothing here.\n")
+    return path
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """A file can have 100 bytes, and no more."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [("-o", "out.jsonl"), ("-o", "out.parquet"), ("-o", "out.bioc.xml"), ("--html", "out.html")],
+)
+@pytest.mark.parametrize("before", ["", "before"])
+def test_a_full_disk_leaves_what_was_there(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, option: str, name: str, before: str
+) -> None:
+    if name == "out.parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / name
+    if before:
+        out.write_text(before)
+    with full_disk():
+        shown = bioel("link", model, notes, option, out, status=2).err
+    assert shown.startswith(f"error: [B252] {out} ") and shown.count("\n") == 1
+    assert [path.read_text() for path in tmp_path.iterdir()] == [before] * bool(before)
+
+
+@pytest.mark.parametrize("name", ["gold.spacy", "gold.jsonl"])
+def test_convert_on_a_full_disk(bioel: Bioel, corpus: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    with full_disk():
+        assert f"[B252] {out} " in bioel("convert", corpus, out, status=2).err
+    assert list(tmp_path.iterdir()) == [corpus]
+
+
+def test_json_to_a_full_device(bioel: Bioel, corpus: Path, tmp_path: Path) -> None:
+    done = bioel("convert", corpus, tmp_path / "gold.jsonl", "--json", "/dev/full", status=2)
+    assert "[B252] /dev/full " in done.err
+
+
+def test_kb_build_on_a_full_disk(bioel: Bioel, concepts_file: Path, tmp_path: Path) -> None:
+    with full_disk():
+        shown = bioel("kb", "build", tmp_path / "kb", concepts_file, status=2).err
+    assert shown.startswith("error: [B") and shown.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [concepts_file]
+
+
+@pytest.mark.parametrize("argv", [("-o",), ("--html",), ("-o", "-", "--html")])
+def test_a_path_below_a_file(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, argv: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    done = bioel("link", model, notes, *argv, tmp_path / "file" / "out.jsonl", status=2)
+    assert done.out == "" and done.err.count("\n") == 1
+    assert done.err.startswith(f"error: [B252] {tmp_path / 'file'}")
+
+
+def test_a_folder_that_is_missing_is_made(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path
+) -> None:
+    out, page = tmp_path / "a" / "b" / "out.jsonl", tmp_path / "c" / "out.html"
+    bioel("link", model, notes, "-o", out, "--html", page)
+    assert out.read_text().count("\n") == 2 and page.read_text().endswith("</html>\n")
+
+
+def test_a_device_stays_a_device(bioel: Bioel, model: Path, notes: Path) -> None:
+    before = os.stat("/dev/null")
+    bioel("link", model, notes, "-o", "/dev/null", "--html", "/dev/null")
+    after = os.stat("/dev/null")
+    assert stat.S_ISCHR(after.st_mode) and after.st_ino == before.st_ino
+
+
+@pytest.mark.parametrize("option", ["-o", "--html"])
+def test_a_named_pipe_is_written_to(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path, option: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        bioel("link", model, notes, option, pipe)
+        found = reader.communicate(timeout=60)[0]
+    assert "MESH:D009270" in found and "Nothing here." in found
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_permissions_and_links_are_kept(
+    bioel: Bioel, model: Path, notes: Path, tmp_path: Path
+) -> None:
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.touch(mode=0o600)
+    link.symlink_to(real)
+    bioel("link", model, notes, "-o", link)
+    assert link.is_symlink() and real.read_text().count("\n") == 2
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
