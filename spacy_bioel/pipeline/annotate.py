@@ -39,11 +39,9 @@ def set_links(
     """Write links as a new span group; the scores a detector left in the group are kept, if the
     links are those of its spans. The records are sorted by place, to be found quickly.
 
-    doc (Doc): Its group `spans_key` is replaced.
-    links (Sequence[Link]): Offsets must fall on token borders.
     kb (str): Fingerprint of their knowledge base.
     nil_threshold (float): Score that a candidate had to have, see `explain_span`.
-    RAISES BioelError: [B057] when they do not.
+    RAISES BioelError: [B057] when offsets do not fall on token borders.
     """
     spans = [_linked_span(doc, link, spans_key) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
