@@ -22,15 +22,11 @@ _NAMES_A_CONCEPT = 8  # names that are looked at for each concept that is wanted
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Concept that a search found.
-
-    name (str): The name that is most like the words; the id, if that was searched for.
-    score (float): Likeness in spelling, from 0.3 to 1.
-    """
+    """Concept that a search found."""
 
     concept: Concept
-    name: str
-    score: float
+    name: str  # that is most like the words; the id, if that was searched for
+    score: float  # likeness in spelling, from 0.3 to 1
 
 
 def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
@@ -50,14 +46,10 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
     numbers = np.arange(len(names))
     _, shares = word_overlap([query], names, np.zeros_like(numbers), numbers)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
-    ranked = [
-        (share < 1, -score, not is_preferred[entry], row, int(concepts[entry]))
-        for i, (row, score, share) in enumerate(
-            zip(rows.tolist(), scores.tolist(), shares.tolist(), strict=True)
-        )
-        for entry in range(indptr[i], indptr[i + 1])
-    ]
-    for _, negative, _, row, concept in sorted(ranked):
+    owner = np.repeat(numbers, np.diff(indptr))
+    columns = (shares[owner] < 1, -scores[owner], ~is_preferred, rows[owner], concepts)
+    ranked = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    for _, negative, _, row, concept in ranked:
         if len(hits) >= k:
             break
         if concept not in hits:

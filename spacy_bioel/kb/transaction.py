@@ -75,7 +75,7 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
 
 
 class Transaction:
-    """Changes that the one writer of a knowledge base may make; created by `editing`."""
+    """Changes that the one writer of a knowledge base may make."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -33,7 +33,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """Counts of gold mentions that were aligned with tokens, widened or lost."""
+    """How many gold mentions there were, how many were widened to whole tokens, and the lost."""
 
     n: int = 0
     widened: int = 0
@@ -60,9 +60,7 @@ def add_gold(
 ) -> Alignment:
     """Write the gold mentions of `text` to a span group, doc.spans["bioel_gold"].
 
-    doc (Doc): Made from text.text.
     widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
-    RETURNS (Alignment): How many there were, were stretched, and which were lost.
     """
     alignment = Alignment(n=len(text.mentions))
     spans = []

@@ -74,17 +74,15 @@ def measure_pipeline(
     texts: Sequence[AnnotatedText],
     chosen: Mapping[str, protocols.Protocol],
     *,
-    seed: int = 0,
     progress: ProgressBar = silent,
-) -> list[Measurement]:
-    """Run a pipeline once a kind of protocol, and score it.
+) -> dict[tuple[str, str], float]:
+    """Run a pipeline once a kind of protocol, and return its figures by protocol and metric.
 
     chosen (Mapping[str, Protocol]): By proper name.
-    seed (int): Of the bootstrap.
-    RETURNS (list[Measurement]): In the order of the protocols.
     """
     links = predict_links(nlp, texts, chosen, progress=progress)
-    return score_links(nlp, texts, links, chosen, seed=seed)
+    rows = score_links(nlp, texts, links, chosen)
+    return {(row.protocol, row.metric): row.value for row in rows if not row.label}
 
 
 def predict_links(
@@ -111,7 +109,10 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Measurement]:
-    """Score what `predict_links` returned, as `measure_pipeline` does."""
+    """Score what `predict_links` returned, in the order of the protocols.
+
+    seed (int): Of the bootstrap.
+    """
     of_linker: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -141,7 +142,6 @@ def measure_names(
     """Measure what the names of a pipeline's knowledge base find alone, without any training.
 
     chosen (Mapping[str, Protocol]): By proper name; those that are given mentions are left out.
-    RETURNS (dict): Values by protocol and metric.
     """
     alone = dictionary_pipeline("")
     linker, of_names = find_linker(nlp), find_linker(alone)
@@ -150,8 +150,7 @@ def measure_names(
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # Names have the types of the knowledge base for labels, and no corpus says those.
     texts = [replace(text, annotates=()) for text in texts]
-    found = measure_pipeline(alone, texts, bare, progress=progress)
-    return {(row.protocol, row.metric): row.value for row in found if not row.label}
+    return measure_pipeline(alone, texts, bare, progress=progress)
 
 
 def link_open(

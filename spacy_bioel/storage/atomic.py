@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import socket
 import stat
@@ -29,7 +30,7 @@ _SYSTEM = (Path("/dev"), Path("/proc"))
 def scratch_folder(out: Path) -> Iterator[Path]:
     """Make an empty folder beside `out` that is removed at the end, or by the next run on `out`.
 
-    YIELDS (Path): The folder; it may be renamed, and is then no longer this one's to remove.
+    YIELDS (Path): The folder, which may be renamed.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _tidy(out)
@@ -45,10 +46,10 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 def replacing_folder(out: Path) -> Iterator[Path]:
     """Fill a new folder beside `out`, and replace `out` by it when the block succeeds.
 
-    Until then an existing `out` is not touched; when the block fails, nothing is left behind. The
-    two folders are exchanged in one step where the system supports it. Elsewhere a run that is
-    killed between two steps leaves the old folder under a temporary name, and the next run on
-    `out` restores it before it begins. If `out` is a symbolic link, its target is replaced.
+    When the block fails, nothing is left behind. The two folders are exchanged in one step where
+    the system supports it. Elsewhere a run that is killed between two steps leaves the old folder
+    under a temporary name, and the next run on `out` restores it before it begins. If `out` is a
+    symbolic link, its target is replaced.
 
     YIELDS (Path): Empty folder to fill.
     """
@@ -119,12 +120,8 @@ def sync(path: Path) -> None:
 
 
 def _is_replaceable(out: Path) -> bool:
-    if any(folder in out.absolute().parents for folder in _SYSTEM):
-        return False
-    try:
-        return stat.S_ISREG(out.stat().st_mode)
-    except FileNotFoundError:
-        return True
+    is_system = any(folder in out.absolute().parents for folder in _SYSTEM)
+    return not is_system and (out.is_file() or not out.exists())
 
 
 def _make_like(fresh: Path, out: Path) -> None:
@@ -143,54 +140,45 @@ def _make_like(fresh: Path, out: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange two paths in one step. RETURNS (bool): False where the system cannot do it."""
-    if sys.platform != "linux":
-        return False
-    try:
-        rename = ctypes.CDLL(None).renameat2
-    except AttributeError:  # an old C library
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
         return False
     paths = os.fsencode(first), os.fsencode(second)
     return bool(rename(_AT_CWD, paths[0], _AT_CWD, paths[1], _EXCHANGE) == 0)
 
 
-def _host() -> str:
-    return blake2b(socket.gethostname().encode("utf8"), digest_size=3).hexdigest()
+def _prefix(out: Path) -> str:
+    host = blake2b(socket.gethostname().encode("utf8"), digest_size=3).hexdigest()
+    return f".{out.name}.{host}-"
 
 
 def _beside(out: Path, kind: str) -> Path:
-    return out.with_name(f".{out.name}.{_host()}-{os.getpid()}-{uuid4().hex[:8]}.{kind}")
+    return out.with_name(f"{_prefix(out)}{os.getpid()}-{uuid4().hex[:8]}.{kind}")
 
 
 def _tidy(out: Path) -> None:
     """Restore or remove the leftovers of killed runs on `out`."""
-    prefix = f".{out.name}.{_host()}-"
+    made = re.compile(rf"{re.escape(_prefix(out))}(\d+)-.*\.(new|old)")
     with suppress(FileNotFoundError):
         for path in out.parent.iterdir():
-            name = path.name.removeprefix(prefix)
-            if name == path.name or path.suffix not in (".new", ".old"):
+            match = made.fullmatch(path.name)
+            if match is None or _is_alive(int(match[1])):
                 continue
-            process = name.partition("-")[0]
-            if process.isdecimal() and not _is_alive(int(process)):
-                _put_back_or_remove(path, out)
-
-
-def _put_back_or_remove(path: Path, out: Path) -> None:
-    with suppress(OSError):  # another run may do the same
-        if path.suffix == ".old" and not out.exists():
-            path.rename(out)
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+            with suppress(OSError):  # another run may do the same
+                if match[2] == "old" and not out.exists():
+                    path.rename(out)
+                elif path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
 
 def _is_alive(process: int) -> bool:
-    if sys.platform == "win32":
-        return True  # os.kill(process, 0) would end it
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # a process of another user
-        return True
+    if sys.platform != "win32":  # where os.kill(process, 0) would end it
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # a process of another user
+            pass
     return True

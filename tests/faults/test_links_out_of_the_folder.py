@@ -133,14 +133,6 @@ def test_a_file_that_is_linked_twice_is_never_written_to(
     assert not (kb / ".holder").exists()
 
 
-def test_leftovers_beside_it_that_are_links_stay(kb: Path, outside: Path) -> None:
-    left = kb.with_name(".kb.0123456789ab.new")
-    left.symlink_to(outside)
-    before = contents(outside)
-    assert compact_kb(kb).leftovers == 0
-    assert left.is_symlink() and contents(outside) == before
-
-
 def test_an_output_folder_that_is_a_link_stays_one(tmp_path: Path) -> None:
     """Its target is replaced, as that of a file is, and nothing is left beside either."""
     (tmp_path / "disk" / "model").mkdir(parents=True)

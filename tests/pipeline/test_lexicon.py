@@ -89,13 +89,6 @@ def test_arrays_come_back(lexicon: Lexicon) -> None:
     }
 
 
-def test_arrays_of_earlier_versions(lexicon: Lexicon) -> None:
-    tables = {"names": lexicon.names, "words": lexicon.words}
-    arrays = {f"{name}.keys": table.keys for name, table in tables.items()}
-    arrays |= {f"{name}.masks": table.masks for name, table in tables.items()}
-    assert spans(Lexicon.from_arrays(arrays), ["cold"]) == spans(lexicon, ["cold"]) != []
-
-
 def test_an_empty_lexicon() -> None:
     assert spans(Lexicon.empty(), ["cold"]) == []
     assert Lexicon.empty().match_words(["cold"])[0].tolist() == []

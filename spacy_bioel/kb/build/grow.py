@@ -8,7 +8,6 @@ each on the result of the one before.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ from spacy_bioel.kb.columns.files import write_files
 from spacy_bioel.kb.columns.layout import (
     generation_of,
     is_old_set,
-    left_by_earlier,
     vectors_name,
 )
 from spacy_bioel.kb.columns.schema import KB_FILES
@@ -89,18 +87,13 @@ def _others(pairs: list[tuple[str, int]], name: str) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of a change on a knowledge base.
-
-    concepts, names, retired (int): Difference to the counts before; can be negative.
-    vectors_outdated (bool): Whether there are vectors that the change has outdated.
-    report (BuildReport): Counts of the records of the change, and of the whole knowledge base.
-    """
+    """Effect of a change on a knowledge base: differences to the counts before."""
 
     concepts: int
     names: int
     retired: int
-    vectors_outdated: bool
-    report: BuildReport
+    vectors_outdated: bool  # there are vectors that the change has outdated
+    report: BuildReport  # of the records of the change, and of the whole knowledge base
 
 
 def add_concepts(
@@ -118,13 +111,9 @@ def add_concepts(
     none; the preferred name stays. A record of a retired id adds to the concept that replaced it.
     A record that retires a current id changes nothing; see `retire_ids`.
 
-    path (str | Path): Folder of the knowledge base; replaced at the very end.
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
     source, release, licence (str): Origin of the records, added to those in meta.json.
-    RETURNS (Growth): Counts of the additions.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B203] the folder is not
-        writable, [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and
-        `verify`.
+    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; those of `_changing`.
     """
     KnowledgeBase.open(path)  # fails early if there is no knowledge base
     records = list(concepts)  # sources are read before the lock is taken
@@ -142,13 +131,10 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
     The replacement of a concept inherits its names, its children and its id.
     One without is gone, with the names that only it had, and its id is unknown.
 
-    path (str | Path): Folder of the knowledge base; replaced at the very end.
     replaced_by (Mapping[str, str]): Ids of concepts and of their replacements; "" for none.
         A replacement may itself be retired.
-    RETURNS (Growth): Counts of the removals.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
-        [B200] unknown id, [B201] id that is retired already, [B203] the folder is not writable,
-        [B212] another writer does not finish in time; errors of `KnowledgeBase.open` and `verify`.
+        [B200] unknown id, [B201] id that is retired already; those of `_changing`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
         drafts = _without(kb, replaced_by)
@@ -159,13 +145,10 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
 def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str = "edit") -> Growth:
     """Change the names of concepts of a knowledge base.
 
-    path (str | Path): Folder of the knowledge base; replaced at the very end.
     edits (Mapping[str, NameEdit]): By the ids of the concepts.
     source (str): Origin of new names, which they remember.
-    RETURNS (Growth): Counts of names that are new or gone.
-    RAISES BioelError: [B200] unknown id, [B203] the folder is not writable, [B212] another writer
-        does not finish in time, [B406] retired id; errors of `NameEdit.apply`,
-        `KnowledgeBase.open` and `verify`.
+    RAISES BioelError: [B200] unknown id, [B406] retired id; those of `NameEdit.apply` and
+        `_changing`.
     """
     with _changing(path, to="edit names") as (transaction, kb):
         drafts = drafts_of(kb)
@@ -173,11 +156,7 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str =
             drafts.sources.append(source)
         number = drafts.sources.index(source)
         for id, edit in edits.items():
-            current = kb.canonical(id)
-            if current != id:
-                raise BioelError(Errors.B406.format(path=kb.where, id=id, current=current))
-            if kb.find(id) < 0:
-                raise _unknown(kb, id)
+            _check_current(kb, id, Errors.B406)
             edit.apply(drafts.current[id], id=id, where=kb.where, source=number)
         return _replace(transaction, kb, drafts, BuildReport(records=len(edits)), _about(kb))
 
@@ -185,7 +164,7 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str =
 def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
     """Drafts of a knowledge base after ids are retired."""
     for id in replaced_by:
-        _check_retirable(kb, id)
+        _check_current(kb, id, Errors.B201)
     drafts = drafts_of(kb)
     successors = {id: new for id, new in replaced_by.items() if new}
     drafts.retired = follow_chains(drafts.retired | successors)
@@ -205,31 +184,24 @@ def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Effect of `compact_kb`.
+    """Effect of `compact_kb`."""
 
-    leftovers, n_bytes (int): Sets of vectors and folders that were removed, and their size.
-    growth (Growth | None): Counts of the dropped ids, if they were to be forgotten.
-    """
-
-    leftovers: int
+    leftovers: int  # sets of vectors
     n_bytes: int
-    growth: Growth | None
+    growth: Growth | None  # of the dropped ids, if they were to be forgotten
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
     """Remove outdated vectors of each encoder, and the leftovers of killed commands.
 
     forget_retired (bool): In the same step, drop all retired ids, which are unknown from now on.
-    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; errors of `KnowledgeBase.open`, with `forget_retired` of `verify` too.
+    RAISES BioelError: Those of `_changing`, those of `verify` only with `forget_retired`.
     """
-    opened = (_changing if forget_retired else _editing)(path, to="compact")
     growth = None
-    with opened as (transaction, kb):
+    with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
         stored = stored_vectors(kb)
         current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
         outdated = [vectors for vectors in stored if vectors.name not in current.values()]
-        n_bytes = sum(vectors.n_bytes for vectors in outdated)
         names = [vectors.name for vectors in outdated]
         if forget_retired:
             drafts = drafts_of(kb)
@@ -237,19 +209,14 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
             growth = _replace(transaction, kb, drafts, BuildReport(), _about(kb), without=names)
         else:
             transaction.remove_vectors(names)
-        leftovers = left_by_earlier(transaction.folder, "new|old")
-        n_bytes += sum(_n_bytes(path) for path in leftovers)
-        for path in leftovers:
-            shutil.rmtree(path)
-    return Compaction(len(outdated) + len(leftovers), n_bytes, growth)
+    return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), growth)
 
 
 def upgrade_kb(path: str | Path) -> bool:
     """Convert the folder of an earlier version to the current layout, with its vectors.
 
     RETURNS (bool): Whether the folder had an earlier layout.
-    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
-        time; errors of `KnowledgeBase.open` and `verify`.
+    RAISES BioelError: Those of `_changing`.
     """
     with _changing(path, to="upgrade") as (transaction, kb):
         files = kb.files()
@@ -266,45 +233,46 @@ def upgrade_kb(path: str | Path) -> bool:
 
 
 @contextmanager
-def _editing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """Open a transaction on a knowledge base, and its state at the beginning."""
+def _changing(
+    path: str | Path, *, to: str, columns: bool = True
+) -> Iterator[tuple[Transaction, KnowledgeBase]]:
+    """Open a transaction on a knowledge base, and its state at the beginning.
+
+    columns (bool): Whether columns are rewritten, which are verified then.
+    RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
+        time; those of `KnowledgeBase.open` and `verify`.
+    """
     folder = Path(path).resolve()
     KnowledgeBase.open(folder)  # fails before a lock is made where there is none
     try:
         with editing(folder, to=to) as transaction:
-            yield transaction, KnowledgeBase.open(folder)
+            kb = KnowledgeBase.open(folder)
+            if columns:
+                kb.verify()  # new columns get new checksums, which would hide damage
+            yield transaction, kb
     except OSError as error:
         raise BioelError(Errors.B203.format(path=folder, error=error)) from error
 
 
-@contextmanager
-def _changing(path: str | Path, *, to: str) -> Iterator[tuple[Transaction, KnowledgeBase]]:
-    """Open a transaction that rewrites the columns."""
-    with _editing(path, to=to) as (transaction, kb):
-        kb.verify()  # new columns get new checksums, which would hide damage
-        yield transaction, kb
-
-
 def drafts_of(kb: KnowledgeBase) -> Drafts:
     """Reconstruct the drafts of a knowledge base from its columns."""
+
+    def pieces(offsets: IntArray, values: list[Any]) -> Iterator[list[Any]]:
+        return (values[start:end] for start, end in pairwise(offsets.tolist()))
+
     ids, names = list(kb.ids), list(kb.names)
     drafts = map(
         Draft,
-        _pieces(kb.concept_offsets, [names[row] for row in kb.concept_names.tolist()]),
-        _pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
-        _pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
+        pieces(kb.concept_offsets, [names[row] for row in kb.concept_names.tolist()]),
+        pieces(kb.type_offsets, [kb.type_names[row] for row in kb.type_ids.tolist()]),
+        pieces(kb.parent_offsets, [ids[row] for row in kb.parents.tolist()]),
         kb.definitions,
         map(list, kb.xrefs_of_all(np.arange(len(kb)))),
-        _pieces(kb.concept_offsets, kb.name_sources.tolist()),
+        pieces(kb.concept_offsets, kb.name_sources.tolist()),
     )
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
     return Drafts(current, dict(zip(kb.retired, targets, strict=True)), list(kb.sources))
-
-
-def _pieces(offsets: IntArray, values: list[Any]) -> Iterator[list[Any]]:
-    """The values of each row of a ragged column."""
-    return (values[start:end] for start, end in pairwise(offsets.tolist()))
 
 
 def _replace(
@@ -334,17 +302,12 @@ def _about(kb: KnowledgeBase, **new: str) -> dict[str, str]:
     return {key: ", ".join(dict.fromkeys(filter(None, parts))) for key, parts in lists.items()}
 
 
-def _check_retirable(kb: KnowledgeBase, id: str) -> None:
-    current = kb.canonical(id)
-    if current != id:
-        raise BioelError(Errors.B201.format(path=kb.where, id=id, current=current))
+def _check_current(kb: KnowledgeBase, id: str, if_retired: str) -> None:
+    if (current := kb.canonical(id)) != id:
+        raise BioelError(if_retired.format(path=kb.where, id=id, current=current))
     if kb.find(id) < 0:
         raise _unknown(kb, id)
 
 
 def _unknown(kb: KnowledgeBase, id: str) -> BioelError:
     return BioelError(Errors.B200.format(path=kb.where, id=id, first=kb.ids[0]))
-
-
-def _n_bytes(folder: Path) -> int:
-    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())

@@ -18,57 +18,39 @@ _BAD_ID = re.compile(r"[\s|]")
 class BuildReport:
     """Counts of a build: what was kept, merged, inherited and dropped.
 
-    records (int): Records read.
-    concepts, names, entries (int): Concepts, distinct names, and pairs of the two.
-    ambiguous_names (int): Names of more than one concept.
-    merged_records (int): Records with the id of an earlier record.
-    merged_names (int): Names dropped because the concept has them in another spelling.
-    empty_names (int): Names that `normalize_name` makes empty.
-    dropped_by_type, dropped_by_branch, dropped_nameless (int): Concepts dropped by the type filter,
-        outside the branches to keep, or without names.
-    inherited_types (int): Concepts that inherited the types of their parents.
-    unknown_parents (int): Links to parents that are not in the knowledge base.
-    retired (int): Retired ids that lead to a concept.
-    retired_current (int): Retired ids that are also current, and stay so.
-    retired_missing (int): Retired ids whose replacement is not in the knowledge base.
-    redirected (int): Added records whose id is retired in the knowledge base. They were added to
-        the concept that replaced it.
     fingerprint (str): Fingerprint of the knowledge base.
     """
 
     records: int = 0
     concepts: int = 0
-    names: int = 0
-    entries: int = 0
-    ambiguous_names: int = 0
-    merged_records: int = 0
-    merged_names: int = 0
-    empty_names: int = 0
+    names: int = 0  # distinct
+    entries: int = 0  # pairs of concept and name
+    ambiguous_names: int = 0  # of more than one concept
+    merged_records: int = 0  # with the id of an earlier record
+    merged_names: int = 0  # that the concept has in another spelling
+    empty_names: int = 0  # that `normalize_name` makes empty
     dropped_by_type: int = 0
-    dropped_by_branch: int = 0
+    dropped_by_branch: int = 0  # outside the branches to keep
     dropped_nameless: int = 0
-    inherited_types: int = 0
-    unknown_parents: int = 0
-    retired: int = 0
-    retired_current: int = 0
-    retired_missing: int = 0
-    redirected: int = 0
+    inherited_types: int = 0  # concepts with the types of their parents
+    unknown_parents: int = 0  # links to parents that are not in the knowledge base
+    retired: int = 0  # ids that lead to a concept
+    retired_current: int = 0  # ids that are also current, and stay so
+    retired_missing: int = 0  # ids whose replacement is not in the knowledge base
+    redirected: int = 0  # added records of retired ids, which went to the replacements
     fingerprint: str = ""
 
 
 @dataclass(slots=True)
 class Draft:
-    """Draft of a concept, merged from all records of one id.
-
-    sources (list[int]): Source of each name, among `Drafts.sources`.
-    """
+    """Draft of a concept, merged from all records of one id."""
 
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     parents: list[str] = field(default_factory=list)
     definition: str = ""
     xrefs: list[str] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)  # of each name, among `Drafts.sources`
 
     def add(self, record: Concept, *, source: int = 0) -> None:
         self.names.extend(record.names)
@@ -83,16 +65,11 @@ class Draft:
 
 @dataclass(slots=True)
 class Drafts:
-    """Contents of a knowledge base before they are columns.
+    """Contents of a knowledge base before they are columns."""
 
-    current (dict[str, Draft]): Concepts by id.
-    retired (dict[str, str]): From retired ids to the ids that replaced them.
-    sources (list[str]): Of names: that of the build, then those of later additions.
-    """
-
-    current: dict[str, Draft] = field(default_factory=dict)
-    retired: dict[str, str] = field(default_factory=dict)
-    sources: list[str] = field(default_factory=list)
+    current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
+    retired: dict[str, str] = field(default_factory=dict)  # ids, and those that replaced them
+    sources: list[str] = field(default_factory=list)  # of the build, then of later additions
 
 
 def merge_records(

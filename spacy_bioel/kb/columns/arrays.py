@@ -29,11 +29,7 @@ _BLOCK = 1 << 12  # strings per block when all are read
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of an array, for messages.
-
-    where (str): Folder of the knowledge base, or "memory".
-    file (str): Name of the file in it.
-    """
+    """Folder and file that an array is from, for messages."""
 
     where: str = "memory"
     file: str = "an array"
@@ -68,10 +64,8 @@ class Origin:
 
 
 class StringColumn:
-    """Strings in one block of newline-terminated UTF-8, with the offset of each.
+    """Strings in one block of newline-terminated UTF-8, with the start of each, and the last end.
 
-    blob (RawFile): Bytes of the strings. Shape (n_bytes,).
-    offsets (NDArray): Start of each string, and end of the last. Shape (n_strings + 1,).
     RAISES BioelError: [B211] when the first or the last offset is wrong. Reading raises it too,
         when a string is not exactly one line of UTF-8.
     """
@@ -126,10 +120,8 @@ class StringColumn:
 
 
 class SortedKeys:
-    """Binary search from 64-bit keys to rows.
+    """Binary search from ascending 64-bit keys to rows, which ascend among equal keys.
 
-    keys (NDArray): Ascending. Shape (n,).
-    rows (NDArray): Row of each key; ascending among equal keys. Shape (n,).
     below (int): Upper bound of the rows, exclusive.
     """
 
@@ -166,11 +158,9 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find the row of each key, comparing strings, so that hash collisions do no harm.
+        """Find the row of each key, -1 if there is none, comparing strings: hashes may collide.
 
-        keys (NDArray), strings (Sequence[str]): Strings and their keys. Shape (n,) each.
         read (Callable): Reads the strings of rows, in the form that is compared.
-        RETURNS (IntArray): Rows, -1 if there is none. Shape (n,).
         """
         rows = self.search(keys)
         found = np.flatnonzero(rows >= 0)
@@ -188,10 +178,9 @@ class Ragged:
     """Rows of values that are themselves rows of another column.
 
     offsets (IntArray): Start of the values of each row, and end of the last. Shape (n_rows + 1,).
-    values (NDArray[int32]): Shape (n_values,).
     below (int): Upper bound of the values, exclusive.
     least (int): Minimum number of values of a row.
-    origins (Sequence[Origin]): Files of offsets and of values, for messages.
+    origins (Sequence[Origin]): Of offsets and of values.
     RAISES BioelError: [B211] when the first or the last offset is wrong. Methods raise it too,
         when they read damaged values.
     """
@@ -265,12 +254,10 @@ def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
 
 
 def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Find the entries of many rows of a ragged (CSR) column at once.
+    """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
 
-    offsets (IntArray): Offsets of the column. Shape (n_column + 1,).
-    rows (NDArray): Rows to read; a negative row has no entries. Shape (n,).
-    RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column, shape
-        (n_entries,): rows[i] has the positions[indptr[i] : indptr[i + 1]].
+    RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
+        the positions[indptr[i] : indptr[i + 1]].
     """
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
     starts = offsets[known]
@@ -278,9 +265,6 @@ def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of runs of entries, from the first position and the length of each, as in `gather`.
-
-    starts, counts (IntArray): Shape (n,) each.
-    """
+    """Positions of runs of entries, by the first position and the length of each; see `gather`."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])

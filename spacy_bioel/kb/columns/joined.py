@@ -290,9 +290,8 @@ class JoinedStrings(StringColumn):
 def join_strings(
     columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
 ) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Number the different strings of several columns.
+    """Number the different strings of several columns, whose rows `by_key` has.
 
-    by_key (Sequence[SortedKeys]): The rows of each column by their keys.
     same_form (Callable): The form in which strings of equal keys are compared.
     RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
         joined rows by their keys.

@@ -135,19 +135,6 @@ def _is_leftover(path: Path) -> bool:
     return bool(_LEFTOVERS.fullmatch(path.name))
 
 
-def left_by_earlier(folder: Path, kinds: str = "old") -> list[Path]:
-    """Folders that an earlier version made beside a knowledge base while it replaced it.
-
-    kinds (str): "old": the knowledge base as it was; "new": what should have come in its place;
-        or both, as "new|old".
-    """
-    made = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.({kinds})")
-    with suppress(OSError):
-        found = (path for path in folder.parent.iterdir() if made.fullmatch(path.name))
-        return [path for path in found if path.is_dir() and not path.is_symlink()]
-    return []
-
-
 # -- Vectors and tries --------------------------------------------------------------------------
 
 

@@ -26,17 +26,13 @@ _N_SHOWN = 5  # missing ids named in a Coverage
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Counts of ids that a knowledge base knows: n = found + retired + missing.
-
-    retired (int): Ids that were replaced by a newer id.
-    first_missing (tuple[str, ...]): The first few distinct missing ids.
-    """
+    """Counts of ids that a knowledge base knows: n = found + retired + missing."""
 
     n: int
     found: int
-    retired: int
+    retired: int  # replaced by a newer id
     missing: int
-    first_missing: tuple[str, ...] = ()
+    first_missing: tuple[str, ...] = ()  # the first few distinct ones
 
 
 class Lookups:
@@ -288,19 +284,15 @@ class Lookups:
     def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
         """Name rows of many concepts at once.
 
-        concepts (IntArray): Shape (n,).
-        RETURNS (tuple): indptr, shape (n + 1,), and name rows, shape (n_entries,): the names of
-            concepts[i], the preferred one first, are at indptr[i] : indptr[i + 1].
+        RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
+            preferred one first, are at indptr[i] : indptr[i + 1].
         """
         indptr, positions = self._names_of_concept.gather(concepts)
         return indptr, self._names_of_concept.at(positions)
 
     def lookup(self, keys: KeyArray) -> IntArray:
-        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document.
-
-        keys (KeyArray): Any shape; 0 stands for no name.
-        RETURNS (IntArray): Rows, -1 if there is no such name. Same shape.
-        """
+        """Name row of each key of `kb.columns.keys`, e.g. of all spans of a document; -1 for none,
+        and for the key 0. Any shape; returns the same."""
         return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:

@@ -18,7 +18,6 @@ from spacy_bioel.kb.columns.layout import (
     files_of,
     homes_of,
     known_files,
-    left_by_earlier,
     map_columns,
     map_tries,
     map_vectors,
@@ -37,10 +36,8 @@ class KnowledgeBase(Lookups):
     Concepts are sorted by id, so the lower of two rows has the lower id. There is one name row for
     each distinct `normalize_name` string; all concepts of that name point to it.
 
-    files (Mapping[str, RawFile]): Bytes of each file, by the names of `kb.columns.layout`; files
-        with other names are ignored.
+    files (Mapping[str, RawFile]): Files by the names of `kb.columns.layout`; others are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-
     RAISES BioelError: Errors of `schema.checked_meta`. Methods and whole columns raise [B211] when
         they read damage that is not visible at opening.
     """
@@ -108,14 +105,10 @@ class KnowledgeBase(Lookups):
 
         Later changes of the folder do not affect an open knowledge base or its vectors.
 
-        path (str | Path): Folder of the knowledge base.
-        RAISES BioelError: Errors of `schema.checked_meta`; [B213] only a backup is left.
+        RAISES BioelError: Errors of `schema.checked_meta`.
         """
         folder = Path(path).resolve()
-        files = map_columns(folder)
-        if not files and (left := left_by_earlier(folder)):
-            raise BioelError(Errors.B213.format(path=folder, left=left[0]))
-        kb = cls(files, path=folder)
+        kb = cls(map_columns(folder), path=folder)
         kb.attach(map_vectors(folder, of=kb.fingerprint))
         return kb
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -34,6 +35,7 @@ _N_PROBE = (128, 1024, 4096)
 _MISSED = 1
 
 
+@dataclass(eq=False)
 class FaissIndex:
     """Search by inner product in the lists of an inverted file that are nearest to a query.
 
@@ -43,19 +45,11 @@ class FaissIndex:
 
     If a found name is near, a more distant list hardly ever has a nearer one. Only queries without
     a name near enough probe more lists; this does not depend on the other queries.
-
-    vectors (QuantizedVectors): Unit rows, possibly mapped.
-    index (faiss.IndexIVF): Index over the vectors.
-    steps (Steps): Numbers of lists to probe, each with the cosine from which a query stops.
     """
 
-    def __init__(self, vectors: QuantizedVectors, index: Any, steps: Steps) -> None:
-        self.vectors = vectors
-        self.index = index
-        self.steps = steps
-
-    def __len__(self) -> int:
-        return len(self.vectors)
+    vectors: QuantizedVectors  # unit rows, possibly mapped
+    index: Any  # faiss.IndexIVF
+    steps: Steps  # numbers of lists to probe, each with the cosine from which a query stops
 
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """See `ExactIndex.search`."""
@@ -148,8 +142,6 @@ def write_index(
     Names with one changed character measure the recall of the nearest name and of the 10 nearest,
     and the cosine from which a query needs no more lists.
 
-    names (StringColumn), encode (Encode): Names of `vectors`, and their encoder.
-    path (Path): File to write.
     RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
     RAISES OSError: When the file is not writable.
     """
@@ -166,12 +158,19 @@ def write_index(
     index.train(vectors.take(np.sort(sample)))
     for start in range(0, n, _ROWS):
         index.add(vectors.take(slice(start, start + _ROWS)))
-    measured = _measured(index, vectors, encode(_misspelled(names)))
+    queries = encode(_misspelled(names))
+    steps = _steps(index, vectors, queries)
+    found, _ = FaissIndex(vectors, index, steps).search(queries, 10)
+    exact, _ = ExactIndex(vectors).search(queries, 10)
+    at_1 = (found[:, 0] == exact[:, 0]).mean()
+    at_10 = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
     try:
         faiss.write_index(index, str(path))
     except RuntimeError as error:
         raise OSError(str(error)) from error
-    return {"kind": kind, "bytes": path.stat().st_size, **measured}
+    recall = {"recall@1": round(float(at_1), 5), "recall@10": round(float(at_10), 5)}
+    about = {"kind": kind, "bytes": path.stat().st_size, "steps": steps}
+    return about | {"queries": len(queries)} | recall
 
 
 def _misspelled(names: StringColumn) -> list[str]:
@@ -184,17 +183,6 @@ def _misspelled(names: StringColumn) -> list[str]:
         letters[random.integers(len(letters))] = chr(ord("a") + random.integers(26))
         changed.append(normalize_name("".join(letters)))
     return changed
-
-
-def _measured(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> dict[str, Any]:
-    """Measure the steps of a search, and its recall with them."""
-    steps = _steps(index, vectors, queries)
-    found, _ = FaissIndex(vectors, index, steps).search(queries, 10)
-    exact, _ = ExactIndex(vectors).search(queries, 10)
-    at_1 = (found[:, 0] == exact[:, 0]).mean()
-    at_10 = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
-    recall = {"recall@1": round(float(at_1), 5), "recall@10": round(float(at_10), 5)}
-    return {"steps": steps, "queries": len(queries), **recall}
 
 
 def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
@@ -214,8 +202,7 @@ def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
 def near_enough(found: FloatArray, nearest: FloatArray) -> float:
     """Cosine from which the best result of a search is the nearest name, with rare exceptions.
 
-    found, nearest (FloatArray): Cosines of the best results with few and with all lists. Shape
-        (n,) each.
+    found, nearest (FloatArray): Cosines of the best results with few and with all lists.
     RETURNS (float): Threshold; -1 if the search missed at most `_MISSED` nearest names.
     """
     missed = np.sort(found[found < nearest])[::-1]

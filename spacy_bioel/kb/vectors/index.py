@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,19 +23,17 @@ _NONE = np.uint64((1 << 64) - 1)  # key of no row
 _ROW = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
+@dataclass(eq=False)
 class ExactIndex:
     """Search by inner product over all vectors, block by block.
 
     All vectors are compared by their first eight bits, then the best ones by all bits. The scores
     of a query do not depend on the other queries, and ties go to the lower row.
 
-    vectors (QuantizedVectors): Unit rows, possibly mapped.
-    block_rows (int): Maximum number of rows of a block.
     """
 
-    def __init__(self, vectors: QuantizedVectors, *, block_rows: int = 16384) -> None:
-        self.vectors = vectors
-        self.block_rows = block_rows
+    vectors: QuantizedVectors  # unit rows, possibly mapped
+    block_rows: int = 16384  # maximum number of rows of a block
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -136,7 +135,6 @@ class _Best:
         """Add the rows of the next block that are above the bounds.
 
         found (FloatArray): Scores, contiguous. Shape (n_block, n_queries).
-        first_row (int): Number of the first row of the block.
         """
         highest, n_queries = _highest_of_groups(found), found.shape[1]
         if len(highest) >= self._width and not np.isfinite(self._bound).all():

@@ -42,12 +42,7 @@ def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
 
 
 class StoredVectors:
-    """Vectors of one encoder: their description and their files.
-
-    kb (KnowledgeBase): Knowledge base with the vectors.
-    name (str): Name of the vectors, see `kb.columns.layout.vectors_name`.
-    files (dict[str, RawFile]): By the names that they have in their own folder.
-    """
+    """Vectors of one encoder: their description, and their files by their names in their folder."""
 
     def __init__(self, kb: KnowledgeBase, name: str, files: dict[str, RawFile]) -> None:
         self._kb, self.name, self.files = kb, name, files
@@ -93,7 +88,7 @@ class StoredVectors:
 
     @cached_property
     def columns(self) -> Columns:
-        """Mapped columns; see `schema.VECTOR_COLUMNS`.
+        """Mapped columns.
 
         RAISES BioelError: [B033] missing, truncated or foreign column, or a scale that is negative
             or not finite; [B024] damaged small column.

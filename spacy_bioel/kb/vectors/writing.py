@@ -62,16 +62,11 @@ _CHUNK = 1 << 20  # bytes per write
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Result of `write_vectors`.
-
-    encoded (int): Names that were encoded.
-    copied (int): Names whose vectors were kept, copied, or left by a stopped process.
-    ann (dict | None): Approximate index, as `ann.write_index` returns it; None: there is none.
-    """
+    """Result of `write_vectors`: numbers of names, and the approximate index."""
 
     encoded: int
-    copied: int
-    ann: dict[str, Any] | None
+    copied: int  # whose vectors were kept, copied, or left by a stopped process
+    ann: dict[str, Any] | None  # as `ann.write_index` returns it
 
 
 def write_vectors(
@@ -99,20 +94,17 @@ def write_vectors(
         in time.
     """
     report = progress or (lambda n: None)
+    about = {"fingerprint": fingerprint, "kb": kb.fingerprint, "n": kb.n_names}
+    about |= {"dim": dim, "bits": BITS}
     if kb.path is None:
-        return _attach(kb, encode, _about(kb, fingerprint, dim), report)
+        return _attach(kb, encode, about, report)
     try:
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
             now = KnowledgeBase.open(kb.path)
-            return _write(transaction, now, encode, _about(now, fingerprint, dim), report)
+            about |= {"kb": now.fingerprint, "n": now.n_names}
+            return _write(transaction, now, encode, about, report)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
-
-
-def _about(kb: KnowledgeBase, fingerprint: str, dim: int) -> dict[str, Any]:
-    """First values of the description of vectors; see `stored.StoredVectors.about`."""
-    about = {"fingerprint": fingerprint, "kb": kb.fingerprint}
-    return {**about, "n": kb.n_names, "dim": dim, "bits": BITS}
 
 
 def _sealed(about: Mapping[str, Any], files: Mapping[str, RawFile]) -> bytes:
@@ -125,8 +117,8 @@ def _attach(kb: KnowledgeBase, encode: Encode, about: dict[str, Any], report: Re
     """Attach vectors to a knowledge base in memory."""
     shapes = column_shapes(kb.n_names, about["dim"])
     columns = {name: np.zeros(shapes[name], dtype) for name, dtype in VECTOR_COLUMNS.items()}
-    known = _known(_usable(stored_vectors(kb, about["fingerprint"]), dim=about["dim"]))
-    n_encoded = sum(n for _, n in _fill(kb, columns, known, encode, report))
+    usable = _usable(stored_vectors(kb, about["fingerprint"]), dim=about["dim"])
+    n_encoded = sum(n for _, n in _fill(kb, columns, usable, encode, report))
     files = {f"{part}.npy": npy_bytes(array) for part, array in columns.items()}
     sealed = np.frombuffer(_sealed(about | {"ann": None}, files), dtype=np.uint8)
     name = vectors_name(about["fingerprint"])
@@ -144,7 +136,8 @@ def _write(
     """Encode the names of a locked folder, and remove other vectors of this encoder."""
     before = stored_vectors(kb, about["fingerprint"])
     usable = _usable(before, dim=about["dim"])
-    if usable is not None and usable.is_current and _is_indexed(usable):
+    needs_index = kb.n_names > ANN_NAMES and has_faiss()
+    if usable and usable.is_current and needs_index == (usable.about["ann"] is not None):
         report(kb.n_names)
         transaction.remove_vectors(stored.name for stored in before if stored is not usable)
         return Encoded(0, kb.n_names, usable.about["ann"])
@@ -153,10 +146,8 @@ def _write(
         report(unfinished.done)
     n_encoded = 0
     try:
-        blocks = _fill(
-            kb, unfinished.columns, _known(usable), encode, report, start=unfinished.done
-        )
-        for done, n in blocks:
+        columns, start = unfinished.columns, unfinished.done
+        for done, n in _fill(kb, columns, usable, encode, report, start=start):
             n_encoded += n
             unfinished.finish_rows(done)
     finally:
@@ -180,12 +171,6 @@ def _usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
     return None
 
 
-def _is_indexed(stored: StoredVectors) -> bool:
-    """Whether there is an approximate index exactly if one is needed."""
-    wanted = stored.about["n"] > ANN_NAMES and has_faiss()
-    return wanted == (stored.about["ann"] is not None)
-
-
 # -- Blocks of names ----------------------------------------------------------------------------
 
 
@@ -196,11 +181,7 @@ def name_digests(names: Sequence[str]) -> Digests:
 
 
 class KnownVectors:
-    """Vectors of names that an encoder has encoded before, by the digest of the name.
-
-    vectors (QuantizedVectors): Shape (n, dim).
-    digests (Digests): Digests of the names. Shape (n, 2).
-    """
+    """Vectors of names that an encoder has encoded before, by the digest of the name."""
 
     def __init__(self, vectors: QuantizedVectors, digests: Digests) -> None:
         self.vectors, self._digests = vectors, digests
@@ -217,16 +198,10 @@ class KnownVectors:
         return np.where((self._digests[rows] == digests).all(axis=1), rows, -1)
 
 
-def _known(stored: StoredVectors | None) -> KnownVectors | None:
-    if stored is None:
-        return None
-    return KnownVectors(stored.vectors, stored.columns["digests"])
-
-
 def _fill(
     kb: KnowledgeBase,
     columns: Columns,
-    known: KnownVectors | None,
+    usable: StoredVectors | None,
     encode: Encode,
     report: Report,
     *,
@@ -237,15 +212,17 @@ def _fill(
     YIELDS (tuple): The row to go on from, and the number of names that were encoded in this block.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
+    known = usable and KnownVectors(usable.vectors, usable.columns["digests"])
     for first in range(start, kb.n_names, _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, kb.n_names))
         names = normalize_names(kb.names.take(rows))
         digests = columns["digests"][rows] = name_digests(names)
-        old = np.full(len(names), -1) if known is None else known.find(digests)
-        copied = np.flatnonzero(old >= 0)
-        if known is not None and len(copied):
-            _put(columns, rows[copied], known.vectors, old[copied])
-            report(len(copied))
+        old = np.full(len(names), -1)
+        if known:
+            old = known.find(digests)
+            if len(copied := np.flatnonzero(old >= 0)):
+                _put(columns, rows[copied], known.vectors, old[copied])
+                report(len(copied))
         # Batches have names of similar length, which saves padding.
         new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
         for at in range(0, len(new), _BATCH):
@@ -276,11 +253,9 @@ def _encoded(encode: Encode, names: list[str], *, dim: int) -> FloatArray:
 
 
 class Unfinished:
-    """Columns that are being filled, with a journal of the finished rows.
+    """Columns that are being filled in their own folder, with a journal of the finished rows.
 
-    folder (Path): Folder of these columns only.
-    about (Mapping): Description of the vectors, with n and dim. Columns in the folder with another
-        description are removed.
+    about (Mapping): Description of the vectors. Columns with another description are removed.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:

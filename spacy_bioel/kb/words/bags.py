@@ -15,13 +15,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import IntArray, entries_of
 from spacy_bioel.kb.columns.keys import KeyArray, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of, words_of
-
-IntArray = NDArray[np.int64]
 
 _BREAK = "\0"  # separates strings that are split together; occurs in no word
 
@@ -42,15 +41,19 @@ def word_overlap(
     query_words, query_starts = _split(queries, words)
     name_words, name_starts = _split(names, words)
     size = np.fromiter(map(len, words), dtype=np.float64, count=len(words))
-    query_size = _sums(size[query_words], query_starts)
-    name_size = _sums(size[name_words], name_starts)
+    query_size, name_size = (
+        np.diff(np.concatenate([[0.0], np.cumsum(size[own])])[starts])
+        for own, starts in ((query_words, query_starts), (name_words, name_starts))
+    )
     # Each word of the name of a pair, and whether the query of the pair has it.
     counts = np.diff(name_starts)[name]
     pair = np.repeat(np.arange(len(name)), counts)
-    nth = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
-    word = name_words[name_starts[name][pair] + nth]
+    word = name_words[entries_of(name_starts[name], counts)[1]]
     owners = np.repeat(np.arange(len(queries)), np.diff(query_starts))
-    shared = _is_among(query[pair] * len(words) + word, owners * len(words) + query_words)
+    keys, known = query[pair] * len(words) + word, owners * len(words) + query_words
+    shared = np.zeros(len(keys), bool)
+    if len(known):
+        shared = known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
     common = np.bincount(pair, size[word] * shared, len(name))
     both = query_size[query] + name_size[name]
     dice = 2 * common / np.maximum(both, 1)
@@ -74,16 +77,9 @@ def _split(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, Int
     return number, np.searchsorted(owner, np.arange(len(strings) + 1))
 
 
-def _is_among(keys: IntArray, known: IntArray) -> NDArray[np.bool_]:
-    """Mask of the keys that are among `known`, which ascends. Shape of keys."""
-    if not len(known):
-        return np.zeros(len(keys), bool)
-    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
-
-
-def _sums(values: NDArray[np.float64], starts: IntArray) -> NDArray[np.float64]:
-    totals = np.concatenate([[0.0], np.cumsum(values)])
-    return totals[starts[1:]] - totals[starts[:-1]]
+def singular(word: str) -> str:
+    """Strip a plural ending, roughly: the result is for comparison, not for display."""
+    return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word
 
 
 MAX_WORDS = 12  # of names that are looked up at all places of a text
@@ -104,39 +100,29 @@ def stem_key(word: str) -> int:
 
 @dataclass(frozen=True)
 class Substitutes:
-    """Words that names have in the place of each other: "anomaly" and "abnormality".
+    """Words that names have in the place of each other: "anomaly" and "abnormality"."""
 
-    word, by (KeyArray): Keys of a word, ascending, and of one that may stand for it. Shape (n,).
-    stem (tuple[str, ...]): Of the word that may stand for it.
-    share (NDArray[float32]): Of the concepts with the rarer word, those that have both. (n,).
-    """
-
-    word: KeyArray
-    by: KeyArray
-    stem: tuple[str, ...]
-    share: NDArray[np.float32]
+    word: KeyArray  # keys of words, ascending
+    by: KeyArray  # ... and of those that may stand for them
+    stem: tuple[str, ...]  # of `by`
+    share: NDArray[np.float32]  # of the concepts with the rarer word, those that have both
 
 
 @dataclass(frozen=True)
 class NameBags:
     """Names by their bags.
 
-    found (KeyMasks): Distinct keys, with the number of the bag, from 1.
-    offsets (IntArray), rows (IntArray): Name rows of each bag. Shape (n_bags + 1,), (n_names,).
-    words (dict): In how many names each word is.
     heads (dict): Of each stem, the share of its names that it is the head of: "abnormality" in
         "abnormality of the eye", "defect" in "septal defect".
-    substitutes (Substitutes): Among the stems.
-    long (KeyMasks): Keys of the first MAX_WORDS words of longer names, with the most words of one.
     """
 
-    found: KeyMasks
-    offsets: IntArray
+    found: KeyMasks  # distinct keys, with the number of the bag, from 1
+    offsets: IntArray  # of the name rows of each bag
     rows: IntArray
-    words: dict[str, int]
+    words: dict[str, int]  # in how many names each word is
     heads: dict[str, float]
-    substitutes: Substitutes
-    long: KeyMasks
+    substitutes: Substitutes  # among the stems
+    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with the most words of one
 
     def rows_of(self, bag: int) -> list[int]:
         """Name rows of a bag, by its number from 1."""
@@ -192,9 +178,7 @@ def _heads(
     for name, words in zip(names, split, strict=True):
         if "," in name:
             words = words_of(normalize_name(name.partition(",")[0])) or words
-        before = next(
-            (i for i, word in enumerate(words) if word in _PREPOSITIONS and i), len(words)
-        )
+        before = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
         heads[stem_of(words[before - 1])] += 1
     return {stem: heads[stem] / count for stem, count in zip(stems, counts.tolist(), strict=True)}
 
@@ -209,8 +193,7 @@ def _substitutes(
 ) -> Substitutes:
     """Count the concepts two of whose names differ in one word.
 
-    keys (KeyArray): Of the bag of each name. Shape (n_names,).
-    owner, word (IntArray): Name and word of each word of a name. Shape (n,).
+    keys: of the bag of each name; owner, word: name and word of each word of a name.
     """
     rest = keys[owner] - keys_of[word]
     # Entries: one for each word of each name of each concept.
@@ -218,7 +201,7 @@ def _substitutes(
     names = np.asarray(kb.concept_names, dtype=np.int64)
     concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))
     n_words = np.diff(start)[names]
-    at = np.repeat(start[names] - np.cumsum(n_words) + n_words, n_words) + np.arange(n_words.sum())
+    at = entries_of(start[names], n_words)[1]
     concept, rest, word = np.repeat(concept, n_words), rest[at], word[at]
     of_word = np.unique(concept * len(keys_of) + word) % len(keys_of)
     n_concepts = np.bincount(of_word, minlength=len(keys_of))
@@ -245,8 +228,3 @@ def _substitutes(
     word, by = word[order], by[order]
     by_stems = tuple(stems[i] for i in by.tolist())
     return Substitutes(keys_of[word], keys_of[by], by_stems, np.tile(share, 2)[order])
-
-
-def singular(word: str) -> str:
-    """Strip a plural ending, roughly: the result is for comparison, not for display."""
-    return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word

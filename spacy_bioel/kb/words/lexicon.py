@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import IntArray
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, span_keys
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.stems import singular_of
@@ -29,16 +30,12 @@ N_BITS = 64
 # A word indicates a type if at least this share of the names with the word have it.
 _WORD_SHARE = 0.3
 
-IntArray = NDArray[np.int64]
 MaskArray = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
 class KeyMasks:
-    """Sorted keys with a bit mask each.
-
-    keys (KeyArray), masks (MaskArray): Shape (n,) each.
-    """
+    """Sorted keys with a bit mask each."""
 
     keys: KeyArray
     masks: MaskArray
@@ -75,6 +72,7 @@ class KeyMasks:
         return np.packbits(among, bitorder="little")
 
 
+@dataclass(frozen=True, eq=False)
 class Lexicon:
     """Types of the names of a knowledge base, and of the single words in its names.
 
@@ -83,9 +81,8 @@ class Lexicon:
         diseases.
     """
 
-    def __init__(self, names: KeyMasks, words: KeyMasks) -> None:
-        self.names = names
-        self.words = words
+    names: KeyMasks
+    words: KeyMasks
 
     @classmethod
     def empty(cls) -> Lexicon:
@@ -103,20 +100,17 @@ class Lexicon:
         arrays: dict[str, NDArray] = {}
         for name, table in (("names", self.names), ("words", self.words)):
             masks, numbers = np.unique(table.masks, return_inverse=True)
-            smallest = np.min_scalar_type(len(masks))
             arrays[f"{name}.keys"] = table.keys
             arrays[f"{name}.different_masks"] = masks
-            arrays[f"{name}.mask_numbers"] = numbers.astype(smallest)
+            arrays[f"{name}.mask_numbers"] = numbers.astype(np.min_scalar_type(len(masks)))
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Lexicon:
-        """Create a lexicon from the result of `arrays`, also of earlier versions, which stored the
-        mask of each key."""
+        """Create a lexicon from the result of `arrays`."""
 
         def table(name: str) -> KeyMasks:
-            if (masks := arrays.get(f"{name}.masks")) is None:
-                masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
+            masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
             return KeyMasks(arrays[f"{name}.keys"], masks)
 
         return cls(table("names"), table("words"))
@@ -127,7 +121,6 @@ class Lexicon:
         """Find all spans of documents that are names.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        max_width (int): Longest span, in tokens.
         lengths (IntArray | None): Tokens of each document; None: one document. Shape (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.

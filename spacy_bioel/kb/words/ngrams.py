@@ -10,12 +10,12 @@ hardly grows with the number of names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.arrays import IntArray, Origin
+from spacy_bioel.kb.columns.arrays import IntArray, Origin, entries_of, offsets_of
 
 FloatArray = NDArray[np.float32]
 
@@ -67,38 +67,29 @@ def build_postings(
     """
     starts = range(0, len(names), _BLOCK)
     blocks = [_block_postings(names[start : start + _BLOCK]) for start in starts]
-    grams = np.unique(np.concatenate([np.zeros(0, np.int64), *(block.grams for block in blocks)]))
-    places = [np.searchsorted(grams, block.grams) for block in blocks]
+    grams = np.unique(np.concatenate([np.zeros(0, np.int64), *(own for own, _, _ in blocks)]))
     frequency = np.zeros(len(grams), np.int64)
-    for place, block in zip(places, blocks, strict=True):
-        frequency[place] += block.counts
-    offsets = np.append(0, np.cumsum(frequency))
+    for own, counts, _ in blocks:
+        frequency[np.searchsorted(grams, own)] += counts
+    offsets = offsets_of(frequency)
     squares = _rarity(frequency, len(names)) ** 2
     rows, norms = np.empty(offsets[-1], np.int32), np.zeros(len(names), np.float32)
     free = offsets[:-1].copy()  # first free posting of each 3-gram
-    for start, place, block in zip(starts, places, blocks, strict=True):
-        runs = np.cumsum(block.counts) - block.counts
-        at = np.repeat(free[place] - runs, block.counts) + np.arange(len(block.names))
-        rows[at] = start + block.names
-        free[place] += block.counts
-        lengths = np.bincount(block.names, weights=np.repeat(squares[place], block.counts))
+    for start, (own, counts, numbers) in zip(starts, blocks, strict=True):
+        place = np.searchsorted(grams, own)
+        rows[entries_of(free[place], counts)[1]] = start + numbers
+        free[place] += counts
+        lengths = np.bincount(numbers, weights=np.repeat(squares[place], counts))
         norms[start : start + len(lengths)] = np.sqrt(lengths)
     return grams.astype(np.uint32), offsets, rows, norms
 
 
-class _BlockPostings(NamedTuple):
+def _block_postings(names: Sequence[str]) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
     """Distinct 3-grams of a block of names, ascending, with their counts and concatenated names."""
-
-    grams: IntArray
-    counts: IntArray
-    names: NDArray[np.int32]
-
-
-def _block_postings(names: Sequence[str]) -> _BlockPostings:
     numbers, codes = name_ngrams(names)
     pairs = np.sort(codes << 32 | numbers)
     grams, counts = np.unique(pairs >> 32, return_counts=True)
-    return _BlockPostings(grams, counts, (pairs & 0xFFFFFFFF).astype(np.int32))
+    return grams, counts, (pairs & 0xFFFFFFFF).astype(np.int32)
 
 
 def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
@@ -133,16 +124,20 @@ class NgramIndex:
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Inverse document frequency of 3-grams, by the codes of `name_ngrams`. Shape (n,)."""
-        at = np.minimum(np.searchsorted(self._grams, codes), max(0, len(self._grams) - 1))
-        known = self._grams[at] == codes if len(self._grams) else np.zeros(len(codes), bool)
+        at, known = self._find(codes)
         frequency = np.where(known, self._offsets[at + known] - self._offsets[at], 0)
         return _rarity(frequency, len(self._norms))
 
-    def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
-        """Find the k names with the most similar spelling for each query.
+    def _find(self, codes: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Number of each 3-gram, and whether there is one."""
+        if not len(self._grams):
+            return np.zeros(len(codes), np.int64), np.zeros(len(codes), bool)
+        at = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
+        return at, self._grams[at] == codes
 
-        queries (Sequence[str]): Normalised strings.
-        k (int): Names per query.
+    def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
+        """Find the k names with the most similar spelling for each query, a normalised string.
+
         RETURNS (tuple): Rows and cosines, best first, lower row first among equals. Names below a
             cosine of 0.3 are left out; -1 and 0 pad the rest. Shape (n_queries, k) each.
         """
@@ -162,12 +157,13 @@ class NgramIndex:
         self, codes: NDArray[np.uint32], k: int, dots: FloatArray
     ) -> tuple[IntArray, NDArray[np.float64]]:
         n = len(self._norms)
-        at = np.minimum(np.searchsorted(self._grams, codes), len(self._grams) - 1)
-        known = self._grams[at] == codes if len(self._grams) else np.zeros(len(codes), bool)
+        at, known = self._find(codes)
         if not known.any():
             return np.zeros(0, np.int64), np.zeros(0)
         starts, ends = self._offsets[at[known]], self._offsets[at[known] + 1]
-        self._check_bounds(starts, ends)
+        if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
+            found = np.stack([starts, ends], axis=1).tolist()
+            raise self._origin.damaged(expected="postings from a start to an end", found=found)
         squares = _rarity(ends - starts, n) ** 2
         # 3-grams that no name has add to the norm of the query too.
         unknown = (~known).sum() * _rarity(np.zeros(1), n)[0] ** 2
@@ -189,12 +185,6 @@ class NgramIndex:
         kept = kept[np.lexsort((names[kept], -cosines[kept]))[:k]]
         return names[kept], cosines[kept]
 
-    def _check_bounds(self, starts: IntArray, ends: IntArray) -> None:
-        """Check that the postings of each 3-gram are not empty, and lie in the file."""
-        if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
-            found = np.stack([starts, ends], axis=1).tolist()
-            raise self._origin.damaged(expected="postings from a start to an end", found=found)
-
     def _check_postings(self, grams: IntArray, postings: Sequence[NDArray[np.int32]]) -> None:
         """Check the rows of each 3-gram when it is first used; repeating it would cost time."""
         new = np.flatnonzero(~self._are_checked[grams])
@@ -208,8 +198,8 @@ class NgramIndex:
     ) -> tuple[IntArray, NDArray[np.float64]]:
         """Propose names that share rare 3-grams with a query, with dot products over all 3-grams.
 
-        postings (Sequence): Names of each 3-gram of the query, the rarest 3-gram first.
-        squares (NDArray): Squared inverse document frequency of each 3-gram. Shape (n_grams,).
+        postings, squares: Names of each 3-gram of the query, the rarest 3-gram first, and its
+            squared inverse document frequency.
         dots (FloatArray): Zeros, before and after. Shape (n_names,).
         """
         n_postings = np.cumsum([len(rows) for rows in postings])

@@ -48,24 +48,15 @@ _TOGETHER = 1 << 14  # names that are tokenised at a time
 
 @dataclass(frozen=True)
 class NameTrie:
-    """Columns of a trie, possibly mapped. Node 0 is the root, whose piece means nothing.
+    """Columns of a trie, possibly mapped. Node 0 is the root, whose piece means nothing."""
 
-    first_child (NDArray[uint32]): Shape (n_nodes + 1,).
-    pieces (NDArray): Piece that leads to each node. Shape (n_nodes,).
-    leaves (NDArray[uint32]): Nodes without children, ascending. Shape (n_leaves,).
-    name_offsets (NDArray[uint32]): Of the names of each leaf. Shape (n_leaves + 1,).
-    names (NDArray[int32]): Name rows. Shape (n_names,).
-    left_out (int): Names that the pieces cannot write.
-    nameless (int): Concepts none of whose names is here.
-    """
-
-    first_child: NDArray[Any]
-    pieces: NDArray[Any]
-    leaves: NDArray[Any]
-    name_offsets: NDArray[Any]
-    names: NDArray[Any]
-    left_out: int = 0
-    nameless: int = 0
+    first_child: NDArray[Any]  # shape (n_nodes + 1,)
+    pieces: NDArray[Any]  # that lead to each node; shape (n_nodes,)
+    leaves: NDArray[Any]  # nodes without children, ascending
+    name_offsets: NDArray[Any]  # of the names of each leaf; shape (n_leaves + 1,)
+    names: NDArray[Any]  # name rows
+    left_out: int = 0  # names that the pieces cannot write
+    nameless: int = 0  # concepts none of whose names is here
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -76,17 +67,11 @@ class NameTrie:
         return sum(getattr(self, name).nbytes for name in TRIE_COLUMNS)
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Children of many nodes.
-
-        nodes (NDArray): Shape (n,); -1 has none.
-        RETURNS (tuple): indptr, shape (n + 1,), and nodes: the children of nodes[i] are at
-            indptr[i] : indptr[i + 1].
-        """
-        known = nodes >= 0
-        safe = np.where(known, nodes, 0)
-        starts = self.first_child[safe].astype(np.int64)
-        counts = np.where(known, self.first_child[safe + 1].astype(np.int64) - starts, 0)
-        return entries_of(starts, counts)
+        """Children of many nodes, none of -1: indptr, shape (n + 1,), and nodes."""
+        known = np.maximum(nodes, 0)
+        starts = self.first_child[known].astype(np.int64)
+        counts = self.first_child[known + 1].astype(np.int64) - starts
+        return entries_of(starts, np.where(nodes >= 0, counts, 0))
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
         """Pieces that lead to nodes. Any shape; returns the same."""

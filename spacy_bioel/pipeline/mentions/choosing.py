@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
@@ -35,13 +34,10 @@ _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A span that might have become a mention.
+    """A span that might have become a mention, by character offsets.
 
-    start, end (int): Character offsets.
-    label (str): The label that it would have had; "" where names are found with a knowledge base.
-    probability (float): That it is a mention.
-    is_mention (bool): Whether it became one.
-    reason (str): Why; "" for a mention that was simply likely enough.
+    label (str): "" where names are found with a knowledge base.
+    reason (str): "" for a mention that was simply likely enough.
     name (str): The name in the knowledge base that it matches; "" with a trained detector.
     """
 
@@ -174,7 +170,6 @@ def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[S
     earlier, compared from the last mention back; for the same tokens, the first label.
 
     mentions (Sequence): All at or above the threshold.
-    threshold (float): Least probability of a mention.
     RETURNS (list): In order of their start.
     """
     spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
@@ -209,13 +204,6 @@ def check_lists(always: Any, never: Any) -> None:
     for words in lists:
         if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
             raise BioelError(Errors.B336.format(always=always, never=never))
-
-
-def check_labels(always: Mapping[str, object], labels: Sequence[str]) -> None:
-    """Warn [W322] about word lists for labels that a model has not learned."""
-    if unknown := sorted(set(always) - set(labels)):
-        message = Warnings.W322.format(unknown=unknown, known=", ".join(labels))
-        warnings.warn(message, stacklevel=2)
 
 
 def apply_lists(

@@ -40,12 +40,7 @@ _BY_RULES = {
 
 @dataclass(frozen=True, slots=True)
 class FoundName:
-    """A name in a document.
-
-    first, last (int): Its tokens.
-    row (int): Of the name in the knowledge base.
-    probability (float): That the span means the name.
-    """
+    """A name in a document, by its first and last token, and its row in the knowledge base."""
 
     first: int
     last: int
