@@ -1,6 +1,4 @@
-"""`bioel kb build` and `bioel kb encode`: make a knowledge base from source files, and what they have
-in common with `bioel kb add`.
-"""
+"""`bioel kb build` and `bioel kb encode`: make a knowledge base from source files."""
 
 from __future__ import annotations
 
