@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.pipeline.linker.names import NamePool
+from spacy_bioel.pipeline.linker.searches import NamePool
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
 

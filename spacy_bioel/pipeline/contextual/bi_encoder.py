@@ -14,8 +14,8 @@ from spacy_bioel.models.bi_encoder import TEMPERATURE
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.searches import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
