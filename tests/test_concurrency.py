@@ -277,8 +277,8 @@ from pathlib import Path
 import spacy
 from spacy.tokens import Span
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.names import write_vectors
-import spacy_bioel.pipeline.linker.names as names
+from spacy_bioel.pipeline.linker.searches import write_vectors
+import spacy_bioel.pipeline.linker.searches as names
 
 def counted(*args, **options):
     done = write_vectors(*args, **options)

@@ -17,7 +17,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
+from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, split_ids
 from spacy_bioel.types import Candidate, Context, Link
 
 _LINKS = "links"
@@ -61,7 +61,7 @@ def _place_of(span: Span) -> tuple[int, int, str]:
 
 
 def _linked_span(doc: Doc, link: Link, spans_key: str) -> Span:
-    kb_id = join_ids(link.ids) or NIL
+    kb_id = "|".join(link.ids) or NIL
     span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
     if span is None:
         raise BioelError(Errors.B057.format(start=link.start, end=link.end))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,5 +159,6 @@ def test_ties_go_to_the_lower_id_in_whatever_batch(tmp_path: Path) -> None:
 
 def test_scores_that_differ_in_the_last_bits_are_ties() -> None:
     scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
-    rows = rank(np.zeros(4, np.int64), np.array([4, 9, 5, 1]), scores, top=3)
+    kb: Any = SimpleNamespace(has_xrefs=False)
+    rows, _ = rank(kb, np.array([4, 9, 5, 1]), scores, np.zeros(4, np.int64), top=3)
     assert rows.tolist() == [2, 3, 0]

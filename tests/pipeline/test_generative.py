@@ -213,12 +213,12 @@ def test_a_large_knowledge_base_needs_its_trie(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from spacy_bioel.kb.columns.store import KnowledgeBase
-    from spacy_bioel.pipeline.linker import names
+    from spacy_bioel.pipeline.linker import searches
 
     KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 5)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 5)
     linker: Any = generative.get_pipe("bioel_linker")
-    from spacy_bioel.pipeline.linker.names import FrozenEncoder
+    from spacy_bioel.pipeline.linker.searches import FrozenEncoder
 
     FrozenEncoder.of(linker.encoder).write(KnowledgeBase.open(tmp_path / "kb"))
     linker.set_kb(tmp_path / "kb")

@@ -14,7 +14,7 @@ from tiny import LINKER, VOCABULARY, blank, ents, examples, linking_nlp, links, 
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker import names
+from spacy_bioel.pipeline.linker import searches
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText
 
@@ -134,7 +134,7 @@ def test_vectors_of_another_encoder(
     linker.set_kb(encoded_folder)
     doc = with_entity(nlp, "aspirin", "aspirin")
     with monkeypatch.context() as large:
-        large.setattr(names, "ENCODE_ON_LOAD", 1)
+        large.setattr(searches, "ENCODE_ON_LOAD", 1)
         with pytest.raises(BioelError, match=r"\[B031\].*bioel kb encode /.*/encoded MODEL"):
             nlp(doc)
         linker.encode_kb(KnowledgeBase.open(encoded_folder))

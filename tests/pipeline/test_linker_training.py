@@ -11,7 +11,7 @@ from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.models.name_encoder import write_encoder
-from spacy_bioel.pipeline.linker import names
+from spacy_bioel.pipeline.linker import searches
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -102,7 +102,7 @@ def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(
 def test_training_on_a_large_one_ends_with_its_encoding(
     kb_folder, tmp_path, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 10)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     shutil.copytree(kb_folder, tmp_path / "kb")
     nlp = make_linker(tmp_path / "kb", texts, pool_names=4)
     linker = nlp.get_pipe("bioel_linker")
@@ -116,7 +116,7 @@ def test_training_on_a_large_one_ends_with_its_encoding(
 def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
     kb_folder, texts: list[AnnotatedText], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 10)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     nlp = make_linker(kb_folder, texts, pool_names=80)
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
     with warnings.catch_warnings():

@@ -25,7 +25,7 @@ from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.models.name_encoder import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline.factories import LINKER_MODEL
-from spacy_bioel.pipeline.linker import names, starter
+from spacy_bioel.pipeline.linker import searches, starter
 from spacy_bioel.types import AnnotatedText, Candidate, Concept
 
 # As long as it lasts, the package's concepts are these and not thousands of MeSH.
@@ -190,7 +190,7 @@ def test_a_model_of_another_size_is_left_alone(
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A knowledge base that is too large to be encoded in memory, and no starter one."""
     build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 1)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 1)
     monkeypatch.setattr(starter, "starter_kb", None)
     return tmp_path / "large"
 
@@ -217,7 +217,7 @@ def test_a_large_knowledge_base_without_vectors(large: Path, has_others: bool) -
 def test_vectors_of_what_a_knowledge_base_was(
     large: Path, monkeypatch: pytest.MonkeyPatch, most: int, warning: str, evidence: str
 ) -> None:
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", most)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", most)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     starter.read_starter_encoder(linker.model)
     linker.encode_kb(KnowledgeBase.open(large))
@@ -230,7 +230,7 @@ def test_vectors_of_what_a_knowledge_base_was(
 
 
 def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 60_000)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
     (vectors_of(large) / "about.json").write_text("{")
