@@ -28,7 +28,7 @@ from spacy.util import minibatch
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, dev, only, scored
 from spacy_bioel.models.bio_tagger import decode_bilou
-from spacy_bioel.models.multitask import tag_logits
+from spacy_bioel.models.multitask import of_states
 from spacy_bioel.pipeline.contextual import multitask as network
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
@@ -86,7 +86,7 @@ def _repaired_tokens(nlp: Language, linker: Any, texts: Sequence[AnnotatedText])
     for docs in minibatch(with_token_vectors(nlp, map(nlp.make_doc, (t.text for t in texts))), 32):
         lengths = np.array([len(doc) for doc in docs])
         states = network.read_documents(linker.model, docs)
-        n += int(decode_bilou(tag_logits(linker.model, states), lengths)[2].sum())
+        n += int(decode_bilou(of_states(linker.model, "tag_logits", states), lengths)[2].sum())
     return n
 
 

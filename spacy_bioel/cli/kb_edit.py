@@ -17,7 +17,7 @@ from spacy_bioel.cli.console import (
     track,
     write_json,
 )
-from spacy_bioel.cli.sources import (
+from spacy_bioel.cli.kb_build import (
     ColumnsOption,
     FormatOption,
     LicenceOption,

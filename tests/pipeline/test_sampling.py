@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.pipeline.linker.names import NamePool
+from spacy_bioel.pipeline.linker.searches import NamePool
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
 
@@ -78,6 +78,8 @@ def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
     first, second = (sampler(kb, n_synonyms=5) for _ in range(2))
     for _ in range(3):
         assert first.draw([])[0] == second.draw([])[0]
+    names, concepts = sampler(kb).draw([])
+    assert names == [] and concepts.shape == (0,)
 
 
 def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
@@ -89,11 +91,6 @@ def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
     own = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
     assert set(own) <= {"heart attack", "myocardial infarction"}
     assert 1 <= len(names) - len(own) <= 3
-
-
-def test_nothing_to_draw(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb).draw([])
-    assert names == [] and concepts.shape == (0,)
 
 
 def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: KnowledgeBase) -> None:

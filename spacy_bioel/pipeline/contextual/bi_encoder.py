@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.models.bi_encoder import TEMPERATURE, encode_mentions
+from spacy_bioel.models.bi_encoder import TEMPERATURE
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.pipeline.linker.names import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.searches import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
@@ -36,7 +36,12 @@ def encode_in_context(
     """
     require_token_vectors(model, mentions.docs)
     words = encode_strings(generator, mentions.strings)
-    return encode_mentions(model, mentions.docs, mentions.token_ranges(), words)
+    places = mentions.token_ranges()
+    if not len(places):
+        return words
+    ops: Any = model.ops
+    vectors = model.predict((list(mentions.docs), places, words))
+    return np.asarray(ops.to_numpy(vectors), dtype=np.float32)
 
 
 def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDArray[np.float32]:

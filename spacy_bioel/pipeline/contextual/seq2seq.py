@@ -18,8 +18,8 @@ from spacy_bioel.kb.words.trie import build_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.pipeline.contextual.weighing import Reading, nearest_names, weigh
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.pipeline.linker.names import needs_no_folder
 from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.searches import needs_no_folder
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
 from spacy_bioel.text.normalize import normalize_name

@@ -18,15 +18,15 @@ from spacy_bioel.models.reading import name_side
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipeline.gold import gold_spans
 from spacy_bioel.pipeline.linker.candidates import LinkerState
-from spacy_bioel.pipeline.linker.names import (
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.linker.searches import (
     Encode,
     EncodedNames,
     FrozenEncoder,
     NamePool,
+    NameSearch,
     needs_no_folder,
 )
-from spacy_bioel.pipeline.linker.queries import Mentions
-from spacy_bioel.pipeline.linker.searches import NameSearch
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import normalize_name
