@@ -86,7 +86,7 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
 
 
 def declared(text: AnnotatedText, annotates: Sequence[str], *, path: Path) -> AnnotatedText:
-    """Add the labels that were looked for. RAISES BioelError: [B330] on a mention of another one."""
+    """Add the labels that were looked for. RAISES BioelError: [B330] on another one."""
     for m in text.mentions:
         if m.label not in annotates:
             found, known = f"{m.label!r} ({text.text[m.start : m.end]!r})", ", ".join(annotates)
