@@ -6,7 +6,7 @@ what does not fit the tokens is counted, never lost in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,11 +45,6 @@ class Alignment:
         self.lost += other.lost
 
 
-def join_ids(ids: Iterable[str]) -> str:
-    """Ids of a mention as one `kb_id_`; "" for none."""
-    return "|".join(ids)
-
-
 def split_ids(kb_id: str) -> tuple[str, ...]:
     """The ids in a `kb_id_`: several for a composite, none for "" and "NIL"."""
     return () if kb_id in ("", NIL) else tuple(kb_id.split("|"))
@@ -65,7 +60,7 @@ def add_gold(
     alignment = Alignment(n=len(text.mentions))
     spans = []
     for mention in text.mentions:
-        kb_id = join_ids(mention.ids)
+        kb_id = "|".join(mention.ids)
         to_span = partial(
             doc.char_span, mention.start, mention.end, label=mention.label, kb_id=kb_id
         )

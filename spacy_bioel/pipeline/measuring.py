@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -26,14 +26,8 @@ from spacy_bioel.types import AnnotatedText, Link
 BATCH = 32
 # Links of each document, by whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
-
-
-class ProgressBar(Protocol):
-    """Makes a context that yields a function, which is told how many items more are done."""
-
-    def __call__(
-        self, description: str, *, total: int | None = None
-    ) -> AbstractContextManager[Callable[[int], None]]: ...
+# Called with a description and, by name, a total; yields a function that is told how many are done.
+ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import accumulate
 from math import log
 from typing import Any
 
@@ -149,12 +150,8 @@ def outside_markup(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 def has_whole_brackets(text: str) -> bool:
     """Tell whether each bracket is paired within the text, unlike that of "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
-        depth = 0
-        for character in text:
-            depth += (character == opening) - (character == closing)
-            if depth < 0:
-                return False
-        if depth:
+        depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
+        if min(depths) < 0 or depths[-1]:
             return False
     return True
 
