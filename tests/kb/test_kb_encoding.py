@@ -57,7 +57,7 @@ def with_other_names(folder: Path) -> KnowledgeBase:
     return KnowledgeBase.open(folder)
 
 
-def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
+def test_only_new_names_are_encoded(kb, folder):
     write(kb, Encoder())
     changed, again = with_other_names(folder), Encoder()
     with pytest.raises(BioelError, match=r"\[B034\]"):
@@ -74,13 +74,13 @@ def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
     verify_vectors(changed)
 
 
-def test_the_same_in_memory(kb: KnowledgeBase) -> None:
+def test_the_same_in_memory(kb):
     in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
     assert write(in_memory, Encoder()) == Encoded(6, 0, None)
     assert write(in_memory, Encoder(fails_after=0)) == Encoded(0, 6, None)
 
 
-def test_known_names_are_found_by_both_halves() -> None:
+def test_known_names_are_found_by_both_halves():
     digests = name_digests(NAMES)
     assert (digests.shape, digests.dtype) == ((6, 2), np.uint64)
     known = KnownVectors(quantize(np.eye(6)), digests)
@@ -92,9 +92,7 @@ def test_known_names_are_found_by_both_halves() -> None:
     assert nothing.find(digests[:2]).tolist() == [-1, -1]
 
 
-def test_a_stopped_process_leaves_what_it_did(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     write(kb, Encoder(), fingerprint="old")
     before = stored(kb)
@@ -113,9 +111,7 @@ def test_a_stopped_process_leaves_what_it_did(
 
 
 @pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
-def test_what_does_not_fit_is_thrown_away(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
+def test_what_does_not_fit_is_thrown_away(kb, folder, monkeypatch, damage):
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     monkeypatch.setattr(vectors_module, "_BATCH", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -145,7 +141,7 @@ def killed(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process(kb, folder, monkeypatch):
     process = multiprocessing.get_context("spawn").Process(target=killed, args=(folder,))
     process.start()
     process.join()
@@ -155,7 +151,7 @@ def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.M
     verify_vectors(kb)
 
 
-def test_two_at_once(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once(kb, folder, monkeypatch):
     monkeypatch.setattr(transaction, "PATIENCE", 0)
     with (
         editing(folder, to="add concepts"),
@@ -166,7 +162,7 @@ def test_two_at_once(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.Monkey
     assert write(kb, Encoder()).encoded == 6
 
 
-def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(kb, folder, monkeypatch):
     write(kb, Encoder())
     before = all_files(folder)
 
