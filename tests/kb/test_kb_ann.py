@@ -168,16 +168,6 @@ def test_more_wanted_than_there_is(kb):
     assert index.search(np.zeros((0, DIM), np.float32), 3)[0].shape == (0, 3)
 
 
-def test_copies_have_the_index(kb, tmp_path):
-    pytest.importorskip("faiss")
-    write(kb)
-    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
-    in_memory.save_to(tmp_path / "copy")
-    for copy in (in_memory, tmp_path / "copy"):
-        vectors = open_vectors(copy, fingerprint=None)
-        assert isinstance(ann.choose_index(vectors), ann.FaissIndex)
-
-
 def test_a_damaged_index(kb):
     pytest.importorskip("faiss")
     write(kb)
@@ -190,9 +180,6 @@ def test_a_damaged_index(kb):
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
         verify_vectors(kb)
-    path.write_bytes(b"x" * len(whole))
-    with pytest.raises(BioelError, match=r"\[B184\]"):
-        ann.choose_index(open_vectors(kb, fingerprint=None))
 
 
 def test_the_index_goes_with_the_names(kb, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kb_files import all_files, columns_of, to_old_layout, vectors_of
+from kb_files import all_files, columns_of, to_old_layout
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -37,18 +37,6 @@ def old(folder: Path) -> Path:
     to_old_layout(folder)
     assert {"ids.txt", "vectors.json", "vectors.1a2b3c4d.codes.npy"} < set(all_files(folder))
     return folder
-
-
-def test_the_folder(folder):
-    encode(folder)
-    columns, vectors = columns_of(folder).name, f"vectors/{vectors_of(folder).name}"
-    assert all_files(folder) == sorted(
-        [
-            "meta.json",
-            *(f"{columns}/{name}" for name in COLUMN_FILES),
-            *(f"{vectors}/{name}" for name in VECTORS),
-        ]
-    )
 
 
 def test_columns_are_known_though_files_are_missing(folder, tmp_path):

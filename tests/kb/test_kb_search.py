@@ -9,7 +9,6 @@ import pytest
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
 from spacy_bioel.types import Candidate, Concept
@@ -33,20 +32,6 @@ def test_relations_of_a_concept(kb):
     assert kb.ids_of(kb.children_of(kb.find("X:4"))) == []
     assert kb.retired_ids_of(kb.find("X:3")) == ("X:8",)
     assert kb.retired_ids_of(kb.find("X:1")) == ()
-
-
-def test_joined_knowledge_bases(kb, tmp_path):
-    more = [
-        Concept("X:3", ("infarct",), ("Finding",), xrefs=("U:1",)),
-        Concept("Y:1", ("chill",), parents=("X:3",)),
-    ]
-    build_kb([*more, Concept("X:1", ("Disease",))], tmp_path / "more", source="more")
-    joined = JoinedKnowledgeBase([kb, KnowledgeBase.open(tmp_path / "more")])
-    names = ("Heart Attack", "Cold", "infarct")
-    types = ("Disease", "Finding")
-    assert joined["X:3"] == Concept("X:3", names, types, ("X:1",), "An infarct.", xrefs=("U:1",))
-    assert joined.ids_of(joined.children_of(joined.find("X:1"))) == ["X:2", "X:3"]
-    assert [hit.concept.id for hit in search_names(joined, "infarct")] == ["X:3"]
 
 
 def test_search(kb):

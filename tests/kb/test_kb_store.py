@@ -151,11 +151,6 @@ def test_a_worker_refuses_another_knowledge_base(kb, folder):
         pickle.loads(pickled)
 
 
-def test_saving_does_not_overwrite_other_folders(kb, tmp_path):
-    with pytest.raises(BioelError, match=r"\[B029\]"):
-        kb.save_to(tmp_path)
-
-
 def test_no_knowledge_base(tmp_path):
     with pytest.raises(BioelError, match=r"\[B020\].*nowhere"):
         KnowledgeBase.open(tmp_path / "nowhere")
