@@ -18,8 +18,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import ann
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept

@@ -13,7 +13,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, KnownVectors, name_digests, write_vectors
 from spacy_bioel.types import Concept

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.quantized import QuantizedVectors
+from spacy_bioel.kb.vectors.index import QuantizedVectors
 
 IntArray = NDArray[np.int64]
 Found = tuple[IntArray, NDArray[np.float32]]
