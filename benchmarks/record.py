@@ -46,8 +46,8 @@ def question(
                 for row in ask(*args, **kwargs):
                     rows.append({"question": file} | about() | row)
                     fields = [f"{k} {v}" for k, v in row.items() if k not in _ABOUT and v != ""]
-                    shown = f"{row['system']}: {row['metric']} {row['value']:,}"
-                    typer.echo(f"{shown} ({', '.join(fields)})")
+                    shown = [rows[-1][name] for name in ("question", "system", "metric")]
+                    typer.echo(f"{', '.join([*shown, *fields])}: {row['value']:,}")
             finally:
                 if key and rows:
                     add(file, rows, key=key)
@@ -95,7 +95,9 @@ def figures(row: Measurement) -> Row:
 
 
 def load(name: str) -> list[Row]:
-    return json.loads((RESULTS / f"{name}.json").read_text("utf8"))
+    """Return the rows of a result file; none where there is no such file."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text("utf8")) if path.is_file() else []
 
 
 def save(name: str, rows: Iterable[Row]) -> None:
@@ -106,5 +108,4 @@ def save(name: str, rows: Iterable[Row]) -> None:
 
 def add(name: str, rows: Iterable[Row], *, key: Sequence[str]) -> None:
     """Put rows into a result file, in the place of those with the same values of `key`."""
-    known = load(name) if (RESULTS / f"{name}.json").is_file() else []
-    save(name, {tuple(row.get(k) for k in key): row for row in [*known, *rows]}.values())
+    save(name, {tuple(row.get(k) for k in key): row for row in [*load(name), *rows]}.values())

@@ -17,7 +17,7 @@ from benchmarks import record
 MODULES = {
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
-    "encoding": ["encoding", "roofline"],
+    "encoding": ["encoding"],
     "generative": ["generative"],
     "growth": ["growth"],
     "house": ["house", "install_size"],
@@ -32,7 +32,6 @@ MODULES = {
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
-    "trie": ["trie"],
     "where": ["where"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}

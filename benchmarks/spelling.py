@@ -16,7 +16,6 @@ import numpy as np
 import spacy
 from numpy.typing import NDArray
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.searches import Found, MakeSearch
 from spacy_bioel.text.normalize import normalize_name
@@ -126,32 +125,17 @@ class BM25Search:
 def create_tfidf_v1(
     ngram_min: int = 3, ngram_max: int = 3, analyzer: str = "char_wb"
 ) -> MakeSearch:
-    """spacy-bioel.Tfidf.v1: TF-IDF of character n-grams by scikit-learn.
-
-    The sparse part of BioSyn is analyzer = "char", ngram_min = 1, ngram_max = 2.
-
-    RAISES BioelError: [B161] on settings that make no n-grams.
-    """
-    if not 1 <= ngram_min <= ngram_max:
-        expected, found = "1 <= ngram_min <= ngram_max", f"{ngram_min} and {ngram_max}"
-        raise BioelError(Errors.B161.format(name="Tfidf", expected=expected, found=found))
-    if analyzer not in ("char", "char_wb"):
-        expected, found = "analyzer 'char' or 'char_wb'", repr(analyzer)
-        raise BioelError(Errors.B161.format(name="Tfidf", expected=expected, found=found))
+    """spacy-bioel.Tfidf.v1; the sparse part of BioSyn is analyzer = "char", from 1 to 2."""
     return partial(TfidfSearch, ngram_range=(ngram_min, ngram_max), analyzer=analyzer)
 
 
 @spacy.registry.misc("spacy-bioel.BM25.v1")
 def create_bm25_v1(k1: float = 1.2, b: float = 0.75) -> MakeSearch:
-    """spacy-bioel.BM25.v1: words of names, weighed by BM25; needs the package bm25s.
+    """spacy-bioel.BM25.v1; needs the package bm25s.
 
     k1 (float): How much a word that is repeated counts; 0: once.
     b (float): How much long names are held back, 0 to 1.
-    RAISES BioelError: [B161] on settings out of range.
     """
-    if not (k1 >= 0 and 0 <= b <= 1):
-        expected, found = "k1 >= 0 and 0 <= b <= 1", f"k1 = {k1} and b = {b}"
-        raise BioelError(Errors.B161.format(name="BM25", expected=expected, found=found))
     return partial(BM25Search, k1=k1, b=b)
 
 

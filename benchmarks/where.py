@@ -26,7 +26,7 @@ from benchmarks.starter import development_texts
 from spacy_bioel.kb.vectors.index import ExactIndex
 from spacy_bioel.kb.words.ngrams import NgramIndex
 from spacy_bioel.models import detector as networks
-from spacy_bioel.pipeline.linker import candidates, decision, evidence, names, queries
+from spacy_bioel.pipeline.linker import candidates, decision, evidence, queries, searches
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.mentions import detector
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
@@ -42,7 +42,7 @@ _STEPS: list[tuple[Any, str, str]] = [
     (Linker, "predict", "linker: mentions and decisions"),
     (candidates.CandidateGenerator, "_rank", "linker: weighing candidates"),
     (evidence, "_exact", "linker: exact names"),
-    (names.FrozenEncoder, "encode", "linker: encoder"),
+    (searches.FrozenEncoder, "encode", "linker: encoder"),
     (ExactIndex, "search", "linker: nearest vectors"),
     (NgramIndex, "search", "linker: spelling"),
     (decision, "weigh_organisms", "linker: organisms"),

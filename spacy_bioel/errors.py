@@ -127,7 +127,6 @@ class Errors(metaclass=_Coded):
     B154 = "{folder}: the parts of the checkpoint do not fit together: found {found}, expected {expected}. Change the setting to what was found, or copy the whole checkpoint again."
     B155 = "Unknown pooling {pooling!r} of a transformer. Choose 'cls' or 'mean'."
     B159 = "The transformer of the cross-encoder is not set. Set path in the block of spacy-bioel.CrossEncoder.v1 to the folder of a Hugging Face checkpoint, or to its id on the hub."
-    B161 = "The spelling search spacy-bioel.{name}.v1 has {found}, expected {expected}. Correct the setting."
     B170 = "max_pieces = {max_pieces} is too short for overlap = {overlap}: expected at least 8 word pieces, and four times the overlap. Lower overlap or raise max_pieces."
     B171 = "The transformer of the pipe tok2vec has no checkpoint. Set path in [components.tok2vec.model] to the folder of a Hugging Face checkpoint, or its id on the hub; in the project: --vars.transformer."
     B172 = "The transformer of the pipe tok2vec is not initialized. Train the pipeline with `spacy train`, or load a trained one with spacy.load."

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -20,11 +21,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import spacy
 import srsly
 from spacy.language import Language
 
+import spacy_bioel
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb import transaction as transaction_module
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
@@ -59,18 +61,12 @@ def add(folder: Path, i: int) -> None:
     add_concepts(folder, [concept(i)])
 
 
-def test_two_that_add_at_once_both_take_effect(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pool", [SPAWN.Pool, ThreadPool])
+def test_all_that_add_at_once_take_effect(tmp_path: Path, pool: Callable[[int], Any]) -> None:
     build_kb([concept(0)], tmp_path / "kb")
-    with SPAWN.Pool(2) as pool:
-        pool.starmap(add, [(tmp_path / "kb", i) for i in range(1, 21)], chunksize=1)
+    with pool(2) as workers:
+        workers.starmap(add, [(tmp_path / "kb", i) for i in range(1, 21)], chunksize=1)
     assert list(KnowledgeBase.open(tmp_path / "kb").ids) == [f"X:{i:03}" for i in range(21)]
-
-
-def test_threads_that_add_at_once_all_take_effect(tmp_path: Path) -> None:
-    build_kb([concept(0)], tmp_path / "kb")
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: add(tmp_path / "kb", i), range(1, 17)))
-    assert len(KnowledgeBase.open(tmp_path / "kb")) == 17
 
 
 def test_what_is_added_while_encoding_waits_and_loses_nothing(tmp_path: Path) -> None:
@@ -281,8 +277,8 @@ from pathlib import Path
 import spacy
 from spacy.tokens import Span
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.names import write_vectors
-import spacy_bioel.pipeline.linker.names as names
+from spacy_bioel.pipeline.linker.searches import write_vectors
+import spacy_bioel.pipeline.linker.searches as names
 
 def counted(*args, **options):
     done = write_vectors(*args, **options)
@@ -325,35 +321,9 @@ def test_first_use_by_four_processes(small: Path, tmp_path: Path) -> None:
 
 # -- One pipeline in many threads -----------------------------------------------------------------
 
-ROOT = Path(__file__).parent
 N_THREADS, N_TEXTS = 8, 125
+SIX = Path(__file__).parent / "data" / "six.PubTator.txt"
 Rows = list[list[tuple]]
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
-    """A detector and a linker that know six documents by heart, and texts that they read."""
-    sys.path.insert(0, str(ROOT / "pipeline"))
-    try:
-        from tiny import DETECTOR, LINKER, VOCABULARY, blank, train
-    finally:
-        sys.path.remove(str(ROOT / "pipeline"))
-    from spacy_bioel.io.jsonl import read_concepts_jsonl
-    from spacy_bioel.io.pubtator import read_pubtator
-    from spacy_bioel.kb.build.build import build_kb
-
-    folder = tmp_path_factory.mktemp("sharing")
-    build_kb(read_concepts_jsonl(ROOT / "data" / "concepts.jsonl"), folder / "kb")
-    texts = list(read_pubtator(ROOT / "data" / "six.PubTator.txt", prefix="MESH"))
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config=DETECTOR)
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(folder / "kb")})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    train(nlp, texts, updates=30)
-    nlp.to_disk(folder / "nlp")
-    words = [text.text for text in texts]
-    # Each different, so that the threads find little that is kept.
-    yield folder / "nlp", [f"{words[i % 6]} Case {i}." for i in range(N_TEXTS)]
 
 
 def rows(docs) -> Rows:
@@ -373,13 +343,15 @@ def by_call(nlp: Language, texts: list[str]) -> Rows:
 
 @pytest.mark.parametrize("read", [by_pipe, by_call])
 def test_eight_threads_give_the_serial_result(
-    saved: tuple[Path, list[str]], read: Callable[[Language, list[str]], Rows]
+    read: Callable[[Language, list[str]], Rows],
 ) -> None:
     """1,000 documents, in threads that all begin at once with a pipeline that is cold."""
-    folder, texts = saved
-    expected = by_pipe(spacy.load(folder), texts)
+    words = [text.text for text in read_pubtator(SIX)]
+    # Each different, so that the threads find little that is kept.
+    texts = [f"{words[i % 6]} Case {i}." for i in range(N_TEXTS)]
+    expected = by_pipe(spacy_bioel.load(), texts)
     assert sum(map(len, expected)) > 500
-    nlp = spacy.load(folder)
+    nlp = spacy_bioel.load()
     barrier = Barrier(N_THREADS)
 
     def work(number: int) -> int:

@@ -4,6 +4,8 @@ page says. Blocks that cannot run say why.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from collections import Counter
 from importlib.util import find_spec
@@ -12,6 +14,11 @@ from pathlib import Path
 import pytest
 import spacy
 from pages import PACKAGE, PAGES, ROOT, TRAINED, blocks, run_page
+
+from spacy_bioel.cli import main
+from spacy_bioel.io.formats import read_ontology
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.build.merge import Branches
 
 # Files that the README takes from elsewhere.
 GIVEN = {
@@ -26,7 +33,7 @@ REASONS = {
     "needs a trained pipeline": 2,
     "needs the pipeline of the command above": 1,
     "needs a large knowledge base": 3,
-    "needs hp.obo": 3,  # tests/test_ontology_page.py, with real data
+    "needs hp.obo": 3,  # below, with real data
     "needs NCBI Gene and Cellosaurus": 1,
     "needs Spark": 1,
     "serves until it is ended": 1,
@@ -74,3 +81,25 @@ def test_each_page_has_one_title_and_closed_blocks() -> None:
 
 def test_the_readme_fits_on_a_few_screens() -> None:
     assert len((ROOT / "README.md").read_text("utf8").splitlines()) <= 150
+
+
+@pytest.mark.realdata
+def test_the_ontology_page(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/ontology.md").read_text("utf8")
+    ((code, printed),) = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", page, re.DOTALL)
+    (line,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    concepts = read_ontology(data_folder / "names/obo/hp.obo.gz")
+    build_kb(concepts, tmp_path / "kb/hp", branches=Branches(under=("HP:0000118",)))
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "docs/ontology.md", "exec"), {})
+    assert out.getvalue() == printed
+    assert "Siezures | HP:0001250 | Seizures" in printed
+    Path("notes.txt").write_text("Siezures since May, no SOB.\n", encoding="utf8")
+    with pytest.raises(SystemExit) as done:
+        main(["link", "kb/hp", "notes.txt", "--output", "links.jsonl"])
+    assert not done.value.code
+    assert Path("links.jsonl").read_text("utf8") == line

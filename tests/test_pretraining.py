@@ -164,14 +164,14 @@ def config(tmp_path: Path) -> Path:
 
 def stop_at(pretrain: Any, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Make the update of this step fail, as if someone had pulled the plug."""
-    update = pretrain.Pretraining._update
+    update = pretrain.Pretraining._loss
 
     def stopped(self: Any, concepts: np.ndarray) -> float:
         if self.step == step:
             raise KeyboardInterrupt
         return update(self, concepts)
 
-    monkeypatch.setattr(pretrain.Pretraining, "_update", stopped)
+    monkeypatch.setattr(pretrain.Pretraining, "_loss", stopped)
 
 
 @pytest.mark.parametrize("stop", [2, 3])

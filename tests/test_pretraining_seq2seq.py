@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from safetensors.numpy import load_file
 
 from spacy_bioel.kb.build.build import build_kb
@@ -108,7 +107,7 @@ def test_stopped_and_gone_on_is_the_same(
     config = tmp_path / "small.cfg"
     config.write_text(CONFIG.format(steps=24), encoding="utf8")
     pretrain.main(tmp_path / "whole", [kb], config)
-    saved = pretrain.Pretraining._save
+    saved = pretrain.Pretraining.save
 
     def save_and_stop(self: Any, folder: Path) -> None:
         saved(self, folder)
@@ -116,7 +115,7 @@ def test_stopped_and_gone_on_is_the_same(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretrain.Pretraining, "_save", save_and_stop)
+        patch.setattr(pretrain.Pretraining, "save", save_and_stop)
         pretrain.main(tmp_path / "parts", [kb], config)
     assert (tmp_path / "parts-checkpoint").is_dir()
     assert not (tmp_path / "parts").exists()
@@ -128,21 +127,3 @@ def test_stopped_and_gone_on_is_the_same(
     model: Any = build_seq2seq_v1(path=str(tmp_path / "parts"), max_pieces=20)
     add_encoder(model, None)  # type: ignore[arg-type]  # all is in the folder
     assert model.predict(([Marked("", "renal failure", "")], ["kidney failure"])).shape == (1,)
-
-
-def test_a_checkpoint_of_other_settings_is_refused(
-    pretrain: Any, kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(self: Any, folder: Path) -> None:
-        saved(self, folder)
-        raise KeyboardInterrupt
-
-    saved = pretrain.Pretraining._save
-    config = tmp_path / "small.cfg"
-    config.write_text(CONFIG.format(steps=24), encoding="utf8")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretrain.Pretraining, "_save", stop)
-        pretrain.main(tmp_path / "out", [kb], config)
-    config.write_text(CONFIG.format(steps=32), encoding="utf8")
-    with pytest.raises(typer.BadParameter, match="of other settings"):
-        pretrain.main(tmp_path / "out", [kb], config)

@@ -101,15 +101,8 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> 
     )
     interval = f"{row['low']:.1f}-{row['high']:.1f}"
     assert f"| `end_to_end` | `f1` | {row['value']:.1f} | {interval} | 367 |" in card
-    assert "| protocol | metric | % | 95 % interval | n | names alone |" in card
     assert f"367 | {row['names_alone']:.1f} |" in card and row["names_alone"] > 20
-    # The corpus of the project is small.
-    assert "are few: compare the pipeline with the names alone" in card
     assert packaged["performance"] == meta["performance"]
-    assert list(meta["performance"]) == [
-        *(f"{p}_{m}" for p in ("mention", "end_to_end") for m in ("precision", "recall", "f1")),
-        *(f"gold_{m}" for m in ("accuracy@1", "accuracy@1_nil_ignored", "recall@5")),
-    ]
     assert meta["performance"]["end_to_end_f1"] == pytest.approx(row["value"] / 100, abs=1e-4)
     assert srsly.read_json(folder / "models/embedded/tuned/meta.json")["performance"] == {}
     fingerprint = srsly.read_json(folder / "kb/embedded/meta.json")["fingerprint"]
@@ -122,10 +115,6 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder: Path) -> 
         "## Limits",
     ):
         assert said in card
-    assert [source["name"] for source in meta["sources"]] == [
-        "embedded corpus of spacy-bioel",
-        "MeSH, excerpt (about January 2024)",
-    ]
 
 
 def test_tuning_maximised_what_evaluate_reports(folder: Path) -> None:

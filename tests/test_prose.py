@@ -25,7 +25,7 @@ from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.kb.vectors.ann import ANN_NAMES
 from spacy_bioel.kb.words import ngrams
 from spacy_bioel.pipeline import factories
-from spacy_bioel.pipeline.linker import candidates, names
+from spacy_bioel.pipeline.linker import candidates, searches
 from spacy_bioel.pipeline.mentions import name_evidence
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield SOURCES, "a ResCNN encoder of names, {}M trained parameters", millions
 
     large = "docs/guides/large_kbs.md"
-    yield large, "Up to {} names are encoded in memory", [names.ENCODE_ON_LOAD]
+    yield large, "Up to {} names are encoded in memory", [searches.ENCODE_ON_LOAD]
     lines = srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")
     found = [len({name for line in lines for name in line["names"]})]
     yield large, "own knowledge base of MeSH has {} names.", found

@@ -1,7 +1,9 @@
-"""Generated parts of the reference: each setting has a description, and nothing else has one."""
+"""Generated parts of pages are current, and what pages point to exists."""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 from pathlib import Path
@@ -9,9 +11,12 @@ from pathlib import Path
 import pytest
 import srsly
 
+from benchmarks import protocols
 from benchmarks.docstrings import sections
 from benchmarks.reference import BUILT, DESCRIPTIONS, PAGE, built, defaults, filled, settings_table
 from benchmarks.site import with_links_of_the_site
+from spacy_bioel.cli.error_files import SHOWN
+from spacy_bioel.scoring.evaluation import BINS
 
 ROOT = Path(__file__).parents[1]
 
@@ -94,3 +99,40 @@ def test_the_site_loads_nothing_from_others() -> None:
     text = (ROOT / "mkdocs.yml").read_text("utf8")
     assert "  font: false" in text and "http" not in text
     assert not [path for path in ROOT.glob("docs/stylesheets/*") if "http" in path.read_text()]
+
+
+def test_protocols_and_kinds_of_errors_are_current() -> None:
+    text = protocols.page()
+    assert protocols.PAGE.read_text("utf8") == text
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len([line for line in lines if line.count("|") == 10]) == 10
+    text = protocols.ERRORS.read_text("utf8")
+    assert protocols.errors_page() == text
+    assert f"up to {SHOWN} errors of each kind" in text
+    assert BINS == 10 and "in ten bins" in text
+
+
+def test_each_complaint_has_a_page_and_a_test() -> None:
+    sections = re.split(r"^## ", (ROOT / "docs/answers.md").read_text("utf8"), flags=re.M)[1:]
+    assert [int(section.partition(".")[0]) for section in sections] == list(range(1, 17))
+    for section in sections:
+        assert re.search(r"^\* Page: \[", section, re.M)
+        ((file, function),) = re.findall(r"^\* Test: `([\w/]+\.py)::(\w+)`", section, re.M)
+        tree = ast.parse((ROOT / file).read_text("utf8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_pictures_of_pages_show_nothing_that_a_keyboard_cannot_reach() -> None:
+    pages = ["documentation", "errors", "explain", "links", "service"]
+    found = sorted(path.name for path in (ROOT / "docs/img").glob("*.png"))
+    assert found == [f"{page}-{scheme}.png" for page in pages for scheme in ("dark", "light")]
+    rows = json.loads((ROOT / "benchmarks/results/accessibility.json").read_text("utf8"))
+    values = {(row["system"], row["scheme"], row["metric"]): row["value"] for row in rows}
+    assert sorted({page for page, *_ in values}) == pages
+    assert {n for (*_, metric), n in values.items() if metric == "serious_violations"} == {0}
+    unreached = {
+        page: values[page, scheme, "focusable"] - values[page, scheme, "reached_by_keyboard"]
+        for page, scheme, _ in values
+    }
+    # Two links of the documentation's theme are not shown at this width.
+    assert unreached == dict.fromkeys(pages, 0) | {"documentation": 2}

@@ -11,7 +11,6 @@ import spacy
 
 from benchmarks import spelling
 from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.searches import MakeSearch, create_ngrams_v1
@@ -114,12 +113,3 @@ def test_configs_make_them(kb: KnowledgeBase) -> None:
     assert made["a"](kb) is kb.ngrams
     assert made["b"](kb).ngram_range == (1, 2)
     assert (made["c"](kb).k1, made["c"](kb).b) == (2.0, 0.75)
-
-
-def test_settings_out_of_range() -> None:
-    with pytest.raises(BioelError, match=r"B161.*Tfidf.*2 and 1"):
-        create_tfidf_v1(2, 1)
-    with pytest.raises(BioelError, match=r"B161.*Tfidf.*'words'"):
-        create_tfidf_v1(analyzer="words")
-    with pytest.raises(BioelError, match=r"B161.*BM25.*b = 2"):
-        create_bm25_v1(b=2.0)

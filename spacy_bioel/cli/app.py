@@ -22,14 +22,12 @@ from spacy_bioel.cli.evaluate import evaluate
 from spacy_bioel.cli.explain import explain
 from spacy_bioel.cli.kb_build import build, encode
 from spacy_bioel.cli.kb_edit import add, compact, edit, retire, upgrade
-from spacy_bioel.cli.kb_show import info, search, show
+from spacy_bioel.cli.kb_show import info, search, show, verify
 from spacy_bioel.cli.link import link
 from spacy_bioel.cli.serve import mcp, serve
 from spacy_bioel.cli.tune import tune
-from spacy_bioel.cli.verify import verify
 from spacy_bioel.errors import BioelError, Errors
 
-BAD_INPUT = 2
 # Errors of wrong paths and missing permissions, in addition to those of a full disk.
 _REFUSED = frozenset(
     getattr(errno, name)
@@ -47,25 +45,10 @@ kb_app = typer.Typer(
     help="Build, inspect, search, encode and change knowledge bases.", no_args_is_help=True
 )
 app.add_typer(kb_app, name="kb")
-app.command()(convert)
-app.command()(link)
-app.command()(explain)
-app.command()(tune)
-app.command()(evaluate)
-app.command()(card)
-app.command()(verify)
-app.command()(serve)
-app.command()(mcp)
-kb_app.command()(build)
-kb_app.command()(info)
-kb_app.command()(search)
-kb_app.command()(show)
-kb_app.command()(encode)
-kb_app.command()(add)
-kb_app.command()(edit)
-kb_app.command()(retire)
-kb_app.command()(compact)
-kb_app.command()(upgrade)
+for command in (convert, link, explain, tune, evaluate, card, verify, serve, mcp):
+    app.command()(command)
+for of_kb in (build, info, search, show, encode, add, edit, retire, compact, upgrade):
+    kb_app.command()(of_kb)
 
 
 def _show_version(wanted: bool) -> None:
@@ -112,13 +95,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _end(message: str) -> NoReturn:
     show_error(message)
-    _drop_stdout()
-    sys.exit(BAD_INPUT)
-
-
-def _drop_stdout() -> None:
-    """Discard output that a full disk refused, which Python would try to write again at exit."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError:  # a full disk refused output, which Python would try to write again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(2)

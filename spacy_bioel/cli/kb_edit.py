@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import (
+    FormatOption,
     JsonOption,
     KbFolder,
     PrefixOption,
@@ -17,9 +18,8 @@ from spacy_bioel.cli.console import (
     track,
     write_json,
 )
-from spacy_bioel.cli.sources import (
+from spacy_bioel.cli.kb_build import (
     ColumnsOption,
-    FormatOption,
     LicenceOption,
     ReleaseOption,
     SourceNameOption,

@@ -1,4 +1,6 @@
-"""`bioel kb info`, `show` and `search`: what a knowledge base has."""
+"""`bioel kb info`, `show` and `search`: what a knowledge base has; `bioel verify`: whether it, or a
+pipeline, is as it was saved.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from spacy_bioel.cli.console import JsonOption, show_note, show_table, write_json
+from spacy_bioel.cli.console import JsonOption, show_error, show_note, show_table, write_json
 from spacy_bioel.cli.models import open_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
@@ -189,3 +191,35 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }
+
+
+def verify(
+    path: Annotated[
+        Path, typer.Argument(help="Folder of a saved pipeline, or of a knowledge base.")
+    ],
+    json_file: JsonOption = None,
+) -> None:
+    """Read every byte of a saved pipeline or a knowledge base, and compare digests.
+
+    Of a pipeline, its pipes `bioel_mentions` and `bioel_linker` and their knowledge bases are
+    compared; the rest of it is loaded. Pipes that an earlier version saved have no digests, and the
+    command says so.
+
+    The exit status is 0 when nothing is wrong, 1 when something is, and 2 when PATH is no pipeline
+    and no knowledge base.
+    """
+    from spacy_bioel.pipeline.loading import verify as run
+
+    found = run(path)
+    if write_json(json_file, asdict(found)):
+        shown = {
+            "as it was saved": found.whole,
+            "saved by an earlier version: there is nothing to compare": found.without,
+            "not as it was saved": found.failed,
+        }
+        rows = [(folder, state) for state, folders in shown.items() for folder in folders]
+        show_table(("folder", "found"), rows)
+    for message in found.failed.values():
+        show_error(message)
+    if found.failed:
+        raise typer.Exit(1)

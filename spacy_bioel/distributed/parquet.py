@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,12 @@ def row_schema() -> Any:
     def struct(**fields: object) -> Any:
         return pa.struct(list(fields.items()))
 
-    string = pa.string()
+    string, number = pa.string(), pa.int64()
     candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
-    link = struct(
-        start=pa.int64(),
-        end=pa.int64(),
-        text=string,
-        label=string,
-        id=string,
-        ids=pa.list_(string),
-        candidates=pa.list_(candidate),
-    )
+    place = {"start": number, "end": number, "text": string, "label": string}
+    link = struct(**place, id=string, ids=pa.list_(string), candidates=pa.list_(candidate))
     error = struct(code=string, message=string)
-    columns = {"id": string, "text": string, "links": pa.list_(link), "error": error}
-    return pa.schema(list(columns.items()))
+    return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
 
 
 def read_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
@@ -101,8 +94,6 @@ def _documents(dataset: Any) -> Iterator[Document]:
 
 
 def _import_pyarrow(module: str) -> Any:
-    from importlib import import_module
-
     try:
         return import_module(f"pyarrow.{module}")
     except ImportError as error:

@@ -88,22 +88,6 @@ def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
     set_reading(model, torch_layer(tower))
 
 
-def encode_mentions(
-    model: DualEncoder, docs: Sequence[Doc], spans: IntArray, words: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Encode the mentions of a batch of documents in one pass.
-
-    spans (IntArray): Start and end token (exclusive) of each mention, counted over the
-        concatenated documents. Shape (n_mentions, 2).
-    words (NDArray[float32]): Vectors of the mentions' strings. Shape (n_mentions, dim).
-    RETURNS (NDArray[float32]): Unit vectors. Shape (n_mentions, dim).
-    """
-    if not len(spans):
-        return words
-    vectors = model.predict((list(docs), spans, words))
-    return np.asarray(model.ops.to_numpy(vectors), dtype=np.float32)
-
-
 def _tower_parts(model: DualEncoder) -> Parts:
     own = {_PART: lambda: weights_to_bytes(model.get_ref("network"))}
     return own | tok2vec_parts(model.get_ref("tok2vec"))
@@ -116,7 +100,7 @@ def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
     load_tok2vec(model.get_ref("tok2vec"), parts)
 
 
-def one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
+def _one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
     """Cut out one short document per mention: the mention with its context.
 
     spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
@@ -139,6 +123,6 @@ def _forward(
 ) -> tuple[Floats2d, Callable[[Floats2d], Any]]:
     docs, spans, words = inputs
     if not model.attrs["collective"]:
-        docs, spans = one_by_one(docs, spans)
+        docs, spans = _one_by_one(docs, spans)
     found, backprop = forward_over_tokens(model, docs, (spans, words), is_train)
     return found, lambda d_found: backprop(d_found)[0]

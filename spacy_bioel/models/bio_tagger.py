@@ -30,11 +30,7 @@ _LEAVES_OPEN = np.array([0, 1, 1, 0, 0])
 
 
 def longest_spans(spans: IntArray) -> NDArray[np.bool_]:
-    """Choose spans that do not overlap: the longest first, of equal length the first.
-
-    spans (IntArray): Start and end (exclusive). Shape (n, 2).
-    RETURNS (NDArray[bool]): Whether a span is kept. Shape (n,).
-    """
+    """Which of spans to keep without overlaps: the longest first, of equal length the first."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -62,7 +58,7 @@ def decode_bilou(
     """The most probable legal sequence of tags of each document, by the algorithm of Viterbi.
 
     logits (NDArray): Of the tags of all tokens, one document after the other. Shape (n_tokens, 5).
-    lengths (IntArray): Tokens of each document. Shape (n_docs,).
+    lengths (IntArray): Tokens of each document.
     RETURNS (tuple): Start and end (exclusive) of each mention, counted over all documents, shape
         (n_mentions, 2); the lowest probability of its tags, (n_mentions,); and how many tokens of
         each document have another tag than their most probable one, (n_docs,).
@@ -107,7 +103,7 @@ def _best_legal(scores: NDArray[np.float64], lengths: IntArray) -> IntArray:
     return found
 
 
-# Tags: 0 is O, followed by B of each label, then I of each label.
+# BIO tags: 0 is O, followed by B of each label, then I of each label.
 
 
 def build_bio_tagger_v1(
@@ -161,10 +157,7 @@ def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[f
 
 
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:
-    """Gold tag of each token; of overlapping mentions, the longest wins, then the first.
-
-    RETURNS (NDArray[int64]): Shape (n_tokens,).
-    """
+    """Gold tag of each token; of overlapping mentions, the longest wins, then the first."""
     tags = np.zeros(n_tokens, dtype=np.int64)
     longest_first = sorted(gold.tolist(), key=lambda span: (span[0] - span[1], span))
     for start, end, label in longest_first:
@@ -191,10 +184,8 @@ def _decode(
     borders = np.append(np.flatnonzero(starts | (labels < 0)), len(tags))
     start = np.flatnonzero(starts)
     end = borders[np.searchsorted(borders, start, side="right")]
-    probabilities = np.array(
-        [confidence[first:last].min() for first, last in zip(start, end, strict=True)],
-        dtype=np.float32,
-    )
+    lowest_of = [confidence[first:last].min() for first, last in zip(start, end, strict=True)]
+    probabilities = np.array(lowest_of, dtype=np.float32)
     kept = probabilities >= lowest
     return np.stack([start, end, labels[start]], axis=1)[kept], probabilities[kept]
 

@@ -66,19 +66,16 @@ _TOKENS = 4096  # tokens scored together
 class DetectorKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    make (Callable): Makes the torch module. Called with width (of token vectors), n_labels,
-        max_width, n_features and the settings of the architecture, by keyword. The module maps
-        token vectors, lengths and lexicon matches of spans and of words to logits, as
-        `nn.spans.SpanScorer.forward` does.
-    shapes (Callable): Shapes of the weights of the module, from the same arguments as `make`.
+    make (Callable): Makes the torch module, from width (of token vectors), n_labels, max_width,
+        n_features and the settings of the architecture. See `nn.spans.SpanScorer.forward`.
+    shapes (Callable): Shapes of the weights of the module, from the same arguments.
     infer (Callable): Computes the logits from weights, the inputs of the module as arrays, and
         max_width, where no LSTM is between.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, and the labels that
         were looked for at each token, shape (n_tokens, n_labels): what is not there of any other
         label is unknown.
-    decode (Callable): Decodes logits, given the tokens of each document, shape (n_docs,), and a
-        minimum probability, into spans in order of their start and their probabilities, shape
-        (n_spans,).
+    decode (Callable): Decodes logits, given the tokens of each document and a minimum probability,
+        into spans in order of their start and their probabilities, shape (n_spans,).
     is_local (bool): Spans depend on the logits of their first token alone, and these, without an
         LSTM, on tokens and matches that are near: long documents are read in pieces.
     """
@@ -97,7 +94,6 @@ def mention_model(
     """Make a model without its torch part, which `add_scorer` adds once the labels are known.
 
     max_width (int): The longest lexicon match in tokens.
-    settings (dict): Settings of the architecture.
     RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
     """
     if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
@@ -116,7 +112,6 @@ def mention_model(
 def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) -> None:
     """Add the torch part to a model, in the place of an earlier one.
 
-    n_labels (int): Number of labels.
     width (int | None): Width of the token vectors; None: the width of the tok2vec.
     RAISES BioelError: [B040] when it has an LSTM, and torch is missing.
     """
@@ -140,11 +135,7 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
 def mention_loss(
     model: MentionModel, logits: Any, gold: TokenSpans, known: NDArray[np.bool_]
 ) -> tuple[float, Any]:
-    """Compute the loss of a batch and its gradient with respect to the logits, on their device.
-
-    gold (TokenSpans): Gold mentions of the batch.
-    known (NDArray[bool]): See `DetectorKind.loss`. Shape (n_tokens, n_labels).
-    """
+    """The loss of a batch and its gradient, on the device of the logits: `DetectorKind.loss`."""
     loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, known)
     return loss, model.ops.asarray(gradient)
 
@@ -152,11 +143,9 @@ def mention_loss(
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Find the spans of a batch with at least a given probability, by document, then start.
+    """Find spans of at least the lowest probability, in order, and the probability of each.
 
-    batch (MentionBatch): A batch with at least one token.
-    lowest (float): Minimum probability of a span.
-    RETURNS (tuple): The spans, and the probability of each, shape (n_spans,).
+    batch (MentionBatch): With at least one token.
     """
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     if needs_torch(scorer) or is_on_gpu(scorer):
@@ -186,7 +175,7 @@ def _by_torch(scorer: Model, *inputs: Any) -> Logits:
 def _parts(
     vectors: Any, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch into parts: of whole documents without a margin, else of tokens.
+    """Split a batch: into whole documents without a margin, else at any token.
 
     YIELDS (tuple): The first token of a part, those of its inputs that are its own, and its inputs.
     """

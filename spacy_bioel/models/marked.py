@@ -21,14 +21,20 @@ _IS = " is"
 
 
 class Marked(NamedTuple):
-    """A mention in its context, normalised.
-
-    left, mention, right (str): Text before the mention, the mention, and text after it.
-    """
+    """A mention between the texts before and after it, normalised."""
 
     left: str
     mention: str
     right: str
+
+
+class Pair(NamedTuple):
+    """A mention in its context, and the name of one of its candidates."""
+
+    left: str
+    mention: str
+    right: str
+    candidate: str
 
 
 class Pieces(NamedTuple):
@@ -52,9 +58,7 @@ class Pieces(NamedTuple):
 class MarkedPieces:
     """Encodes mentions as left [START] mention [END] right, and the decoder's part of them.
 
-    The context keeps the pieces that are nearest to the mention, half of the room before it and
-    half after it; what one side does not use goes to the other. A mention that is longer than the
-    room loses its end.
+    A mention that is longer than the room loses its end; `_in_context` cuts the context.
 
     tokenizer (Tokenizer): With the pieces MARKERS, without padding or truncation.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
@@ -76,9 +80,8 @@ class MarkedPieces:
     @cached_property
     def markers(self) -> tuple[int, int]:
         """Ids of the pieces before and after a mention."""
-        first, second = (self.tokenizer.token_to_id(marker) for marker in MARKERS)
-        assert first is not None and second is not None
-        return first, second
+        vocabulary = self.tokenizer.get_vocab()
+        return vocabulary[MARKERS[0]], vocabulary[MARKERS[1]]
 
     @property
     def room(self) -> int:
@@ -95,14 +98,11 @@ class MarkedPieces:
     def sources(self, mentions: Sequence[Marked]) -> Pieces:
         """Mentions in their contexts."""
         pieces = self._pieces(text for mention in mentions for text in mention)
-        before, after = self.markers
         rows = []
         for left, mention, right in mentions:
-            middle = pieces[mention][: self.room]
-            lefts, rights = pieces[left], pieces[right]
-            n_left, n_right = share(self.room - len(middle), len(lefts), len(rights))
-            context = [*lefts[len(lefts) - n_left :], before, *middle, after, *rights[:n_right]]
-            rows.append([*self.prefix, *context, *self.suffix])
+            marked = [self.markers[0], *pieces[mention][: self.room], self.markers[1]]
+            text = _in_context(pieces[left], marked, pieces[right], self.room + len(MARKERS))
+            rows.append([*self.prefix, *text, *self.suffix])
         return Pieces.of(rows)
 
     def are_cut(self, mentions: Sequence[Marked]) -> NDArray[np.bool_]:
@@ -145,12 +145,8 @@ class MarkedPieces:
         return Pieces.of(rows), np.array([len(p) for p in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        """Pieces of different texts, as those of words within a sentence: after a space."""
-        different = list(dict.fromkeys(texts))
-        found = self.tokenizer.encode_batch_fast(
-            [f" {text}" if text else "" for text in different], add_special_tokens=False
-        )
-        return {text: e.ids for text, e in zip(different, found, strict=True)}
+        """Pieces of texts, as those of words within a sentence: after a space."""
+        return _pieces_of(self.tokenizer, texts, before=" ")
 
 
 def add_markers(tokenizer: Tokenizer) -> None:
@@ -158,28 +154,14 @@ def add_markers(tokenizer: Tokenizer) -> None:
     tokenizer.add_special_tokens([AddedToken(marker, special=True) for marker in MARKERS])
 
 
-class Pair(NamedTuple):
-    """Mention in its context, and one of its candidates.
-
-    left, mention, right (str): Text before the mention, the mention, and text after it.
-    candidate (str): Name of the candidate.
-    """
-
-    left: str
-    mention: str
-    right: str
-    candidate: str
-
-
 @dataclass(frozen=True)
 class PairPieces:
     """Encodes pairs as [CLS] left [Ms] mention [Me] right [SEP] candidate [SEP].
 
     The context is cut first. If mention and candidate alone exceed the room, `share` splits it
-    between them, and they lose their ends. `share` also splits the remaining room between left and
-    right context, which keep the pieces nearest to the mention.
+    between them, and they lose their ends.
 
-    tokenizer (Tokenizer): A tokenizer without padding or truncation.
+    tokenizer (Tokenizer): Without padding or truncation.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
     markers (tuple[int, int]): Ids of the marker pieces before and after the mention.
     max_pieces (int): Maximum length of a pair, special pieces and markers included.
@@ -196,9 +178,7 @@ class PairPieces:
         """Number of pieces available to the texts of a pair."""
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
-    def __call__(
-        self, pairs: Sequence[Pair]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def __call__(self, pairs: Sequence[Pair]) -> tuple[IntArray, IntArray, IntArray]:
         """Encode pairs.
 
         RETURNS (tuple): Piece ids of all pairs, concatenated, shape (n_pieces,); the segment of
@@ -206,25 +186,34 @@ class PairPieces:
             each pair, shape (n_pairs,).
         """
         # Contexts and candidates repeat from pair to pair: each text is tokenised once.
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        pieces = {text: found.ids for text, found in zip(texts, encodings, strict=True)}
-        parts = [part for pair in pairs for part in self._arrange(*(pieces[t] for t in pair))]
-        lengths = np.array([len(part) for part in parts], np.int64)
-        ids = np.array([piece for part in parts for piece in part], np.int64)
+        pieces = _pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
+        parts = []
+        for left, mention, right, candidate in (map(pieces.__getitem__, pair) for pair in pairs):
+            n, n_candidate = share(self.room, len(mention), len(candidate))
+            marked = [self.markers[0], *mention[:n], self.markers[1]]
+            room = self.room - n_candidate + len(self.markers)
+            text = _in_context(left, marked, right, room)
+            parts.append([*self.prefix, *text, *self.suffix])
+            parts.append([*candidate[:n_candidate], *self.suffix])
+        ids, lengths = Pieces.of(parts)
         segments = np.repeat(np.arange(len(parts)) % 2, lengths)
         return ids, segments, lengths.reshape(-1, 2).sum(axis=1)
 
-    def _arrange(
-        self, left: list[int], mention: list[int], right: list[int], candidate: list[int]
-    ) -> tuple[list[int], list[int]]:
-        """Pieces of segment 0 and of segment 1."""
-        n_mention, n_candidate = share(self.room, len(mention), len(candidate))
-        n_left, n_right = share(self.room - n_mention - n_candidate, len(left), len(right))
-        before = [*self.prefix, *left[len(left) - n_left :]]
-        marked = [self.markers[0], *mention[:n_mention], self.markers[1]]
-        context = [*before, *marked, *right[:n_right], *self.suffix]
-        return context, [*candidate[:n_candidate], *self.suffix]
+
+def _pieces_of(
+    tokenizer: Tokenizer, texts: Iterable[str], before: str = ""
+) -> dict[str, list[int]]:
+    different = list(dict.fromkeys(texts))
+    found = tokenizer.encode_batch_fast(
+        [before + text if text else "" for text in different], add_special_tokens=False
+    )
+    return {text: e.ids for text, e in zip(different, found, strict=True)}
+
+
+def _in_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
+    """A marked mention with as much context as there is room for: the pieces nearest to it."""
+    n_left, n_right = share(room - len(marked), len(left), len(right))
+    return [*left[len(left) - n_left :], *marked, *right[:n_right]]
 
 
 def share(room: int, first: int, second: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from thinc.types import Floats2d
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.detector import N_FEATURES, MentionBatch
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts, get_network
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
 from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
 from spacy_bioel.models.tok2vec import (
     Tok2Vec,
@@ -31,6 +31,7 @@ from spacy_bioel.models.tok2vec import (
 )
 from spacy_bioel.models.torch_io import (
     device_of,
+    network_of,
     reading_part,
     require_torch,
     to_tensors,
@@ -51,12 +52,8 @@ NIL, UNKNOWN = 0, -100  # see `nn.multitask`, which needs torch
 
 @dataclass(frozen=True)
 class Inventory:
-    """Answers that a multi-task linker can give, as its training corpus has them.
-
-    types (tuple[str, ...]): Labels of mentions.
-    classes (tuple[str, ...]): Ids of concepts.
-    type_of (tuple[int, ...]): For each class, the commonest of the types of its mentions.
-    """
+    """Answers that a multi-task linker can give, as its training corpus has them: labels of
+    mentions, ids of concepts, and the commonest of the types of each concept's mentions."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -201,16 +198,14 @@ def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
 
 
 def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
-    """Vectors of the tokens of a batch at the level of each task, as torch tensors.
-
-    RETURNS (dict): By task. Shape (n_tokens, size) each.
-    """
+    """Vectors of the tokens of a batch by task: torch tensors, shape (n_tokens, size) each."""
     import torch
 
-    network = get_network(model)
+    layer = model.get_ref("network")
+    network = network_of(layer)
     vectors = token_vectors(model.get_ref("tok2vec"), batch.docs)
     arrays = (vectors, sentence_lengths(batch.docs), batch.spans, batch.words)
-    tokens, *others = to_tensors(arrays, device_of(model.get_ref("network")))
+    tokens, *others = to_tensors(arrays, device_of(layer))
     if not len(tokens):
         return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
     with torch.inference_mode():
@@ -218,59 +213,14 @@ def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
     return found
 
 
-def tag_logits(model: Model, states: Mapping[str, Any]) -> FloatArray:
-    """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
-    network = get_network(model)
-    return _to_numpy(lambda: network.tags(states["mentions"]))
-
-
-def type_logits(model: Model, states: Mapping[str, Any], places: IntArray) -> FloatArray | None:
-    """Logits of the types of each mention, NIL first; None where types are not learnt.
-
-    places (IntArray): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
-    RETURNS (FloatArray | None): Shape (n_mentions, 1 + n_types).
-    """
-    network = get_network(model)
-    if network.types is None:
-        return None
-    return _to_numpy(lambda: network.types(_mean(states["types"], places)))
-
-
-def class_logits(model: Model, states: Mapping[str, Any], places: IntArray | None) -> FloatArray:
-    """Logits of all classes for each mention, NIL first; of a linear layer, so that those of the
-    mean of a mention's tokens are the mean of theirs.
-
-    places (IntArray | None): As for `type_logits`; None: of each token.
-    RETURNS (FloatArray): Shape (n, 1 + n_classes).
-    """
-    network, tokens = get_network(model), states["links"]
-    return _to_numpy(lambda: network.logits(tokens if places is None else _mean(tokens, places)))
-
-
-def mention_vectors(
-    model: Model, states: Mapping[str, Any], places: IntArray, words: FloatArray
-) -> FloatArray:
-    """Unit vectors of mentions, to be compared with those of names.
-
-    places (IntArray): As for `type_logits`.
-    words (FloatArray): Vectors of the mentions' strings. Shape (n_mentions, dim).
-    RETURNS (FloatArray): Shape (n_mentions, dim).
-    """
-    network, tokens = get_network(model), states["links"]
-    return _to_numpy(lambda: network.tower(tokens, *to_tensors((places, words), tokens.device)))
-
-
-def _mean(tokens: Any, places: IntArray) -> Any:
-    from spacy_bioel.nn.spans import mean_of_spans
-
-    return mean_of_spans(tokens, *to_tensors([places], tokens.device))
-
-
-def _to_numpy(compute: Callable[[], Any]) -> FloatArray:
+def of_states(model: Model, what: str, states: Mapping[str, Any], *arrays: Any) -> FloatArray:
+    """Compute from states, see `read_states`. what (str): A method of `nn.multitask.Multitask`."""
     import torch
 
+    layer = model.get_ref("network")
     with torch.inference_mode():
-        found: FloatArray = compute().cpu().numpy()
+        compute = getattr(network_of(layer), what)
+        found: FloatArray = compute(states, *to_tensors(arrays, device_of(layer))).cpu().numpy()
     return found
 
 

@@ -47,8 +47,7 @@ _GPU_BATCHES = 32
 class EncoderSource:
     """Sources of vocabulary and network; each architecture uses a part of them.
 
-    kb (KnowledgeBase): The KB whose names are encoded.
-    more_names (Sequence[str]): Further normalised names, e.g. training mentions.
+    more_names (Sequence[str]): Normalised names beside those of the KB, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
     vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
     read_texts (Callable): Reads the training documents, normalised: few architectures need them.
@@ -121,19 +120,11 @@ def name_encoder(
 
     max_tokens (int): Maximum number of word pieces of a name.
     batch_size (int): Names encoded together.
-    settings (dict): Settings of the architecture.
     dim (int | None): Size of the vectors; None: not known yet.
     """
-    attrs = {
-        "kind": kind,
-        "max_tokens": max_tokens,
-        "batch_size": batch_size,
-        "settings": settings,
-        "tokenizer": None,
-        # Special pieces before and after each name.
-        "prefix": [],
-        "suffix": [],
-    }
+    attrs = {"kind": kind, "max_tokens": max_tokens, "batch_size": batch_size, "settings": settings}
+    # Special pieces before and after each name.
+    attrs |= {"tokenizer": None, "prefix": [], "suffix": []}
     return Model(name, _forward, attrs=attrs, dims={"nO": dim}, refs={"network": None})
 
 
@@ -148,8 +139,7 @@ def add_encoder(model: Model, source: EncoderSource) -> None:
 def set_network(model: Model, tokenizer: Tokenizer, layer: Model) -> None:
     """Set word pieces and the layer of the network, replacing any previous ones.
 
-    layer (Model): Of `torch_layer`. That of a name encoder maps piece ids, shape (n_tokens,), and
-        lengths of names, shape (n_names,), to vectors of shape (n_names, dim).
+    layer (Model): Of `torch_layer`; of a name encoder, from `Pieces` to vectors, (n_names, dim).
     """
     model.attrs["tokenizer"] = tokenizer
     model.layers[:] = [layer]
@@ -174,12 +164,10 @@ def encode_names(
     infer: Infer | None = None,
     batch_size: int | None = None,
 ) -> NDArray[np.float32]:
-    """Encode names in parallel batches.
+    """Unit vectors of normalised names, encoded in parallel batches. Shape (n_names, dim).
 
-    names (Sequence[str]): Normalised names.
     infer (Callable | None): That of `inference_of`; None: it is made anew.
     batch_size (int | None): Names encoded together; None: the default of the architecture.
-    RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
     """
     size = batch_size or model.attrs["batch_size"]
     if model.ops.device_type == "gpu" and batch_size is None:
@@ -192,17 +180,11 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> NDArray[np.float32]:
-    """Encode tokenised names, batches in parallel, each on one thread.
-
-    batches (Sequence[Sequence[list[int]]]): Piece ids of each name, as from `piece_ids`; the names
-        of a batch are encoded together.
-    infer (Callable | None): See `encode_names`.
-    RETURNS (NDArray[float32]): Unit vectors. Shape (n_names, dim).
-    """
+    """`encode_names` of batches of piece ids, as from `piece_ids`, each on one thread."""
     infer = infer or inference_of(model)
     with one_thread_each() as spread:
         on_cpu = model.ops.device_type == "cpu"
-        encoded = spread(infer, batches) if on_cpu else list(map(infer, batches))
+        encoded = (spread if on_cpu else map)(infer, batches)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)

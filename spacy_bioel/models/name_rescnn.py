@@ -55,14 +55,8 @@ def build_rescnn_v1(
     """
     if pooling not in ("max", "attention"):
         raise BioelError(Errors.B045.format(pooling=pooling))
-    settings = {
-        "dim": dim,
-        "blocks": blocks,
-        "filters": filters,
-        "widths": list(widths),
-        "pooling": pooling,
-        "dropout": dropout,
-    }
+    settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
+    settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
     # 256 names fit the processor's caches.
     return name_encoder(
         "rescnn", _KIND, max_tokens=max_tokens, batch_size=256, settings=settings, dim=dim

@@ -44,7 +44,6 @@ def reading_model(
 
     layers (dict): Layers by name; "names" is the name encoder.
     evidence (str): What its candidates are called, and the switch that it reads by.
-    attrs: Settings of the architecture.
     """
     return Model(
         name,
@@ -76,10 +75,7 @@ def reading_evidence(model: Model) -> str:
 
 
 def add_reading(model: Model, source: EncoderSource) -> None:
-    """Add the contextual network to a contextual model, in the place of an earlier one.
-
-    RAISES BioelError: [B040] without torch; those of the architecture.
-    """
+    """Add the contextual network to a contextual model, in the place of an earlier one."""
     if may_read(model):
         model.attrs["reading"].add(model, source)
 

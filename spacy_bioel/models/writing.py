@@ -40,9 +40,8 @@ class Written(NamedTuple):
 def write_about(
     model: Generator, trie: NameTrie, mentions: Sequence[Marked]
 ) -> tuple[Written, int]:
-    """Write names about mentions; those that are the same in the same context once.
+    """Write names of a trie about mentions; those that are the same in the same context once.
 
-    trie (NameTrie): Names that may be written.
     RETURNS (tuple): The names, by mention; and how many mentions are longer than is read of them.
     """
     different = {mention: i for i, mention in enumerate(dict.fromkeys(mentions))}

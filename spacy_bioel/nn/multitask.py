@@ -162,23 +162,44 @@ class Multitask(TokenReader):
         }
         losses = []
         if MENTIONS in learnt:
-            losses.append(self._mentions_loss(states[MENTIONS], tags))
+            losses.append(self._mentions_loss(states, tags))
         if TYPES in learnt:
             losses.append(self._types_loss(units[TYPES], types))
         vectors = strings.detach()
         if LINKS in learnt:
             losses.append(self._links_loss(units[LINKS], classes, others))
             if self.tower is not None:
-                vectors = self.tower(states[LINKS], mentions, strings)
+                vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    def logits(self, units: Tensor) -> Tensor:
-        """Logits of all classes. units (Tensor): (n, size). RETURNS (Tensor): (n, n_classes)."""
+    # Inference, from the states of the levels. places (Tensor): See `mentions` of `forward`.
+
+    def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
+        """Logits of the BILOU tags of each token. Shape (n_tokens, 5)."""
+        assert self.tags is not None
+        return self.tags(states[MENTIONS])
+
+    def type_logits(self, states: dict[str, Tensor], places: Tensor) -> Tensor:
+        """Logits of the types of each mention, NIL first. Shape (n_mentions, n_types)."""
+        assert self.types is not None
+        return self.types(mean_of_spans(states[TYPES], places))
+
+    def class_logits(self, states: dict[str, Tensor], places: Tensor | None = None) -> Tensor:
+        """Logits of all classes, NIL first, of each mention or, without places, of each token: of a
+        linear layer, so that a mention's are the mean of its tokens'. Shape (n, n_classes)."""
+        tokens = states[LINKS]
+        return self._logits(tokens if places is None else mean_of_spans(tokens, places))
+
+    def mention_vectors(self, states: dict[str, Tensor], places: Tensor, strings: Tensor) -> Tensor:
+        """Unit vectors of mentions, to be compared with those of names. Shape (n_mentions, dim)."""
+        assert self.tower is not None
+        return self.tower(states[LINKS], places, strings)
+
+    def _logits(self, units: Tensor) -> Tensor:
         return units @ self.classes.weight.T + self.bias
 
-    def _mentions_loss(self, states: Tensor, tags: Tensor) -> Tensor:
-        assert self.tags is not None
-        total = F.cross_entropy(self.tags(states), tags, reduction="sum")
+    def _mentions_loss(self, states: dict[str, Tensor], tags: Tensor) -> Tensor:
+        total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
         # A mean over all tokens would be next to nothing beside the losses of mentions: spaCy's CNN
         # found mentions with an F1 of 35 instead of 69 after 150 updates on BC5CDR.
         return total / (tags != OUTSIDE).sum().clamp(min=1)
@@ -209,5 +230,5 @@ class Multitask(TokenReader):
         meant = units[target != NIL].detach()
         n = max(1, _CHUNK // len(self.bias))
         k = min(self.hard + 1, len(self.bias))  # the right one may be among them
-        found = [self.logits(part).topk(k).indices.flatten() for part in meant.split(n)]
+        found = [self._logits(part).topk(k).indices.flatten() for part in meant.split(n)]
         return torch.cat([target[:0], *found]).unique()

@@ -17,7 +17,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, join_ids, split_ids
+from spacy_bioel.pipeline.gold import NIL, SPANS_KEY, split_ids
 from spacy_bioel.types import Candidate, Context, Link
 
 _LINKS = "links"
@@ -39,11 +39,9 @@ def set_links(
     """Write links as a new span group; the scores a detector left in the group are kept, if the
     links are those of its spans. The records are sorted by place, to be found quickly.
 
-    doc (Doc): Its group `spans_key` is replaced.
-    links (Sequence[Link]): Offsets must fall on token borders.
     kb (str): Fingerprint of their knowledge base.
     nil_threshold (float): Score that a candidate had to have, see `explain_span`.
-    RAISES BioelError: [B057] when they do not.
+    RAISES BioelError: [B057] when offsets do not fall on token borders.
     """
     spans = [_linked_span(doc, link, spans_key) for link in links]
     old = doc.spans[spans_key] if spans_key in doc.spans else None
@@ -63,7 +61,7 @@ def _place_of(span: Span) -> tuple[int, int, str]:
 
 
 def _linked_span(doc: Doc, link: Link, spans_key: str) -> Span:
-    kb_id = join_ids(link.ids) or NIL
+    kb_id = "|".join(link.ids) or NIL
     span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
     if span is None:
         raise BioelError(Errors.B057.format(start=link.start, end=link.end))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,9 @@ class MentionContext(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the rules with the pipeline."""
-        tables = {_CFG: self.cfg, _RULES: self._table}
-        parts = {name: _json_of(table) for name, table in tables.items()}
-        save_files(Path(path), parts)
+        save_files(
+            Path(path), {_CFG: partial(_json, self.cfg), _RULES: partial(_json, self._table)}
+        )
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
         """RAISES BioelError: [B042, B466] on files that are missing or damaged, [B490]."""
@@ -117,5 +118,5 @@ def _words(doc: Doc) -> tuple[NDArray[np.uint64], Sequence[int]]:
     return columns[tokens, 0], tokens
 
 
-def _json_of(table: object) -> Callable[[], bytes]:
-    return lambda: json.dumps(table, indent=1, ensure_ascii=False).encode("utf8")
+def _json(table: object) -> bytes:
+    return json.dumps(table, indent=1, ensure_ascii=False).encode("utf8")

@@ -22,13 +22,12 @@ from spacy_bioel.pipeline.explanation import (
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
-from spacy_bioel.pipeline.linker.evidence import FEATURES, Candidates
-from spacy_bioel.pipeline.linker.fusion import default_fusion, share
+from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
-from spacy_bioel.types import ORGANISM, KbRelease
+from spacy_bioel.types import ORGANISM, Candidate, KbRelease
 
 _N_EXCLUDED = 3
 _LEAST_EXCLUDED = 0.05  # score of a concept that is worth to be called excluded
@@ -39,16 +38,14 @@ _LEAST, _ASKED_FOR = 0.01, 1e-4  # probability of a span, and of one that was as
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Explanation of a whole text.
+    """Explanation of a whole text, or of the places of some words in it.
 
-    text (str): The text.
     model (str): Name and version of the pipeline.
-    kbs (tuple[KbRelease, ...]): Its knowledge bases.
     finds (str): How it finds mentions.
-    considered (tuple[Considered, ...]): Spans that may have become mentions. With a question about
-        a stretch of text, those that overlap it.
-    mentions (tuple[Explanation, ...]): Of the links. With a question, those of the stretches that
-        were asked for, whether the pipeline found them or not.
+    considered (tuple[Considered, ...]): Spans that may have become mentions; only those that
+        overlap the places.
+    mentions (tuple[Explanation, ...]): Of the links; of the places, whether the pipeline found
+        them or not.
     """
 
     text: str
@@ -187,7 +184,9 @@ def _explain(
         settings, key = generator.state.settings, (query.whole, span.label_)
         table = generator.gather([query.whole] if query.whole else [])
         features = dict(zip(generator.kb.ids_of(table.concept), table.features, strict=True))
-        of_string = {c.id: c.score for c in generator.rank([key])[key]}
+        unlabelled = (query.whole, "")
+        ranked = generator.rank([key, unlabelled])
+        of_string = {c.id: c.score for c in ranked[key]}
         about = explain_link(
             span,
             link,
@@ -210,7 +209,7 @@ def _explain(
                 for c in about.candidates
             ),
             strings=tuple(dict.fromkeys([query.whole, *query.parts])),
-            excluded=_excluded(generator, table, query.whole, span.label_),
+            excluded=_excluded(generator, ranked[unlabelled], span.label_),
         )
         if not about.candidates:
             hits = search_names(ranking.generator.kb, query.whole, _N_NEAR)
@@ -259,24 +258,16 @@ def _of_document(about: Explanation, organisms: Mapping[str, str], kb: Knowledge
 
 
 def _excluded(
-    generator: CandidateGenerator, table: Candidates, string: str, label: str
+    generator: CandidateGenerator, candidates: Sequence[Candidate], label: str
 ) -> tuple[ExplainedCandidate, ...]:
-    """The best concepts that a label excludes, with the score that they would have."""
-    scores = (generator.state.fusion or default_fusion()).scores(table.features)
-    shares = share(scores, table.query)
-    allowed = generator.allowed(table.concept, [label], np.zeros_like(table.concept))
-    out = ~allowed & (shares >= _LEAST_EXCLUDED)
-    best = np.flatnonzero(out)[np.argsort(-shares[out], kind="stable")][:_N_EXCLUDED]
-    kb = generator.kb
+    """Those that a label excludes, of the candidates of a mention without a label."""
+    kb, likely = generator.kb, [c for c in candidates if c.score >= _LEAST_EXCLUDED]
+    rows = kb.find_all([c.id for c in likely])
+    allowed = generator.allowed(rows, [label], np.zeros_like(rows))
     return tuple(
         ExplainedCandidate(
-            id=kb.ids[row],
-            name=kb.name(name) if name >= 0 else string,
-            preferred=kb.preferred_name(row),
-            score=round(float(shares[i]), 4),
-            evidence=", ".join(kb.types_of(row)),
+            c.id, c.name, kb.preferred_name(row), c.score, evidence=", ".join(kb.types_of(row))
         )
-        for i, row, name in zip(
-            best.tolist(), table.concept[best].tolist(), table.name[best].tolist(), strict=True
-        )
-    )
+        for c, row, is_allowed in zip(likely, rows.tolist(), allowed.tolist(), strict=True)
+        if not is_allowed
+    )[:_N_EXCLUDED]

@@ -24,9 +24,8 @@ from spacy_bioel.types import Candidate, KbRelease, Link, opened
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
-    """Candidate with everything that speaks for it.
+    """Candidate with everything that speaks for it, see `Candidate`.
 
-    id, name, score, evidence: As in `Candidate`.
     preferred (str): Preferred name of the concept.
     of_string (float | None): Its score by the mention's string alone, before the document, the
         context and how sure the mention is had a say; None where names need no search.
@@ -46,9 +45,8 @@ class ExplainedCandidate:
 class Explanation:
     """Decision about a mention.
 
-    start, end (int), text, label (str): The mention, by character offsets.
     ids (tuple[str, ...]): Of the link; none: NIL.
-    reason (str): The decision in one sentence.
+    reason (str): The decision in a sentence or two.
     nil_threshold (float): Score that a candidate had to have.
     probability (float | None): That it is a mention, by the detector; None: nothing is known.
     candidates (tuple[ExplainedCandidate, ...]): Best first.

@@ -6,7 +6,7 @@ what does not fit the tokens is counted, never lost in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """Counts of gold mentions that were aligned with tokens, widened or lost."""
+    """How many gold mentions there were, how many were widened to whole tokens, and the lost."""
 
     n: int = 0
     widened: int = 0
@@ -43,11 +43,6 @@ class Alignment:
         self.n += other.n
         self.widened += other.widened
         self.lost += other.lost
-
-
-def join_ids(ids: Iterable[str]) -> str:
-    """Ids of a mention as one `kb_id_`; "" for none."""
-    return "|".join(ids)
 
 
 def split_ids(kb_id: str) -> tuple[str, ...]:
@@ -60,14 +55,12 @@ def add_gold(
 ) -> Alignment:
     """Write the gold mentions of `text` to a span group, doc.spans["bioel_gold"].
 
-    doc (Doc): Made from text.text.
     widen (bool): Stretch a mention that cuts a token to whole tokens; otherwise it is lost.
-    RETURNS (Alignment): How many there were, were stretched, and which were lost.
     """
     alignment = Alignment(n=len(text.mentions))
     spans = []
     for mention in text.mentions:
-        kb_id = join_ids(mention.ids)
+        kb_id = "|".join(mention.ids)
         to_span = partial(
             doc.char_span, mention.start, mention.end, label=mention.label, kb_id=kb_id
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -26,14 +26,8 @@ from spacy_bioel.types import AnnotatedText, Link
 BATCH = 32
 # Links of each document, by whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
-
-
-class ProgressBar(Protocol):
-    """Makes a context that yields a function, which is told how many items more are done."""
-
-    def __call__(
-        self, description: str, *, total: int | None = None
-    ) -> AbstractContextManager[Callable[[int], None]]: ...
+# Called with a description and, by name, a total; yields a function that is told how many are done.
+ProgressBar = Callable[..., AbstractContextManager[Callable[[int], None]]]
 
 
 @contextmanager
@@ -74,17 +68,15 @@ def measure_pipeline(
     texts: Sequence[AnnotatedText],
     chosen: Mapping[str, protocols.Protocol],
     *,
-    seed: int = 0,
     progress: ProgressBar = silent,
-) -> list[Measurement]:
-    """Run a pipeline once a kind of protocol, and score it.
+) -> dict[tuple[str, str], float]:
+    """Run a pipeline once a kind of protocol, and return its figures by protocol and metric.
 
     chosen (Mapping[str, Protocol]): By proper name.
-    seed (int): Of the bootstrap.
-    RETURNS (list[Measurement]): In the order of the protocols.
     """
     links = predict_links(nlp, texts, chosen, progress=progress)
-    return score_links(nlp, texts, links, chosen, seed=seed)
+    rows = score_links(nlp, texts, links, chosen)
+    return {(row.protocol, row.metric): row.value for row in rows if not row.label}
 
 
 def predict_links(
@@ -111,7 +103,10 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Measurement]:
-    """Score what `predict_links` returned, as `measure_pipeline` does."""
+    """Score what `predict_links` returned, in the order of the protocols.
+
+    seed (int): Of the bootstrap.
+    """
     of_linker: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -141,7 +136,6 @@ def measure_names(
     """Measure what the names of a pipeline's knowledge base find alone, without any training.
 
     chosen (Mapping[str, Protocol]): By proper name; those that are given mentions are left out.
-    RETURNS (dict): Values by protocol and metric.
     """
     alone = dictionary_pipeline("")
     linker, of_names = find_linker(nlp), find_linker(alone)
@@ -150,8 +144,7 @@ def measure_names(
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # Names have the types of the knowledge base for labels, and no corpus says those.
     texts = [replace(text, annotates=()) for text in texts]
-    found = measure_pipeline(alone, texts, bare, progress=progress)
-    return {(row.protocol, row.metric): row.value for row in found if not row.label}
+    return measure_pipeline(alone, texts, bare, progress=progress)
 
 
 def link_open(

@@ -37,11 +37,8 @@ def fit_fusion(
     """Fit a fusion: maximise the probability of right candidates, and of NIL where none is right.
 
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as centre of
-        the penalty: a few hundred mentions are too few to fit all weights. None: random initial
-        weights.
-    n_hidden (int): Size of the hidden layer, without a prior.
-    l2 (float): Strength of the penalty on the weights, without a prior.
-    seed (int): Seed of the random initial weights.
+        the penalty: a few hundred mentions are too few to fit all weights. None: random ones.
+    n_hidden, l2: Size of the hidden layer and strength of the penalty, without a prior.
     """
     require_scipy()
     from scipy.optimize import minimize

@@ -252,10 +252,9 @@ def _link(doc: Doc, span: ScoredSpan) -> Link:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Report of `tune`.
+    """What `tune` did on so many gold documents and mentions.
 
-    documents, mentions (int): Number of gold documents and mentions.
-    folds (int): Number of folds of documents; 0: too few documents to cross-fit.
+    folds (int): 0: too few documents to cross-fit.
     tuned (tuple[Tuned, ...]): Chosen settings, in the order of tuning.
     notes (tuple[str, ...]): Settings left unchanged, with the reason.
     """
@@ -318,8 +317,7 @@ def tune(
     tuned = [one for one in found if one is not None]
     # What `bioel evaluate` says of the pipeline as it is now, in place of each step's own figure.
     chosen = {one.protocol: get_protocol(one.protocol)[1] for one in tuned}
-    rows = measure_pipeline(nlp, texts, chosen)
-    figures = {(row.protocol, row.metric): row.value for row in rows if not row.label}
+    figures = measure_pipeline(nlp, texts, chosen)
     report = Report(
         documents=len(texts),
         mentions=sum(len(text.mentions) for text in texts),

@@ -15,10 +15,8 @@ import spacy
 import zstandard
 from test_bioc import XML, collection
 from test_brat import ANNOTATIONS, TEXT
-from test_gene_info import GENES
-from test_mesh import DESCRIPTORS, SUPPLEMENT
-from test_ontology import OBO
-from test_rrf import CONSO, CUI, DEF, STY
+from test_nlm import CONSO, CUI, DEF, DESCRIPTORS, GENES, STY, SUPPLEMENT
+from test_ontology import GRAPHS, OBO, OWL
 
 from spacy_bioel.cli.texts import read_documents
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
@@ -26,37 +24,6 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
 from spacy_bioel.types import AnnotatedText, Mention
 
-OWL = """<?xml version="1.0"?>
-<rdf:RDF xmlns="http://example.invalid/x#" xml:base="http://example.invalid/x"
- xmlns:owl="http://www.w3.org/2002/07/owl#" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
- xmlns:rdfs="http://www.w3.org/2000/01/rdf-schema#"
- xmlns:oboInOwl="http://www.geneontology.org/formats/oboInOwl#">
-<owl:Ontology rdf:about="http://example.invalid/x"/>
-<owl:Class rdf:about="http://purl.obolibrary.org/obo/X_1"><rdfs:label>disease</rdfs:label>
-</owl:Class>
-<owl:Class rdf:about="http://purl.obolibrary.org/obo/X_2"><rdfs:label>flu</rdfs:label>
-<rdfs:subClassOf rdf:resource="http://purl.obolibrary.org/obo/X_1"/>
-<oboInOwl:hasExactSynonym>influenza</oboInOwl:hasExactSynonym></owl:Class>
-</rdf:RDF>
-"""
-_OBO = "http://purl.obolibrary.org/obo"
-GRAPHS = {
-    "graphs": [
-        {
-            "id": f"{_OBO}/x.owl",
-            "nodes": [
-                {"id": f"{_OBO}/X_1", "type": "CLASS", "lbl": "disease", "meta": {}},
-                {
-                    "id": f"{_OBO}/X_2",
-                    "type": "CLASS",
-                    "lbl": "flu",
-                    "meta": {"synonyms": [{"pred": "hasExactSynonym", "val": "influenza"}]},
-                },
-            ],
-            "edges": [{"sub": f"{_OBO}/X_2", "pred": "is_a", "obj": f"{_OBO}/X_1"}],
-        }
-    ]
-}
 CELLXGENE = {
     "CL:0000000": {"label": "cell", "deprecated": False, "ancestors": {}, "description": None},
     "CL:0000001": {
@@ -71,26 +38,10 @@ PUBTATOR = (
     "1|t|Naïve flu\n1|a|Renal and liver failure\n1\t6\t9\tflu\tDisease\tD1|D2\tflu|flu\n"
     "1\tCID\tD1\tD2\n\n2|t|None\n2|a|\n2\t0\t4\tNone\tDisease\t-1\n"
 )
-MENTIONS = [
-    {"start": 0, "end": 3, "label": "Disease", "ids": ["D1"], "text": "Flu"},
-    [4, 7, "and", "D2"],
-]
-LINKED = {
-    "id": "7",
-    "text": "Flu",
-    "links": [
-        {
-            "start": 0,
-            "end": 3,
-            "text": "Flu",
-            "label": "Disease",
-            "id": "MESH:D1",
-            "ids": ["MESH:D1"],
-            "candidates": [{"id": "MESH:D1", "score": 0.9, "name": "flu", "evidence": "exact"}],
-        }
-    ],
-    "error": None,
-}
+FLU = {"start": 0, "end": 3, "label": "Disease", "ids": ["D1"], "text": "Flu"}
+MENTIONS = [FLU, [4, 7, "and", "D2"]]
+LINK = FLU | {"ids": ["MESH:D1"], "candidates": [{"id": "MESH:D1", "score": 0.9}]}
+LINKED = {"id": "7", "text": "Flu", "links": [LINK], "error": None}
 CTD = (
     "# DiseaseName,DiseaseID,AltDiseaseIDs,Definition,ParentIDs,TreeNumbers,Synonyms\n#\n"
     '"Flu, acute",MESH:D1,OMIM:100000|DO:DOID:5,"A ""cold"".",MESH:D2,'

@@ -67,10 +67,13 @@ def test_a_folder_is_all_its_pairs(tmp_path: Path) -> None:
         ("N1\tReference T9 MESH:D1\tx", "B265"),
         ("E1\tCauses", "B264"),
         ("E1\tCauses:R1", "B264"),
+        ("T8\tDisease 10 23\tliver failure", "B340"),
+        ("T1\tChemical 37 44\tlithium", "B106"),  # of UTF-16
     ],
 )
 def test_broken_lines(tmp_path: Path, line: str, code: str) -> None:
-    path = write(tmp_path, f"\n{line}\n")
+    path = write(tmp_path, f"T8\tDisease 0 5\tRenal\n{line}\n")
+    path.with_suffix(".txt").write_text(TEXT.replace("naïve", "n😀ve"), encoding="utf8")
     with pytest.raises(BioelError, match=rf"\[{code}\] .*7.ann, line 2"):
         list(read_brat(path))
 
@@ -83,18 +86,9 @@ def test_one_file_of_a_pair_is_not_enough(tmp_path: Path, suffix: str) -> None:
         list(read_corpus(path, format="brat"))
 
 
-def test_a_folder_without_annotations_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_annotations_and_a_document_without_a_text(tmp_path: Path) -> None:
     with pytest.raises(BioelError, match=r"\[B263\].*\*\.ann"):
         list(read_brat(tmp_path))
-
-
-def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
-    path = write(tmp_path, "T1\tDisease 0 5\tRenal\nT1\tDisease 10 23\tliver failure\n")
-    with pytest.raises(BioelError, match=r"\[B340\] .*7.ann, line 2: T1 "):
-        list(read_brat(path))
-
-
-def test_a_document_without_a_text(tmp_path: Path) -> None:
     (tmp_path / "7.txt").touch()
     (tmp_path / "7.ann").touch()
     assert list(read_brat(tmp_path)) == [AnnotatedText("7", "")]
@@ -117,13 +111,6 @@ def test_windows_line_ends_are_characters_of_the_text(tmp_path: Path) -> None:
     (document,) = read_brat(tmp_path)
     assert document.text == "naïve 😀\r\nlithium"
     assert document.mentions == (Mention(9, 16, "Chemical", ("MESH:D1",)),)
-
-
-def test_offsets_in_other_units_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "7.txt").write_text("😀 lithium, lithium", encoding="utf8")
-    (tmp_path / "7.ann").write_text("T1\tChemical 3 10\tlithium\n")  # of UTF-16
-    with pytest.raises(BioelError, match=r"\[B106\] .*7.ann, line 1"):
-        list(read_brat(tmp_path))
 
 
 def test_a_text_without_annotations_is_named(

@@ -37,23 +37,22 @@ ONTOLOGIES = {
 }
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_corpora_are_recognised_by_content(tmp_path, name):
-    path = tmp_path / "file.dat"
-    path.write_bytes(gzip.compress(CORPORA[name].encode()))
-    assert detect_corpus_format(path) == name
-
-
-@pytest.mark.parametrize("name", ONTOLOGIES)
-def test_ontologies_are_recognised_by_content(tmp_path, name):
-    path = tmp_path / "file.dat"
-    path.write_text(ONTOLOGIES[name])
-    assert detect_ontology_format(path) == name
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        *((content, name) for name, content in CORPORA.items()),
+        ("ID,Term,General SNOMED Label,General SNOMED ID,Example\n", "phrases"),  # COMETA
+        (" " * 70_000 + CORPORA["pubtator"], "pubtator"),  # white space is no content
+    ],
+)
+def test_corpora_are_recognised_by_content(write, content, name):
+    assert detect_corpus_format(write(gzip.compress(content.encode()))) == name
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
+        *((content, name) for name, content in ONTOLOGIES.items()),
         ('<rdf:RDF xmlns="http://x">', "obo"),
         ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "obo"),
         ('{"graphs": []}', "obo"),
@@ -62,16 +61,8 @@ def test_ontologies_are_recognised_by_content(tmp_path, name):
         ("id,name\n", "table"),
     ],
 )
-def test_other_ontology_beginnings(tmp_path, content, expected):
-    path = tmp_path / "file"
-    path.write_text(content)
-    assert detect_ontology_format(path) == expected
-
-
-def test_a_cometa_header_with_commas_is_a_phrase_table(tmp_path):
-    path = tmp_path / "train.csv"
-    path.write_text("ID,Term,General SNOMED Label,General SNOMED ID,Example\n")
-    assert detect_corpus_format(path) == "phrases"
+def test_ontologies_are_recognised_by_content(write, content, expected):
+    assert detect_ontology_format(write(content)) == expected
 
 
 def test_umls_folder(tmp_path):
@@ -84,17 +75,15 @@ def test_every_format_is_covered_here():
     assert set(ONTOLOGIES) | {"umls"} == set(ONTOLOGY_FORMATS)
 
 
-def test_read_corpus(tmp_path):
-    path = tmp_path / "corpus"
-    path.write_text(CORPORA["pubtator"])
+def test_read_corpus(write):
+    path = write(CORPORA["pubtator"])
     expected = [AnnotatedText("1", "Flu ", (Mention(0, 3, "Disease", ("MESH:D1",)),))]
     assert list(read_corpus(path, prefix="MESH")) == expected
     assert list(read_corpus(path, format="pubtator", prefix="MESH")) == expected
 
 
-def test_read_ontology(tmp_path):
-    path = tmp_path / "names.tsv"
-    path.write_text("id\tname\nD1\tflu\n")
+def test_read_ontology(write):
+    path = write("id\tname\nD1\tflu\n", "names.tsv")
     assert list(read_ontology(path, prefix="MESH")) == [Concept("MESH:D1", ("flu",))]
     columns = {"id": "id", "name": "name"}
     assert list(read_ontology(path, columns=columns)) == [Concept("D1", ("flu",))]
@@ -102,9 +91,8 @@ def test_read_ontology(tmp_path):
         read_ontology(path, format="obo", columns=columns)
 
 
-def test_unknown_formats(tmp_path):
-    path = tmp_path / "prose.txt"
-    path.write_text("Once upon a time\n")
+def test_unknown_formats(write):
+    path = write("Once upon a time\n", "prose.txt")
     with pytest.raises(BioelError, match="B133.*prose.txt.*'Once upon.*pubtator"):
         read_corpus(path)
     with pytest.raises(BioelError, match="B133.*obo"):
@@ -113,12 +101,5 @@ def test_unknown_formats(tmp_path):
         read_corpus(path, format="conll")
     with pytest.raises(BioelError, match="B134.*'conll'.*cellxgene"):
         read_ontology(path, format="conll")
-
-
-def test_white_space_before_the_content_is_no_content(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_text(" " * 70_000 + CORPORA["pubtator"])
-    assert detect_corpus_format(path) == "pubtator"
-    path.write_text(" " * 70_000)
     with pytest.raises(BioelError, match="B133"):
-        detect_corpus_format(path)
+        detect_corpus_format(write(" " * 70_000))

@@ -1,66 +1,149 @@
+"""Opening of files, lines, XML, large JSON objects; and ids."""
+
 from __future__ import annotations
 
 import gzip
+import io
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.io import json_text
+from spacy_bioel.io.json_text import iter_json_object
 from spacy_bioel.io.open import iter_xml, numbered_lines
+from spacy_bioel.io.records import curie, split_ids, unique_names
 
 PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
 )
+PROBLEM = "{path}: found {found}"
 
 
 @PACKED
-def test_lines_are_numbered_whatever_the_packing(tmp_path, pack):
-    path = tmp_path / "names.txt"  # recognised by content: the name does not say how it is packed
-    path.write_bytes(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
+def test_lines_are_numbered_whatever_the_packing(write, pack) -> None:
+    # Recognised by content: the name does not say how it is packed.
+    path = write(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
     expected = ["Sjögren", "second\u2028half", "", "last"]
     assert list(numbered_lines(path)) == [((path, n + 1), x) for n, x in enumerate(expected)]
+    with pytest.raises(BioelError, match="B102"):
+        list(numbered_lines(write(pack(b""))))
 
 
-def test_zst_of_several_frames_is_read_to_the_end(tmp_path):
-    path = tmp_path / "names.zst"
-    path.write_bytes(zstandard.compress(b"one\n") + zstandard.compress(b"two\n"))
+def test_zst_of_several_frames_is_read_to_the_end(write) -> None:
+    path = write(zstandard.compress(b"one\n") + zstandard.compress(b"two\n"))
     assert [line for _, line in numbered_lines(path)] == ["one", "two"]
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BioelError, match="B101.*nowhere.txt"):
         list(numbered_lines(tmp_path / "nowhere.txt"))
 
 
-@PACKED
-def test_empty_file(tmp_path, pack):
-    path = tmp_path / "empty"
-    path.write_bytes(pack(b""))
-    with pytest.raises(BioelError, match="B102"):
-        list(numbered_lines(path))
-
-
-def test_decoding_error_names_the_line(tmp_path):
-    path = tmp_path / "latin.txt"
-    path.write_bytes(b"fine\n" * 20_000 + "Sjögren\n".encode("latin-1"))
+def test_decoding_error_names_the_line(write) -> None:
+    path = write(b"fine\n" * 20_000 + "Sjögren\n".encode("latin-1"))
     with pytest.raises(BioelError, match=r"B103.*line 20001: byte 0xf6 at column 3"):
         list(numbered_lines(path))
     assert list(numbered_lines(path, encoding="latin-1"))[-1] == ((path, 20001), "Sjögren")
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_truncated_archive(tmp_path, pack):
-    path = tmp_path / "cut"
-    path.write_bytes(pack(bytes(range(32, 127)) * 5000)[:-12])
+def test_truncated_archive(write, pack) -> None:
+    path = write(pack(bytes(range(32, 127)) * 5000)[:-12])
     with pytest.raises(BioelError, match="B104"):
         list(numbered_lines(path))
 
 
-def test_iter_xml_streams_and_reports_the_line(tmp_path):
-    path = tmp_path / "records.xml"
-    path.write_text("<set>\n<r>1</r>\n<r>2</r>\n</sett>")
+def test_iter_xml_streams_and_reports_the_line(write) -> None:
+    path = write("<set>\n<r>1</r>\n<r>2</r>\n</sett>")
     seen = []
     with pytest.raises(BioelError, match="B111.*line 4"):
         for element in iter_xml(path, "r"):
             seen.append(element.text)
     assert seen == ["1", "2"]
+
+
+@pytest.fixture(params=[1, 7, 1 << 20])
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few characters are read at a time."""
+    monkeypatch.setattr(json_text, "_CHUNK", request.param)
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("{}", []),
+        (' {"a" : 12345, "b": [1, {"c": "}"}]}\n', [("a", 12345), ("b", [1, {"c": "}"}])]),
+        ('{"é": "ü\\u00e9", "a\\"b": null}', [("é", "üé"), ('a"b', None)]),
+    ],
+)
+def test_entries(write, content: str, expected: list[object]) -> None:
+    assert list(iter_json_object(write(content), problem=PROBLEM)) == expected
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("[1]", r"'\[' where \{ was expected"),
+        ('{"a": 1} x', "'x' where nothing more was expected, after 'a'"),
+        ('{"a": 1', "the end of the file where , or } was expected, after 'a'"),
+        ('{"a": 1, "b": {"c"', "Expecting ':' delimiter, after 'a'"),
+        ('{"a": 1, 2: 3}', "'2' where a key in quotes was expected, after 'a'"),
+        ('{"a" 1}', "'1' where : was expected"),
+        ('{"a": 1, "b": "\\ud800"}', r"\\ud800, which is half of a character, after 'a'"),
+        ('{"a": ' + "[" * 101 + "]" * 101 + "}", "lists and objects more than 100 deep"),
+        ('{"a": 1,}', "'}' where a key in quotes was expected, after 'a'"),
+    ],
+)
+def test_what_is_no_object_is_named_by_the_entry_before(write, content: str, found: str) -> None:
+    with pytest.raises(BioelError, match=f"x.txt: found {found}$"):
+        list(iter_json_object(write(content), problem=PROBLEM))
+
+
+def test_one_entry_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "_CHUNK", 10)
+    file = io.StringIO('{"a": 1, "b": 2, "c": 3, "d": 4}')
+    assert next(json_text._entries(json_text._Reader(file))) == ("a", 1)
+    assert file.tell() == 10
+
+
+@pytest.mark.parametrize(
+    ("raw", "prefix", "expected"),
+    [
+        ("D003920", "MESH", "MESH:D003920"),
+        (" D003920 ", "", "D003920"),
+        ("MESH:D003920", "MESH", "MESH:D003920"),
+        ("mesh:D003920", "", "MESH:D003920"),
+        ("OMIM:261600", "MESH", "OMIM:261600"),
+        ("261600", "MESH", "OMIM:261600"),
+        ("261600", "SNOMED", "SNOMED:261600"),
+        ("UMLS:C0011849", "", "C0011849"),
+        ("Cellosaurus:CVCL_0132", "", "CVCL_0132"),
+        ("C0011849", "UMLS", "C0011849"),
+        ("HP:0001250", "MESH", "HP:0001250"),
+        ("DO:DOID:0001816", "MESH", "DOID:0001816"),
+        ("", "MESH", ""),
+    ],
+)
+def test_curie(raw: str, prefix: str, expected: str) -> None:
+    assert curie(raw, prefix) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("D1+D2;D3,D1|D2", ("MESH:D1", "MESH:D2", "MESH:D3")),
+        ("300322+OMIM:102600", ("OMIM:300322", "OMIM:102600")),
+        ("D1|-1", ("MESH:D1",)),
+        *((nil, ()) for nil in ("-1", "", "-", "NIL", "CUI-less")),
+    ],
+)
+def test_split_ids(raw: str, expected: tuple[str, ...]) -> None:
+    assert split_ids(raw, "MESH") == expected
+
+
+def test_unique_names_keep_their_order() -> None:
+    assert unique_names(["b ", "", "a", "b", "B"]) == ("b", "a", "B")

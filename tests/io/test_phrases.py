@@ -12,16 +12,6 @@ from spacy_bioel.io.phrases import (
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content: str, encoding: str = "utf8"):
-        path = tmp_path / "names.txt"
-        path.write_text(content, encoding=encoding)
-        return path
-
-    return write
-
-
 def test_concept_file(write):
     path = write(
         "10||28|57||Disease||a||D1\n"
@@ -51,7 +41,7 @@ def test_malformed_concept_row(write, row):
 
 
 def test_phrase_table_in_latin_1(write):
-    path = write("10\tSjögren's syndrome\tsörgren\n", encoding="latin-1")
+    path = write("10\tSjögren's syndrome\tsörgren\n".encode("latin-1"))
     (text,) = read_phrase_table(path, encoding="latin-1")
     assert text.text == "sörgren"
     with pytest.raises(BioelError, match="B103.*line 1"):
@@ -83,7 +73,7 @@ COMETA_WITH_COMMAS = (
 )
 def test_phrase_table(write, content, expected):
     assert list(read_phrase_table(write(content), prefix="S")) == [
-        AnnotatedText(f"names.txt:{line}", phrase, (Mention(0, end, "", (id_,)),))
+        AnnotatedText(f"x.txt:{line}", phrase, (Mention(0, end, "", (id_,)),))
         for line, phrase, end, id_ in expected
     ]
 
@@ -132,6 +122,14 @@ DICTIONARIES = {
             Concept("MESH:D2", ("b",)),
         ],
     ),
+    "lines merge only side by side": (
+        "D1||a\nD1||b\nD2||c\nD1||d\n",
+        [
+            Concept("MESH:D1", ("a", "b")),
+            Concept("MESH:D2", ("c",)),
+            Concept("MESH:D1", ("d",)),
+        ],
+    ),
     "a name of two concepts is no alias": (
         "D1|100001||a\nD1|100001|D2|100002||hpp\nD2|100002||b\n",
         [
@@ -149,15 +147,6 @@ DICTIONARIES = {
 @pytest.mark.parametrize(("content", "concepts"), DICTIONARIES.values(), ids=[*DICTIONARIES])
 def test_medic(write, content, concepts):
     assert list(read_biosyn_dictionary(write(content), prefix="MESH")) == concepts
-
-
-def test_dictionary_lines_merge_only_side_by_side(write):
-    path = write("D1||a\nD1||b\nD2||c\nD1||d\n")
-    assert list(read_biosyn_dictionary(path)) == [
-        Concept("D1", ("a", "b")),
-        Concept("D2", ("c",)),
-        Concept("D1", ("d",)),
-    ]
 
 
 @pytest.mark.parametrize("row", ["D1|b", "||b", "D1||", "D1||||"])
@@ -180,5 +169,5 @@ def test_name_lists(write):
     "content", ['{"10": [["primary", "x"]', "[1]", '{"10": ["x"]}', '{"10": [["primary", 2]]}']
 )
 def test_malformed_name_lists(write, content):
-    with pytest.raises(BioelError, match="B143.*names.txt"):
+    with pytest.raises(BioelError, match="B143.*x.txt"):
         list(read_name_lists(write(content)))

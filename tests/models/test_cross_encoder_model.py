@@ -45,11 +45,6 @@ def make_model(path: Path | str | None, **settings: Any) -> Model:
     return model
 
 
-def change_tokenizer(folder: Path, **changes: Any) -> None:
-    tokenizer = json.loads((folder / "tokenizer.json").read_text("utf8"))
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer | changes), encoding="utf8")
-
-
 def train(model: Model, *, steps: int, rate: float = 0.003) -> list[float]:
     optimizer, losses = Adam(rate), []
     for _ in range(steps):
@@ -137,13 +132,6 @@ def test_unused_pieces_are_markers(copy: Path) -> None:
     assert json.loads(model.attrs["config"])["vocab_size"] == 84
 
 
-def test_the_place_of_the_mention_is_seen(checkpoint: Path) -> None:
-    first = Pair("", "heart", "heart", "renal")
-    second = Pair("heart", "heart", "", "renal")
-    scores = score_pairs(make_model(checkpoint), [first, second])
-    assert abs(scores[0] - scores[1]) > 1e-3
-
-
 def test_stored_parts_need_no_checkpoint(copy: Path) -> None:
     model = make_model(copy)
     train(model, steps=2)
@@ -188,25 +176,18 @@ def test_a_network_takes_the_place_of_one_before(checkpoint: Path) -> None:
     assert np.array_equal(score_pairs(model, PAIRS), score_pairs(make_model(checkpoint), PAIRS))
 
 
-def test_no_checkpoint_is_named() -> None:
-    with pytest.raises(BioelError, match=r"\[B159\].*Set path.*CrossEncoder"):
-        make_model(None)
-
-
-def test_nothing_is_there(tmp_path: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B152\].*cannot be an id"):
-        make_model(tmp_path / "missing")
-
-
-def test_no_special_pieces(copy: Path) -> None:
-    change_tokenizer(copy, post_processor=None)
+def test_what_cannot_be_read(copy: Path) -> None:
+    assert score_pairs(make_model(copy, max_pieces=7), PAIRS).shape == (12,)
+    for path, room, error in (
+        (None, 24, r"\[B159\].*Set path.*CrossEncoder"),
+        (copy / "missing", 24, r"\[B152\].*cannot be an id"),
+        (copy, 6, r"\[B154\].*found max_pieces = 6, expected at least 7"),
+        (copy, 33, r"\[B154\].*found 32 positions.*at least the 33"),
+    ):
+        with pytest.raises(BioelError, match=error):
+            make_model(path, max_pieces=room)
+    tokenizer = json.loads((copy / "tokenizer.json").read_text("utf8"))
+    about = json.dumps(tokenizer | {"post_processor": None})
+    (copy / "tokenizer.json").write_text(about, encoding="utf8")
     with pytest.raises(BioelError, match=r"\[B154\].*\[CLS\] and \[SEP\]"):
         make_model(copy)
-
-
-def test_room_for_a_pair(checkpoint: Path) -> None:
-    assert score_pairs(make_model(checkpoint, max_pieces=7), PAIRS).shape == (12,)
-    with pytest.raises(BioelError, match=r"\[B154\].*found max_pieces = 6, expected at least 7"):
-        make_model(checkpoint, max_pieces=6)
-    with pytest.raises(BioelError, match=r"\[B154\].*found 32 positions.*at least the 33"):
-        make_model(checkpoint, max_pieces=33)

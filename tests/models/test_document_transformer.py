@@ -1,22 +1,51 @@
-"""`spacy-bioel.Transformer.v1`: vectors of tokens, whatever the batch, the length or the pieces."""
+"""`spacy-bioel.Transformer.v1`: vectors of tokens, its files, and settings that are refused."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import spacy
+import srsly
+import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 from spacy.language import Language
 from spacy.tokens import Doc
-from tiny_models import LETTERS, make_transformer
+from thinc.api import SGD
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from spacy_bioel.models.document_transformer import _borders, align
+from spacy_bioel.errors import BioelError
+from spacy_bioel.models.document_transformer import align, build_transformer_v1
 
 pytest.importorskip("transformers")
+LETTERS = "the heart attack was not a renal failure"
+
+
+def make_transformer(path: Path | str | None, **settings: Any) -> Any:
+    """One that reads documents, in windows as long as the fixture `checkpoint` can read."""
+    settings = {"width": 32, "max_pieces": 32, "overlap": 8} | settings
+    return build_transformer_v1(path=None if path is None else str(path), **settings)
+
+
+def read_transformer(path: Path | str, **settings: Any) -> Any:
+    model = make_transformer(path, **settings)
+    model.initialize()
+    return model
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    return spacy.blank("en")
+
+
+@pytest.fixture(scope="module")
+def transformer(checkpoint: Path) -> Any:
+    return read_transformer(checkpoint)
 
 
 def tokens_and_pieces(doc: Doc, tokenizer: Tokenizer) -> list[tuple[str, str]]:
@@ -27,7 +56,6 @@ def tokens_and_pieces(doc: Doc, tokenizer: Tokenizer) -> list[tuple[str, str]]:
 
 def states(checkpoint: Path, ids: list[int]) -> NDArray[np.float32]:
     """Hidden states of the checkpoint itself for one window."""
-    import torch
     from transformers import AutoModel
 
     with torch.no_grad():
@@ -73,8 +101,7 @@ def test_nothing_but_empty_documents(transformer: Any, nlp: Language) -> None:
 
 
 def test_a_long_document_is_what_its_windows_are(checkpoint: Path, nlp: Language) -> None:
-    model = make_transformer(checkpoint, max_pieces=10, overlap=2)
-    model.initialize()
+    model = read_transformer(checkpoint, max_pieces=10, overlap=2)
     words = [*"abcdefghijklmnopqrst"]
     vectors = model.predict([Doc(nlp.vocab, words=words)])[0]
     ids = [5 + i for i in range(20)]  # a is piece 5
@@ -111,14 +138,12 @@ def test_very_long_documents_are_read_to_their_end(transformer: Any, nlp: Langua
 
 def test_limits_stored_with_the_word_pieces_do_not_count(copy: Path, nlp: Language) -> None:
     words = [*"abcdefghij"]
-    expected_model = make_transformer(copy)
-    expected_model.initialize()
+    expected_model = read_transformer(copy)
     tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
     tokenizer.enable_truncation(4)
     tokenizer.enable_padding(length=20)
     tokenizer.save(str(copy / "tokenizer.json"))
-    model = make_transformer(copy)
-    model.initialize()
+    model = read_transformer(copy)
     docs = [Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=["a"])]
     for found, expected in zip(model.predict(docs), expected_model.predict(docs), strict=True):
         assert np.array_equal(found, expected)
@@ -169,8 +194,7 @@ def test_pieces_across_words(copy: Path, nlp: Language) -> None:
         ("renal", "renal"),
     ]
     grow_embeddings(copy, config["vocab_size"] + 1)
-    model = make_transformer(copy)
-    model.initialize()
+    model = read_transformer(copy)
     vectors = model.predict([doc])[0]
     assert np.array_equal(vectors[0], vectors[1]) and vectors[0].any()
     assert not vectors[2].any() and vectors[3].any()
@@ -190,31 +214,8 @@ def test_tokens_without_pieces_are_zero(transformer: Any, nlp: Language) -> None
     assert vectors.any(axis=1).tolist() == [True, False, True, False, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("words", "offsets", "expected"),
-    [
-        # Tokens a | bc | . | D: an inner piece of bc, then a sentence.
-        (["a", "bc", ".", "D"], [(0, 1), (2, 3), (3, 4), (5, 6), (7, 8)], [1, 1, 0, 1, 2]),
-        (["a", ".", "d"], [(0, 1), (2, 3), (4, 5)], [1, 1, 1]),  # no capital
-        (["a", ".", " ", "D"], [(0, 1), (2, 3), (6, 7)], [1, 1, 2]),
-        (["a", "\n", "D"], [(0, 1), (4, 5)], [1, 2]),
-        (["a", "\n", "d"], [(0, 1), (4, 5)], [1, 1]),
-        # A piece that begins in one token and ends in the next cuts the first.
-        (["ab", "cd"], [(0, 1), (1, 4), (4, 5)], [1, 0, 0]),
-        (["a"], [], []),
-        ([], [], []),
-    ],
-)
-def test_what_a_cut_would_cut(
-    nlp: Language, words: list[str], offsets: list[tuple[int, int]], expected: list[int]
-) -> None:
-    doc = Doc(nlp.vocab, words=words)
-    assert _borders(doc, *align(doc, offsets), len(offsets)) == expected
-
-
 def test_windows_begin_at_sentences(checkpoint: Path, nlp: Language) -> None:
-    model = make_transformer(checkpoint, max_pieces=10, overlap=0)
-    model.initialize()
+    model = read_transformer(checkpoint, max_pieces=10, overlap=0)
     one, other = ["A", "b", "c", "d", "e", "."], ["F", "g", "h", "."]
     vectors = model.predict([Doc(nlp.vocab, words=one + other)])[0]
     alone = model.predict([Doc(nlp.vocab, words=words) for words in (one, other)])
@@ -227,3 +228,88 @@ def test_no_weight_of_attention_is_dropped(transformer: Any, checkpoint: Path) -
         json.loads((checkpoint / "config.json").read_text())["attention_probs_dropout_prob"] == 0.1
     )
     assert transformer.shims[0]._model.backbone.config.attention_probs_dropout_prob == 0.0
+
+
+# Files, learning rate, and settings that are refused.
+
+
+def test_stored_without_pickle_and_read_without_checkpoint(copy: Path, nlp: Language) -> None:
+    model = read_transformer(copy, learn_rate_scale=0.5)
+    docs = [nlp.make_doc(LETTERS), nlp.make_doc("heart " * 50)]
+    before = model.predict(docs)
+    data = model.to_bytes()
+    shutil.rmtree(copy)
+    again = make_transformer(copy, learn_rate_scale=0.5).from_bytes(data)
+    for one, other in zip(before, again.predict(docs), strict=True):
+        assert np.array_equal(one, other)
+    assert again.to_bytes() == data
+    assert again.shims[0]._model.learn_rate_scale == 0.5
+    again.initialize()  # what is there is kept
+    assert np.array_equal(again.predict(docs)[0], before[0])
+    empty = make_transformer(None)
+    assert empty.shims[0].to_bytes() == b""
+    assert make_transformer(None).from_bytes(empty.to_bytes()).shims[0]._model is None
+
+
+def test_the_form_in_which_it_is_stored(transformer: Any) -> None:
+    data = transformer.shims[0].to_bytes()
+    parts = srsly.msgpack_loads(data)
+    assert sorted(parts) == ["cfg", "config", "tokenizer", "weights"]
+    assert json.loads(parts["config"])["hidden_size"] == 32
+    assert len(json.loads(parts["tokenizer"])["model"]["vocab"]) == 84
+    assert load(parts["weights"])["backbone.embeddings.word_embeddings.weight"].shape == (84, 32)
+    # Neither the zip file of torch.save nor the opcodes with which a pickle begins.
+    assert b"PK\x03\x04" not in data and not data.startswith(b"\x80")
+
+
+def test_weights_that_do_not_fit(transformer: Any) -> None:
+    parts = srsly.msgpack_loads(transformer.shims[0].to_bytes())
+    tensors = load(parts["weights"])
+    del tensors["backbone.embeddings.word_embeddings.weight"]
+    data = srsly.msgpack_dumps(parts | {"weights": save(tensors)})
+    with pytest.raises(BioelError, match=r"(?s)\[B041\].*word_embeddings"):
+        make_transformer(None).shims[0].from_bytes(data)
+    data = srsly.msgpack_dumps(parts | {"weights": parts["weights"][:100]})
+    with pytest.raises(BioelError, match=r"\[B041\]"):
+        make_transformer(None).shims[0].from_bytes(data)
+
+
+def test_learning_moves_weights_at_their_own_rate(checkpoint: Path, nlp: Language) -> None:
+    def step(scale: float) -> float:
+        torch.manual_seed(0)
+        model = read_transformer(checkpoint, learn_rate_scale=scale)
+        weight = model.shims[0]._model.backbone.embeddings.word_embeddings.weight
+        before = weight.detach().clone()
+        _, backprop = model.begin_update([nlp.make_doc("heart"), nlp.make_doc("")])
+        # Of one number: the sum of all is the same for any weights, as layers are normalised.
+        d_heart = np.zeros((1, 32), "f")
+        d_heart[0, 0] = 1.0
+        backprop([d_heart, np.zeros((0, 32), "f")])
+        model.finish_update(SGD(1e-3, L2=0.0, grad_clip=0.0))
+        return float((weight.detach() - before).abs().sum())
+
+    assert step(1.0) > 0
+    assert step(0.1) == pytest.approx(0.1 * step(1.0), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("max_pieces", "overlap"), [(7, 0), (0, 0), (100, 26), (512, -1), (-5, -5), (512, 129)]
+)
+def test_windows_too_short_for_their_overlap(max_pieces: int, overlap: int) -> None:
+    found = rf"\[B170\] max_pieces = {max_pieces} .*overlap = {overlap}:"
+    with pytest.raises(BioelError, match=found):
+        build_transformer_v1(max_pieces=max_pieces, overlap=overlap)
+
+
+def test_no_network(checkpoint: Path, nlp: Language) -> None:
+    for path, settings, error in (
+        (None, {}, r"\[B171\].*components.tok2vec.model"),
+        ("", {}, r"\[B171\]"),
+        ("/no/such/folder", {}, r"\[B152\] /no/such/folder"),
+        (checkpoint, {"width": 768}, r"\[B154\].*found vectors of 32 .*setting width, 768"),
+    ):
+        model = make_transformer(path, **settings)  # which reads nothing
+        with pytest.raises(BioelError, match=error):
+            model.initialize()
+    with pytest.raises(BioelError, match=r"\[B172\].*spacy train"):
+        make_transformer(checkpoint).predict([nlp("heart")])

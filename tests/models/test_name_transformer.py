@@ -4,11 +4,14 @@ import json
 import pickle
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
@@ -30,14 +33,8 @@ NAMES = ["heart attack", "renal failure", "", "heart attacks of the kidneys", "Î
 
 def make_encoder(path: Path | str | None, embeddings: str | None = None, **settings: Any) -> Model:
     model = build_transformer_names_v1(path=None if path is None else str(path), **settings)
-    source: Any = EncoderSource(
-        None,  # type: ignore[arg-type]  # no names are needed
-        more_names=[],
-        embeddings=embeddings,
-        vocabulary=0,
-        width=0,
-    )
-    add_encoder(model, source)
+    # No names are needed.
+    add_encoder(model, EncoderSource(None, (), embeddings, 0, 0))  # type: ignore[arg-type]
     return model
 
 
@@ -54,8 +51,6 @@ def test_unit_vectors_of_the_width_of_the_checkpoint(checkpoint: Path, pooling: 
 
 
 def test_restricted_attention_does_not_depend_on_threads(checkpoint: Path) -> None:
-    import torch
-
     def only_itself(length: int, is_last: bool) -> np.ndarray:
         return np.eye(length, dtype=bool)
 
@@ -76,11 +71,9 @@ def test_restricted_attention_does_not_depend_on_threads(checkpoint: Path) -> No
 def test_the_same_vectors_as_the_checkpoint_itself(checkpoint: Path) -> None:
     from transformers import AutoModel
 
-    ids = [2, 42, 43, 3]  # [CLS] heart attack [SEP]
-    import torch
-
+    ids = torch.tensor([[2, 42, 43, 3]])  # [CLS] heart attack [SEP]
     with torch.no_grad():
-        states = AutoModel.from_pretrained(checkpoint)(torch.tensor([ids])).last_hidden_state
+        states = AutoModel.from_pretrained(checkpoint)(ids).last_hidden_state
     expected = states[0, 0].numpy() / np.linalg.norm(states[0, 0].numpy())
     vector = encode_names(make_encoder(checkpoint), ["heart attack"])[0]
     assert np.abs(vector - expected).max() < 1e-5
@@ -111,12 +104,7 @@ def test_stored_parts_need_no_checkpoint(copy: Path) -> None:
     assert np.array_equal(encode_names(loaded, NAMES), before)
     assert {name: part() for name, part in encoder_parts(loaded).items()} == parts
     assert loaded.get_dim("nO") == 32
-
-
-def test_an_encoder_goes_to_worker_processes(checkpoint: Path) -> None:
-    model = make_encoder(checkpoint)
-    before = encode_names(model, NAMES)
-    again = pickle.loads(pickle.dumps(model))
+    again = pickle.loads(pickle.dumps(loaded))  # as for worker processes
     assert np.array_equal(encode_names(again, NAMES), before)
 
 
@@ -130,31 +118,6 @@ def test_half_precision_checkpoints_become_single(copy: Path) -> None:
     assert {str(p.dtype) for p in network.parameters()} == {"torch.float32"}
 
 
-def test_constructing_reads_nothing() -> None:
-    model = build_transformer_names_v1(path="/no/such/folder")
-    assert encoder_parts(model) == {}
-
-
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_file_is_missing(copy: Path, file: str) -> None:
-    (copy / file).unlink()
-    with pytest.raises(BioelError, match=rf"\[B153\].* has no {file}.*save_pretrained"):
-        make_encoder(copy)
-
-
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_file_is_damaged(copy: Path, file: str) -> None:
-    (copy / file).write_bytes(b"{")
-    with pytest.raises(BioelError, match=r"(?s)\[B153\].* has no readable"):
-        make_encoder(copy)
-
-
-def test_pickled_weights_are_not_read(copy: Path) -> None:
-    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
-    with pytest.raises(BioelError, match=r"\[B153\].*model.safetensors"):
-        make_encoder(copy)
-
-
 def test_an_old_vocabulary_is_converted(copy: Path, checkpoint: Path) -> None:
     vocabulary = json.loads((copy / "tokenizer.json").read_text("utf8"))["model"]["vocab"]
     (copy / "tokenizer.json").unlink()
@@ -165,60 +128,73 @@ def test_an_old_vocabulary_is_converted(copy: Path, checkpoint: Path) -> None:
     assert np.abs(found - encode_names(make_encoder(checkpoint), names)).max() < 1e-6
 
 
-def test_a_tensor_is_missing(copy: Path) -> None:
-    tensors = load_file(copy / "model.safetensors")
-    key = "encoder.layer.1.output.dense.weight"
-    kept = {name: tensor for name, tensor in tensors.items() if name != key}
-    save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(BioelError, match=rf"\[B154\].*no {key}"):
+def change(folder: Path, file: str, **changes: Any) -> None:
+    about = json.loads((folder / file).read_text("utf8"))
+    (folder / file).write_text(json.dumps(about | changes), encoding="utf8")
+
+
+def without_a_tensor(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["encoder.layer.1.output.dense.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def with_more_pieces(folder: Path) -> None:
+    model = json.loads((folder / "tokenizer.json").read_text("utf8"))["model"]
+    model["vocab"] |= {f"new{i}": 84 + i for i in range(9)}
+    change(folder, "tokenizer.json", model=model)
+
+
+FILES = ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        *[(partial(lambda f, x: (x / f).unlink(), f), rf"B153\].* has no {f}") for f in FILES],
+        *[
+            (partial(lambda f, x: (x / f).write_bytes(b"{"), f), r"B153\].* has no readable")
+            for f in FILES
+        ],
+        (  # pickled weights are not read
+            lambda x: (x / "model.safetensors").rename(x / "pytorch_model.bin"),
+            r"B153\].*model.safetensors.*save_pretrained",
+        ),
+        (without_a_tensor, r"B154\].*no encoder.layer.1.output.dense.weight"),
+        (with_more_pieces, r"B154\].*word pieces.*embeddings"),
+        (partial(change, file="tokenizer.json", post_processor=None), r"B154\].*\[CLS\]"),
+    ],
+)
+def test_a_spoilt_checkpoint(copy: Path, spoil: Callable[[Path], None], error: str) -> None:
+    spoil(copy)
+    with pytest.raises(BioelError, match=rf"(?s)\[{error}"):
         make_encoder(copy)
 
 
-def test_more_pieces_than_embeddings(copy: Path) -> None:
-    tokenizer = json.loads((copy / "tokenizer.json").read_text("utf8"))
-    tokenizer["model"]["vocab"] |= {f"new{i}": 84 + i for i in range(9)}
-    (copy / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf8")
-    with pytest.raises(BioelError, match=r"\[B154\].*word pieces.*embeddings"):
-        make_encoder(copy)
-
-
-def test_names_longer_than_the_positions(checkpoint: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B154\].*found 32 positions.*at least the 33"):
-        make_encoder(checkpoint, max_tokens=33)
-
-
-def test_no_special_pieces(copy: Path) -> None:
-    tokenizer = json.loads((copy / "tokenizer.json").read_text("utf8"))
-    (copy / "tokenizer.json").write_text(
-        json.dumps(tokenizer | {"post_processor": None}), encoding="utf8"
-    )
-    with pytest.raises(BioelError, match=r"\[B154\].*\[CLS\]"):
-        make_encoder(copy)
+def test_names_without_special_pieces_have_a_mean(copy: Path) -> None:
+    change(copy, "tokenizer.json", post_processor=None)
     assert encode_names(make_encoder(copy, pooling="mean"), NAMES).shape == (5, 32)
 
 
-def test_no_checkpoint_is_named() -> None:
-    with pytest.raises(BioelError, match=r"\[B151\].*embeddings"):
-        make_encoder(None)
-
-
-def test_neither_folder_nor_hub_id(tmp_path: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B152\].*cannot be an id"):
-        make_encoder(tmp_path / "missing")
-
-
-def test_a_hub_id_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_checkpoint(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
 
     def offline(*args: Any, **kwargs: Any) -> str:
         raise ConnectionError("no network")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    with pytest.raises(BioelError, match=r"\[B152\] owner/model .*no network"):
-        make_encoder("owner/model")
+    for path, settings, error in (
+        (checkpoint, {"max_tokens": 33}, r"\[B154\].*found 32 positions.*at least the 33"),
+        (None, {}, r"\[B151\].*embeddings"),
+        (tmp_path / "missing", {}, r"\[B152\].*cannot be an id"),
+        ("owner/model", {}, r"\[B152\] owner/model .*no network"),
+    ):
+        with pytest.raises(BioelError, match=error):
+            make_encoder(path, **settings)
 
 
-def test_unknown_pooling() -> None:
+def test_constructing_reads_nothing_and_checks_the_pooling() -> None:
+    assert encoder_parts(build_transformer_names_v1(path="/no/such/folder")) == {}
     with pytest.raises(BioelError, match=r"\[B155\].*'max'"):
         build_transformer_names_v1(pooling="max")
 

@@ -227,8 +227,6 @@ def test_the_new_layer_starts_small_and_at_zero(backbone: Any) -> None:
     network = make_network(backbone)
     assert network.head.weight.std().item() == pytest.approx(0.02, rel=0.5)
     assert network.head.bias.tolist() == [0.0]
-    assert network.learn_rate_scales() == {"backbone.": 1.0}
-    assert make_network(backbone, learn_rate_scale=0.05).learn_rate_scales() == {"backbone.": 0.05}
 
 
 def test_dropout_before_the_layer_in_training_only(backbone: Any) -> None:

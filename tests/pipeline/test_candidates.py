@@ -73,15 +73,6 @@ def test_each_label_has_its_types(linker: Linker) -> None:
     assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
-def test_vectors_are_taken_over(linker: Linker) -> None:
-    first = linker.generator
-    names = first.names
-    linker.cfg["max_candidates"] = 2
-    assert linker.generator is not first
-    assert linker.generator.names is names
-    assert linker.generator is linker.generator
-
-
 def test_weights_take_effect_when_they_are_assigned(linker: Linker) -> None:
     assert linker.generator.rank([ATTACK])[ATTACK][0].score > 0.9
     linker.fusion = replace(default_fusion(), bias=-99.0)

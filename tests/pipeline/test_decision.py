@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,72 +63,48 @@ def decided(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float =
     return decide(span(), QUERY, whole, candidates, nil_threshold=nil_threshold)
 
 
-def ids(ranked: Mapping[str, Mapping[str, float]], *, nil_threshold: float = 0.3) -> tuple:
-    return decided(ranked, nil_threshold=nil_threshold).ids
+BREAST, OVARIAN = {"breast cancer": {"X:1": 0.9}}, {"ovarian cancer": {"X:2": 0.8}}
 
 
-def test_the_best_candidate_is_linked() -> None:
-    link = decided({QUERY.whole: {"X:1": 0.6, "X:2": 0.2}})
-    assert (link.start, link.end, link.label, link.ids) == (0, 25, "Disease", ("X:1",))
-    assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.6), ("X:2", 0.2)]
+def whole(score: float) -> dict[str, dict[str, float]]:
+    return {QUERY.whole: {"X:7": score}}
 
 
-@pytest.mark.parametrize(("threshold", "expected"), [(0.6, ("X:1",)), (0.61, ())])
-def test_below_the_threshold_is_nil(threshold: float, expected: tuple[str, ...]) -> None:
-    link = decided({QUERY.whole: {"X:1": 0.6}}, nil_threshold=threshold)
-    assert link.ids == expected
-    assert [c.id for c in link.candidates] == ["X:1"]  # they are kept, to look at
+@pytest.mark.parametrize(
+    ("ranked", "threshold", "expected"),
+    [
+        (whole(0.6), 0.6, ("X:7",)),
+        (whole(0.6), 0.61, ()),
+        ({}, 0.0, ()),
+        # The worst of two parts, twice: 0.8 * 0.8.
+        (whole(0.63) | BREAST | OVARIAN, 0.3, ("X:1", "X:2")),
+        (whole(0.65) | BREAST | OVARIAN, 0.3, ("X:7",)),
+        # Parts that are one concept, and one that is unknown.
+        (whole(0.4) | BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ("X:7",)),
+        (BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ()),
+        (BREAST, 0.3, ()),
+        # Parts below the threshold: 0.5 * 0.5.
+        ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.25, ()),
+        ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.24, ("X:1", "X:2")),
+        # The likeliest reading, the first of equal ones.
+        (BREAST | OVARIAN | {"breast": {"X:3": 0.95}}, 0.3, ("X:1", "X:2")),
+        ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.9}} | OVARIAN, 0.3, ("X:3", "X:2")),
+        ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.7}} | OVARIAN, 0.3, ("X:1", "X:2")),
+    ],
+)
+def test_what_is_linked(
+    ranked: dict[str, dict[str, float]], threshold: float, expected: tuple[str, ...]
+) -> None:
+    assert decided(ranked, nil_threshold=threshold).ids == expected
 
 
-def test_nothing_is_known() -> None:
-    link = decided({})
-    assert (link.ids, link.candidates) == ((), ())
-
-
-def test_parts_that_beat_the_whole() -> None:
-    link = decided(
-        {
-            QUERY.whole: {"X:2": 0.4, "X:3": 0.3},
-            "breast cancer": {"X:1": 0.9, "X:9": 0.1},
-            "ovarian cancer": {"X:2": 0.8},
-        }
-    )
-    assert link.ids == ("X:1", "X:2")
-    # Those of the parts come first, then what the whole may be; none twice.
+def test_the_candidates_of_parts_come_first() -> None:
+    of_whole = {QUERY.whole: {"X:2": 0.4, "X:3": 0.3}}
+    parts = {"breast cancer": {"X:1": 0.9, "X:9": 0.1}, "ovarian cancer": {"X:2": 0.8}}
+    link = decided(of_whole | parts)
+    assert (link.start, link.end, link.label, link.ids) == (0, 25, "Disease", ("X:1", "X:2"))
+    # Then what the whole may be; none twice.
     assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.9), ("X:2", 0.8), ("X:3", 0.3)]
-
-
-@pytest.mark.parametrize(("whole", "expected"), [(0.63, ("X:1", "X:2")), (0.65, ("X:7",))])
-def test_the_parts_must_be_likelier_together(whole: float, expected: tuple[str, ...]) -> None:
-    # The worst of two parts, twice: 0.8 * 0.8.
-    parts = {"breast cancer": {"X:1": 0.9}, "ovarian cancer": {"X:2": 0.8}}
-    assert ids({QUERY.whole: {"X:7": whole}} | parts) == expected
-
-
-def test_parts_that_are_one_concept() -> None:
-    parts = {"breast cancer": {"X:1": 0.9}, "ovarian cancer": {"X:1": 0.9}}
-    assert ids({QUERY.whole: {"X:7": 0.4}} | parts) == ("X:7",)
-    assert ids(parts) == ()
-
-
-def test_a_part_that_is_unknown() -> None:
-    assert ids({"breast cancer": {"X:1": 0.9}}) == ()
-
-
-def test_parts_below_the_threshold_are_nil() -> None:
-    parts = {"breast cancer": {"X:1": 0.5}, "ovarian cancer": {"X:2": 0.9}}
-    assert ids(parts, nil_threshold=0.25) == ()  # 0.5 * 0.5
-    assert ids(parts, nil_threshold=0.24) == ("X:1", "X:2")
-
-
-def test_the_likeliest_reading_is_taken() -> None:
-    ranked = {
-        "breast cancer": {"X:1": 0.7},
-        "ovarian cancer": {"X:2": 0.95},
-        "breast": {"X:3": 0.9},
-    }
-    assert ids(ranked) == ("X:3", "X:2")
-    assert ids(ranked | {"breast": {"X:3": 0.7}}) == ("X:1", "X:2")  # the first of equal ones
 
 
 def queries(doc: Doc, *, abbreviations: bool = True, composites: bool = True) -> list[Query]:
@@ -163,9 +141,6 @@ def test_abbreviations_and_composites_can_be_left_alone() -> None:
         Query("fever and cough"),
         Query("aki"),
     ]
-
-
-def test_no_mentions() -> None:
     assert mention_queries([], LinkerSettings.of(CFG)) == []
 
 
@@ -184,5 +159,6 @@ def test_ties_go_to_the_lower_id_in_whatever_batch(tmp_path: Path) -> None:
 
 def test_scores_that_differ_in_the_last_bits_are_ties() -> None:
     scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
-    rows = rank(np.zeros(4, np.int64), np.array([4, 9, 5, 1]), scores, top=3)
+    kb: Any = SimpleNamespace(has_xrefs=False)
+    rows, _ = rank(kb, np.array([4, 9, 5, 1]), scores, np.zeros(4, np.int64), top=3)
     assert rows.tolist() == [2, 3, 0]

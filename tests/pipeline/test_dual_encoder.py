@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import dual_nlp, learn, links, transformer
+from tiny import dual_nlp, evidence_of, learn, leave_evidence, links, transformer
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
 from spacy_bioel.pipeline.gold import add_gold
-from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Link
 
 pytest.importorskip("transformers")
@@ -60,12 +59,6 @@ def test_same_links_from_bytes_in_any_batch_and_without_gold(
     expect_same([get_links(doc) for doc in dual.pipe(with_gold)], alone)
 
 
-def test_two_processes(dual: Language, texts: list[AnnotatedText], start_method: str) -> None:
-    inputs = [text.text for text in texts]
-    found = [get_links(doc) for doc in dual.pipe(inputs, n_process=2, batch_size=2)]
-    expect_same(found, [get_links(doc) for doc in dual.pipe(inputs)])
-
-
 @pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
 def test_two_processes_after_training(
     kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], start_method: str
@@ -80,25 +73,17 @@ def test_two_processes_after_training(
     assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
-def test_given_mentions_are_read_too(dual: Language, texts: list[AnnotatedText]) -> None:
-    given = list(link_given(dual, dual.get_pipe("bioel_linker"), texts))
-    single = [link for of_doc in given for link in of_doc if len(link.ids) == 1]
-    assert {c.evidence.rpartition("+")[2] for x in single for c in x.candidates} == {"context"}
-
-
 def test_reading_alone(dual: Language, texts: list[AnnotatedText]) -> None:
     linker = dual.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    leave_evidence(dual, "context")
     linker.cfg["nil_threshold"] = 0.0
     linker.set_kb(linker.kb)
-    doc = dual(texts[0].text)
-    assert {c.evidence for span in doc.spans["bioel"] for c in span._.candidates} == {"context"}
+    assert evidence_of([dual(texts[0].text)]) == {"context"}
 
 
 def test_not_reading(dual: Language, texts: list[AnnotatedText]) -> None:
     dual.get_pipe("bioel_linker").cfg["evidence"]["context"] = False
-    docs = dual.pipe(text.text for text in texts)
-    found = {c.evidence for doc in docs for span in doc.spans["bioel"] for c in span._.candidates}
+    found = evidence_of(dual.pipe(text.text for text in texts))
     assert {"dense", "exact+memory+dense"} < found
     assert not any("context" in evidence for evidence in found)
 

@@ -185,10 +185,6 @@ def test_nothing_is_known(kb: KnowledgeBase) -> None:
     assert table([], kb, MentionStatistics()) == {}
 
 
-def test_prior(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
-    assert statistics.concepts(kb).prior.tolist() == pytest.approx([0, PRIOR_2, PRIOR_3, 0])
-
-
 class Fixed:
     """A search by spelling that finds the same for every query."""
 

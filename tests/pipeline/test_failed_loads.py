@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,6 +110,11 @@ def test_a_load_that_fails_changes_nothing(
 ) -> None:
     folder, trained = saved
     nlp, fresh = spacy.load(folder), spacy.util.load_model_from_config(spacy.load(folder).config)
+    assert sum(map(len, trained)) > 30  # type: ignore[arg-type]
+    # As worker processes get it under spawn.
+    worker = spacy.load(folder)
+    worker._components = [(name, pickle.loads(pickle.dumps(pipe))) for name, pipe in nlp.pipeline]
+    assert answers(worker, texts) == trained
     for name in set(PIPES) & set(nlp.pipe_names):
         pipe: Any = nlp.get_pipe(name)
         saved_pipe, broken, cfg = folder / name, tmp_path / name, dict(pipe.cfg)
@@ -135,6 +141,9 @@ def test_a_load_that_fails_changes_nothing(
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bioel_linker", {"nil_treshold": 0.5}, "B273"),
     ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
+    ("bioel_linker", {"max_candidates": 0}, "B270"),
+    ("bioel_linker", {"max_candidates": True}, "B270"),
+    ("bioel_linker", {"search_names": 10**9}, "B270"),
     ("bioel_linker", {"mentions": "spams"}, "B054"),
     ("bioel_linker", {"mentions": "read"}, "B301"),
     ("bioel_linker", {"evidence": {"context": True}}, "B066"),

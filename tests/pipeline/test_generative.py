@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, blank, examples, train, with_linker
+from tiny import LINKER, blank, evidence_of, examples, leave_evidence, train, with_linker
 from tokenizers import Tokenizer
 
 from spacy_bioel.cli.tune import require_extra
@@ -74,14 +74,11 @@ def right(nlp: Language, texts: list[AnnotatedText]) -> list[bool]:
 
 
 def test_learns_by_heart_what_to_write(generative: Language, texts: list[AnnotatedText]) -> None:
-    linker: Any = generative.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    leave_evidence(generative, "generated")
     found = right(generative, texts)
     assert len(found) > 20
     assert sum(found) >= 0.85 * len(found)
-    docs = list(generative.pipe(given(generative, texts)))
-    evidence = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
-    assert evidence == {"generated"}
+    assert evidence_of(generative.pipe(given(generative, texts))) == {"generated"}
 
 
 def test_its_package_asks_for_transformers(generative: Language) -> None:
@@ -92,28 +89,14 @@ def test_its_package_asks_for_transformers(generative: Language) -> None:
 def test_written_candidates_are_weighed_with_those_of_the_strings(
     generative: Language, texts: list[AnnotatedText]
 ) -> None:
-    docs = list(generative.pipe(given(generative, texts)))
-    evidence = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
+    evidence = evidence_of(generative.pipe(given(generative, texts)))
     assert {"exact+memory+dense+sparse+generated", "generated"} & evidence
     assert {"dense", "dense+sparse"} & evidence  # what was not written does not say so
     found = right(generative, texts)
     assert sum(found) >= 0.85 * len(found)
-
-
-def test_it_can_be_switched_off(generative: Language, texts: list[AnnotatedText]) -> None:
-    linker: Any = generative.get_pipe("bioel_linker")
-    linker.cfg["evidence"]["generated"] = False
-    assert not linker.reads
-    docs = list(generative.pipe(given(generative, texts)))
-    found = {c.evidence for doc in docs for s in doc.spans["bioel"] for c in s._.candidates}
-    assert found
-    assert not any("generated" in evidence for evidence in found)
-
-
-def test_all_evidence_switched_off_is_refused(kb_folder: Path) -> None:
-    switches = ("exact", "memory", "sparse", "dense", "prior", "generated")
-    with pytest.raises(BioelError, match=r"\[B066\]"):
-        generative_nlp(kb_folder, evidence=dict.fromkeys(switches, False))
+    generative.get_pipe("bioel_linker").cfg["evidence"]["generated"] = False
+    evidence = evidence_of(generative.pipe(given(generative, texts)))
+    assert evidence and not any("generated" in one for one in evidence)
 
 
 def test_same_links_from_bytes_and_in_any_batch(
@@ -134,15 +117,6 @@ def test_same_links_from_bytes_and_in_any_batch(
     again.from_bytes(generative.to_bytes())
     assert [get_links(again(doc)) for doc in given(again, texts)] == alone
     assert [get_links(generative(text)) for text in ("", "  ")] == [[], []]
-
-
-def test_saved_again_it_is_the_same(generative: Language, saved: Path, tmp_path: Path) -> None:
-    generative.to_disk(tmp_path / "again")
-    names = sorted(path.name for path in (saved / "bioel_linker").glob("seq2seq.*"))
-    assert names == ["seq2seq.config.json", "seq2seq.model.safetensors", "seq2seq.tokenizer.json"]
-    for name in names:
-        again = (tmp_path / "again" / "bioel_linker" / name).read_bytes()
-        assert again == (saved / "bioel_linker" / name).read_bytes()
 
 
 def test_the_trie_is_kept_until_there_is_another_knowledge_base(generative: Language) -> None:
@@ -169,31 +143,6 @@ def test_tuning_weighs_strings_and_what_is_written(
     assert sum(right(generative, texts)) > 20
 
 
-def test_two_processes(generative: Language, texts: list[AnnotatedText], start_method: str) -> None:
-    docs = generative.pipe(given(generative, texts), n_process=2, batch_size=2)
-    found = [[x.ids for x in get_links(doc)] for doc in docs]
-    assert found == [
-        [x.ids for x in get_links(doc)] for doc in generative.pipe(given(generative, texts))
-    ]
-
-
-def test_the_encoder_of_names_is_left_as_it_is(kb_folder: Path, texts: list[AnnotatedText]) -> None:
-    nlp = generative_nlp(kb_folder)
-    optimizer = nlp.initialize(lambda: examples(nlp, texts))
-    linker: Any = nlp.get_pipe("bioel_linker")
-    before = linker.generator.encoder.encode(["renal failure"]).tolist()
-    losses = nlp.update(examples(nlp, texts), sgd=optimizer)
-    assert losses["bioel_linker"] > 1.0
-    assert linker.generator.encoder.encode(["renal failure"]).tolist() == before
-
-
-def test_an_update_without_gold(kb_folder: Path) -> None:
-    nlp = generative_nlp(kb_folder)
-    texts = [AnnotatedText("1", "Nothing here.", ())]
-    optimizer = nlp.initialize(lambda: examples(nlp, texts))
-    assert nlp.update(examples(nlp, texts), sgd=optimizer)["bioel_linker"] == 0.0
-
-
 def test_a_long_mention_is_cut_and_counted(generative: Language) -> None:
     words = " ".join(["renal failure"] * 30)
     doc = generative.make_doc(f"A {words} and a renal failure.")
@@ -214,8 +163,7 @@ def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path: Path) -> 
     texts = [AnnotatedText("1", text, mentions)]
     nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
     train(nlp, texts, updates=30)
-    linker: Any = nlp.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    leave_evidence(nlp, "generated")
     assert right(nlp, texts) == [True, True]
 
 
@@ -228,8 +176,7 @@ def test_a_name_of_two_concepts_proposes_both(tmp_path: Path) -> None:
     nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
     texts = [AnnotatedText("1", "A cold.", (Mention(2, 6, "T", ("X:1",)),))]
     nlp.initialize(lambda: examples(nlp, texts))
-    linker: Any = nlp.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"generated": True}
+    leave_evidence(nlp, "generated")
     (doc,) = nlp.pipe(given(nlp, texts))
     assert {c.id for c in doc.spans["bioel"][0]._.candidates} == {"X:1", "X:2"}
 
@@ -266,12 +213,12 @@ def test_a_large_knowledge_base_needs_its_trie(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from spacy_bioel.kb.columns.store import KnowledgeBase
-    from spacy_bioel.pipeline.linker import names
+    from spacy_bioel.pipeline.linker import searches
 
     KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 5)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 5)
     linker: Any = generative.get_pipe("bioel_linker")
-    from spacy_bioel.pipeline.linker.names import FrozenEncoder
+    from spacy_bioel.pipeline.linker.searches import FrozenEncoder
 
     FrozenEncoder.of(linker.encoder).write(KnowledgeBase.open(tmp_path / "kb"))
     linker.set_kb(tmp_path / "kb")

@@ -10,7 +10,6 @@ from spacy_bioel.pipeline.gold import (
     GoldSpan,
     add_gold,
     gold_spans,
-    join_ids,
     mention_spans,
     split_ids,
     with_gold_mentions,
@@ -87,7 +86,6 @@ def test_gold_mentions_for_the_linker_have_no_ids() -> None:
 )
 def test_ids_of_a_kb_id(kb_id: str, ids: tuple[str, ...]) -> None:
     assert split_ids(kb_id) == ids
-    assert join_ids(ids) == (kb_id if ids else "")
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import spacy
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 from tiny import ents, linking_nlp, links, with_entity
 
 from benchmarks.spelling import TfidfSearch
-from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.linker.fusion import default_fusion
 
 
 def test_three_lines_link_entities(kb_folder: Path) -> None:
@@ -68,34 +64,11 @@ def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
     assert "MESH:D003080" not in {c.id for c in doc.ents[0]._.candidates}
 
 
-@pytest.mark.filterwarnings(r"ignore:\[W321\]")
-def test_label_types_of_other_labels(kb_folder: Path) -> None:
-    nlp = linking_nlp(kb_folder, ["aspirin"], label_types={"Other": ["Disease"]})
-    assert ents(nlp("an aspirin")) == [("aspirin", "MESH:D001241")]
-    nlp = linking_nlp(kb_folder, ["aspirin"], label_types={"Thing": ["Disease"]})
-    assert ents(nlp("an aspirin")) == [("aspirin", "NIL")]
-
-
 @pytest.mark.parametrize(("threshold", "cui"), [(0.0, "MESH:D001241"), (0.9999, "NIL")])
 def test_below_the_threshold_is_nil(kb_folder: Path, threshold: float, cui: str) -> None:
     doc = linking_nlp(kb_folder, ["aspirin"], nil_threshold=threshold)("an aspirin")
     assert ents(doc) == [("aspirin", cui)]
     assert doc.ents[0]._.candidates[0].id == "MESH:D001241"
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_max_candidates(kb_folder: Path, n: int) -> None:
-    doc = linking_nlp(kb_folder, ["cold"], max_candidates=n)("cold")
-    assert len(doc.ents[0]._.candidates) == n
-
-
-def test_other_weights(kb_folder: Path) -> None:
-    nlp = linking_nlp(kb_folder, ["cold"])
-    linker = nlp.get_pipe("bioel_linker")
-    linker.fusion = replace(default_fusion(), bias=-99.0)
-    assert ents(nlp("cold")) == [("cold", "NIL")]
-    linker.set_kb(kb_folder)  # they stay
-    assert ents(nlp("cold")) == [("cold", "NIL")]
 
 
 @pytest.mark.parametrize(
@@ -147,31 +120,6 @@ def test_abbreviations_of_the_document(
     kb_folder: Path, text: str, expected: list[tuple[str, str]]
 ) -> None:
     assert ents(linking_nlp(kb_folder, ["AKI"], shorthand=False)(text)) == expected
-
-
-def test_abbreviations_can_be_left_alone(kb_folder: Path) -> None:
-    nlp = linking_nlp(kb_folder, ["AKI"], abbreviations=False, shorthand=False)
-    assert ents(nlp("Acute kidney injury (AKI)."))[0] == ("AKI", "NIL")
-
-
-@pytest.fixture
-def scispacy_like() -> Iterator[None]:
-    """The extensions that scispacy's abbreviation detector registers."""
-    Doc.set_extension("abbreviations", default=[])
-    Span.set_extension("long_form", default=None)
-    yield
-    Doc.remove_extension("abbreviations")
-    Span.remove_extension("long_form")
-
-
-def test_abbreviations_of_another_detector(kb_folder: Path, scispacy_like: None) -> None:
-    nlp = linking_nlp(kb_folder, ["HF"])
-    doc = nlp.make_doc("HF as in the title")
-    doc[0:1]._.long_form = nlp.make_doc("heart failure")[:]
-    doc._.abbreviations = [doc[0:1]]
-    assert ents(nlp(doc)) == [("HF", "MESH:D006333")]
-    # Without a finding of the other detector our own is asked.
-    assert ents(nlp("Heart failure (HF)")) == [("HF", "MESH:D006333")]
 
 
 def test_entities_keep_what_the_ruler_gave_them(kb_folder: Path) -> None:
@@ -248,8 +196,3 @@ def test_links_become_entities(kb_folder: Path) -> None:
         ]
         assert all(ent.label_ and ent._.candidates for ent in doc.ents)
     assert not linking_nlp(kb_folder, mentions="kb")(text).ents
-
-
-def test_entities_that_are_neither(kb_folder: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B345\]"):
-        linking_nlp(kb_folder, set_ents="all")

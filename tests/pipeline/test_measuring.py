@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import spacy
-from spacy.pipeline.tok2vec import Tok2VecListener
-from spacy.tokens import Doc
-from spacy.vocab import Vocab
-from thinc.api import Linear, Model, chain
 from tiny import LINKER, blank
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.measuring import changed, link_given
-from spacy_bioel.pipeline.stored_pipe import require_token_vectors, with_token_vectors
+from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Mention
 
 
@@ -32,27 +26,6 @@ def test_token_vectors_are_made_for_listeners_only(kb_folder) -> None:
     text = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ()),))
     ((link,),) = link_given(nlp, linker, [text])
     assert link.ids == ("MESH:D001241",)
-
-
-def listening() -> Model:
-    return chain(Tok2VecListener("tok2vec", 4), Linear(2, 4))
-
-
-def document(*words: str, read: bool = False) -> Doc:
-    doc = Doc(Vocab(), words=list(words))
-    if read:
-        doc.tensor = np.zeros((len(words), 4), dtype="float32")
-    return doc
-
-
-def test_a_listener_demands_vectors_of_all_documents_with_tokens() -> None:
-    require_token_vectors(listening(), [document("a", read=True), document()])
-    with pytest.raises(BioelError, match=r"\[B174\] The model tok2vec-listener>>linear "):
-        require_token_vectors(listening(), [document("a", read=True), document("b")])
-
-
-def test_who_does_not_listen_demands_nothing() -> None:
-    require_token_vectors(chain(Linear(4, 4), Linear(2, 4)), [document("a")])
 
 
 def test_vectors_by_the_pipes_that_give_them_alone() -> None:

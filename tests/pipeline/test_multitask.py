@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,20 @@ import spacy
 from confection import Config
 from spacy.language import Language
 from test_dual_encoder import expect_same
-from tiny import DETECTOR, LINKER, blank, examples, learn, links, sharing_nlp, step, with_linker
+from tiny import (
+    DETECTOR,
+    LINKER,
+    LISTENER,
+    blank,
+    evidence_of,
+    examples,
+    learn,
+    leave_evidence,
+    links,
+    sharing_nlp,
+    step,
+    with_linker,
+)
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -96,10 +108,7 @@ def test_learns_by_heart(trained: Language, texts: list[AnnotatedText]) -> None:
     types = {(t.text[m.start : m.end], m.label) for t in texts for m in t.mentions}
     labels = {(span.text, span.label_) for doc in docs for span in doc.spans["bioel"]}
     assert len(types - labels) <= MISSED
-    evidence = {
-        c.evidence for doc in docs for span in doc.spans["bioel"] for c in span._.candidates
-    }
-    assert "exact+memory+dense+context" in evidence
+    assert "exact+memory+dense+context" in evidence_of(docs)
 
 
 def test_same_links_from_bytes_in_any_batch_and_without_gold(
@@ -114,12 +123,6 @@ def test_same_links_from_bytes_in_any_batch_and_without_gold(
     for doc, text in zip(with_gold, texts, strict=False):
         add_gold(doc, text)
     expect_same([get_links(doc) for doc in trained.pipe(with_gold)], alone)
-
-
-def test_two_processes(multi: Language, texts: list[AnnotatedText], start_method: str) -> None:
-    inputs = [text.text for text in texts]
-    found = [get_links(doc) for doc in multi.pipe(inputs, n_process=2, batch_size=2)]
-    expect_same(found, [get_links(doc) for doc in multi.pipe(inputs)])
 
 
 def test_given_mentions_are_read_too(trained: Language, texts: list[AnnotatedText]) -> None:
@@ -138,7 +141,7 @@ def test_closed_vocabulary_alone(multi: Language, texts: list[AnnotatedText]) ->
     """As published: the likeliest class, whatever the knowledge base calls it."""
     linker = multi.get_pipe("bioel_linker")
     linker.model.attrs["vocabulary"] = "closed"
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    leave_evidence(multi, "context")
     linker.cfg["nil_threshold"] = 0.0
     classes = set(linker.model.attrs["inventory"].classes)
     docs = list(multi.pipe(text.text for text in texts))
@@ -147,7 +150,7 @@ def test_closed_vocabulary_alone(multi: Language, texts: list[AnnotatedText]) ->
     gold = {(t.text[m.start : m.end], m.ids) for t in texts for m in t.mentions if len(m.ids) == 1}
     found = {(span.text, span._.cuis) for span in spans}
     assert len(gold & found) >= len(gold) - 4
-    assert {c.evidence for span in spans for c in span._.candidates} == {"context"}
+    assert evidence_of(docs) == {"context"}
 
 
 def test_open_vocabulary_links_to_a_concept_without_a_mention(
@@ -164,7 +167,7 @@ def test_open_vocabulary_links_to_a_concept_without_a_mention(
         doc.spans["bioel"] = [doc[:]]
     linker = multi.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    leave_evidence(multi, "context")
     found = [doc.spans["bioel"][0]._.candidates[0].id for doc in linker.pipe(docs)]
     right = sum(id_ == kb.ids[row] for id_, row in zip(found, unseen, strict=True))
     assert right == len(unseen) == 14
@@ -176,8 +179,7 @@ def test_one_task_alone_is_learnt_at_a_time(
     """The transformer learns from linking alone."""
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
-    model = multitask_model(tok2vec=listener, hidden=8, one_task=True)
+    model = multitask_model(tok2vec=LISTENER, hidden=8, one_task=True)
     nlp = with_linker(nlp, kb_folder, model, mentions="read")
     with pytest.warns(UserWarning, match=OVERLAPS):
         learn(nlp, texts, updates=1, name="bioel_linker")
@@ -212,8 +214,7 @@ def test_tasks_that_are_not_learnt(kb_folder: Path, texts: list[AnnotatedText]) 
     nlp = multitask_nlp(kb_folder, hidden=0, tasks=["mentions"], vocabulary="closed")
     with pytest.warns(UserWarning, match=OVERLAPS):
         learn(nlp, texts, updates=40, name="bioel_linker")
-    linker = nlp.get_pipe("bioel_linker")
-    linker.cfg["evidence"] = dict.fromkeys(linker.cfg["evidence"], False) | {"context": True}
+    leave_evidence(nlp, "context")
     docs = list(nlp.pipe(text.text for text in texts))
     spans = [span for doc in docs for span in doc.spans["bioel"]]
     assert len(spans) > 25
@@ -245,8 +246,7 @@ def test_documents_that_were_not_read(
 ) -> None:
     nlp = sharing_nlp(checkpoint)
     nlp.remove_pipe("bioel_mentions")
-    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 32, "upstream": "tok2vec"}
-    nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=listener), mentions="read")
+    nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="read")
     with pytest.raises(BioelError, match=r"\[B053\]"):
         nlp.get_pipe("bioel_linker")(nlp.make_doc("AKI"))
     with pytest.warns(UserWarning, match=OVERLAPS):
@@ -277,18 +277,6 @@ def test_a_model_that_finds_nothing(kb_folder: Path) -> None:
         )
     with pytest.raises(BioelError, match=r"\[B301\].*multitask"):
         multitask_nlp(kb_folder, tasks=["links"])
-
-
-def test_a_damaged_file(folders: dict[str, Path], tmp_path: Path) -> None:
-    import shutil
-
-    folder = Path(shutil.copytree(folders["multi-task"], tmp_path / "copy"))
-    (folder / "bioel_linker" / "multitask.json").write_text("{", encoding="utf8")
-    (folder / "bioel_linker" / "manifest.json").unlink()
-    logging.disable(logging.CRITICAL)
-    with pytest.raises(BioelError, match=r"\[B240\].*multitask.json"):
-        spacy.load(folder)
-    logging.disable(logging.NOTSET)
 
 
 def test_documents_that_annotate_different_labels_are_refused(kb_folder: Path) -> None:

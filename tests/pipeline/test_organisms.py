@@ -58,23 +58,31 @@ def linked(nlp: Language, text: str) -> list[str]:
     return [span.kb_id_ for span in doc.spans["bioel"] if span.label_ == "Gene"]
 
 
-def test_where_no_organism_is_named_nothing_is_known(human: Language) -> None:
-    assert linked(human, "ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
+IN_MICE = "In mice and mouse cells"
 
 
-def test_genes_of_another_organism_are_nil(human: Language) -> None:
-    assert linked(human, "In mice and mouse cells ABC1 binds XYZ2") == ["NIL", "NIL"]
-    assert linked(human, "In patients ABC1 binds XYZ2") == ["NCBIGene:1", "NCBIGene:2"]
-
-
-def test_the_organism_that_stands_before_counts_most(human: Language) -> None:
-    text = "In mice and mouse cells of mice and mice human ABC1 binds XYZ2"
-    assert linked(human, text) == ["NCBIGene:1", "NIL"]
-
-
-def test_genes_of_several_organisms_compete(both: Language) -> None:
-    assert linked(both, "In mice and mouse cells ABC1 is low") == ["NCBIGene:11"]
-    assert linked(both, "In patients ABC1 is low") == ["NCBIGene:1"]
+@pytest.mark.parametrize(
+    ("genes", "text", "expected"),
+    [
+        # Where no organism is named, nothing is known.
+        ("human", "ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
+        ("human", f"{IN_MICE} ABC1 binds XYZ2", ["NIL", "NIL"]),
+        ("human", "In patients ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
+        # The organism that stands before counts most.
+        ("human", f"{IN_MICE} of mice and mice human ABC1 binds XYZ2", ["NCBIGene:1", "NIL"]),
+        # Genes of several organisms compete.
+        ("both", f"{IN_MICE} ABC1 is low", ["NCBIGene:11"]),
+        ("both", "In patients ABC1 is low", ["NCBIGene:1"]),
+        # People count where they are no mentions; "Mice" is not found: the case.
+        ("human", "Mice and mice with ABC1", ["NCBIGene:1"]),
+        ("human", "mice and mice with ABC1", ["NIL"]),
+        ("human", "mice and mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
+    ],
+)
+def test_genes_of_the_organisms_that_are_named(
+    request: pytest.FixtureRequest, genes: str, text: str, expected: list[str]
+) -> None:
+    assert linked(request.getfixturevalue(genes), text) == expected
 
 
 def test_training_mentions_of_one_organism_do_not_decide(both: Language) -> None:
@@ -92,12 +100,6 @@ def test_scores_are_probabilities(both: Language) -> None:
     scores = [c.score for c in doc.spans["bioel"][1]._.candidates]
     assert sorted(scores, reverse=True) == scores
     assert len(scores) == 2 and 0.4 < sum(scores) <= 1
-
-
-def test_people_count_where_they_are_no_mentions(human: Language) -> None:
-    assert linked(human, "Mice and mice with ABC1") == ["NCBIGene:1"]  # not found: the case
-    assert linked(human, "mice and mice with ABC1") == ["NIL"]
-    assert linked(human, "mice and mice with ABC1 , women and Women and a man") == ["NCBIGene:1"]
 
 
 def test_it_can_be_switched_off(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_six_types_are_found_and_linked(nlp: Language) -> None:
 
 def test_it_says_what_it_is(nlp: Language) -> None:
     assert (nlp.meta["lang"], nlp.meta["name"]) == ("en", "bioel_sm")
+    assert load_model("starter").meta["name"] == "bioel_sm"
     assert load_model("starter").meta == nlp.meta
     assert nlp.pipe_names == ["bioel_mentions", "bioel_linker"]
     assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]
@@ -127,10 +128,10 @@ def test_genes_alone_need_no_vectors() -> None:
 def test_a_large_knowledge_base_in_the_place_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spacy_bioel.pipeline.linker import names
+    from spacy_bioel.pipeline.linker import searches
 
     build_kb([Concept("MINE:1", ("BRAF", "raf")), Concept("MINE:2", ("x",))], tmp_path / "kb")
-    monkeypatch.setattr(names, "ENCODE_ON_LOAD", 2)
+    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 2)
     nlp = spacy_bioel.load()
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.set_kb(linker.cfg["kb"] | {"Gene": str(tmp_path / "kb")})

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
+from test_generative import generative_nlp, given
 from tiny import LINKER, blank, examples, fleeting, links, train, with_linker
 
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import with_gold_mentions
-from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -52,10 +51,6 @@ def reranker(saved: Path) -> Language:
     return spacy.load(saved)
 
 
-def given(nlp: Language, texts: list[AnnotatedText]) -> list:
-    return [with_gold_mentions(nlp.make_doc(text.text), text) for text in texts]
-
-
 def test_learns_by_heart(reranker: Language, texts: list[AnnotatedText]) -> None:
     gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
     docs = list(reranker.pipe(given(reranker, texts)))
@@ -76,32 +71,17 @@ def test_same_links_from_bytes_and_in_any_batch(
     assert [get_links(reranker(text)) for text in ("", "  ")] == [[], []]
 
 
-def test_two_processes(reranker: Language, texts: list[AnnotatedText], start_method: str) -> None:
-    docs = reranker.pipe(given(reranker, texts), n_process=2, batch_size=2)
-    found = [get_links(doc) for doc in docs]
-    assert found == [get_links(doc) for doc in reranker.pipe(given(reranker, texts))]
-
-
+@pytest.mark.parametrize("architecture", ["reranker", "generative"])
 def test_the_encoder_of_names_is_left_as_it_is(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]
+    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], architecture: str
 ) -> None:
-    nlp = reranking_nlp(kb_folder, checkpoint)
+    is_reranker = architecture == "reranker"
+    nlp = reranking_nlp(kb_folder, checkpoint) if is_reranker else generative_nlp(kb_folder)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))
     linker = nlp.get_pipe("bioel_linker")
     before = linker.generator.encoder.encode(["renal failure"]).tolist()
     losses = nlp.update(examples(nlp, texts), sgd=optimizer)
     assert losses["bioel_linker"] > 0.1
     assert linker.generator.encoder.encode(["renal failure"]).tolist() == before
-
-
-def test_an_update_without_gold(kb_folder: Path, checkpoint: Path) -> None:
-    nlp = reranking_nlp(kb_folder, checkpoint)
-    texts = [AnnotatedText("1", "Nothing here.", ())]
-    optimizer = nlp.initialize(lambda: examples(nlp, texts))
-    assert nlp.update(examples(nlp, texts), sgd=optimizer)["bioel_linker"] == 0.0
-
-
-def test_mentions_given_as_text(reranker: Language, texts: list[AnnotatedText]) -> None:
-    found = list(link_given(reranker, reranker.get_pipe("bioel_linker"), texts))
-    single = [link for of_doc in found for link in of_doc if len(link.ids) == 1]
-    assert {c.evidence.rpartition("+")[2] for x in single for c in x.candidates} == {"context"}
+    without_gold = examples(nlp, [AnnotatedText("1", "Nothing here.", ())])
+    assert nlp.update(without_gold, sgd=optimizer)["bioel_linker"] == 0.0

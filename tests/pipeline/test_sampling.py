@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.pipeline.linker.names import NamePool
+from spacy_bioel.pipeline.linker.searches import NamePool
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
 
@@ -18,8 +18,8 @@ STATISTICS = MentionStatistics(
 GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
-def sampler(kb: KnowledgeBase, *, n_synonyms: int = 0, n_negatives: int = 0) -> NameSampler:
-    return NameSampler(kb, STATISTICS, n_synonyms=n_synonyms, n_negatives=n_negatives, seed=0)
+def sampler(kb: KnowledgeBase, *, synonyms: int = 0, negatives: int = 0) -> NameSampler:
+    return NameSampler(kb, STATISTICS, synonyms=synonyms, negatives=negatives, seed=0)
 
 
 def by_letters(names) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -
 
 
 def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb, n_synonyms=8).draw([])
+    names, concepts = sampler(kb, synonyms=8).draw([])
     assert len(set(names)) == len(names) >= 8
     for name, concept in zip(names, concepts, strict=True):
         row = kb.lookup_names([name])
@@ -75,13 +75,15 @@ def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
 
 
 def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
-    first, second = (sampler(kb, n_synonyms=5) for _ in range(2))
+    first, second = (sampler(kb, synonyms=5) for _ in range(2))
     for _ in range(3):
         assert first.draw([])[0] == second.draw([])[0]
+    names, concepts = sampler(kb).draw([])
+    assert names == [] and concepts.shape == (0,)
 
 
 def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
-    drawer = sampler(kb, n_negatives=3)
+    drawer = sampler(kb, negatives=3)
     pool = NamePool(kb, drawer.statistics, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters, ExactIndex))
     infarction = kb.find("MESH:D009203")
@@ -89,11 +91,6 @@ def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
     own = [name for name, concept in zip(names, concepts, strict=True) if concept == infarction]
     assert set(own) <= {"heart attack", "myocardial infarction"}
     assert 1 <= len(names) - len(own) <= 3
-
-
-def test_nothing_to_draw(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb).draw([])
-    assert names == [] and concepts.shape == (0,)
 
 
 def test_mentions_are_told_from_a_name_of_theirs_mined_ones_and_any(kb: KnowledgeBase) -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import blank, examples, fleeting, learn, links, train, with_linker
+from tiny import blank, examples, fleeting, links, train, with_linker
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import open_vectors
 from spacy_bioel.pipeline.measuring import link_given
@@ -57,12 +56,6 @@ def test_training_changes_the_encoder(
     assert linker.fingerprint != untrained.get_pipe("bioel_linker").fingerprint
 
 
-def test_losses_fall(kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText]) -> None:
-    spacy.util.fix_random_seed(0)
-    losses = learn(transformer_nlp(kb_folder, checkpoint), texts, updates=20, name="bioel_linker")
-    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
-
-
 def test_loads_without_the_checkpoint(saved: Path, texts: list[AnnotatedText]) -> None:
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
         path.name for path in (saved / "bioel_linker").iterdir()
@@ -98,11 +91,3 @@ def test_vectors_of_the_knowledge_base(saved: Path, kb_folder: Path, tmp_path: P
     assert np.abs(
         linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
     ).max() == pytest.approx(1.0, abs=0.01)
-
-
-def test_no_checkpoint(kb_folder: Path, texts: list[AnnotatedText]) -> None:
-    nlp = blank()
-    config = {"kb": str(kb_folder), "model": {"@architectures": ARCHITECTURE}}
-    nlp.add_pipe("bioel_linker", config=config)
-    with pytest.raises(BioelError, match=r"\[B151\]"):
-        nlp.initialize(lambda: examples(nlp, texts))

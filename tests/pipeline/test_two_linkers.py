@@ -143,30 +143,6 @@ def test_settings_that_may_fit(kb_folder: Path) -> None:
     assert [span.kb_id_ for span in doc.spans["bioel"]] == ["MESH:D001241"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("max_candidates", 0),
-        ("max_candidates", True),
-        ("search_names", 10**9),
-        ("nil_threshold", 2),
-    ],
-)
-def test_settings_out_of_range(kb_folder: Path, tmp_path: Path, name: str, value: Any) -> None:
-    """Refused when the pipe is made, when it is loaded, and when they are changed in place."""
-    nlp = linking_nlp(kb_folder, ["aspirin"])
-    linker = nlp.get_pipe("bioel_linker")
-    linker.cfg[name] = value
-    expected = rf"\[B270\] {name} = "
-    with pytest.raises(BioelError, match=expected):
-        nlp("aspirin")
-    with pytest.raises(BioelError, match=expected):
-        linker.from_bytes(linker.to_bytes())
-    if value is not True:  # which spaCy takes for 1
-        with pytest.raises(BioelError, match=expected):
-            linking_nlp(kb_folder, **{name: value})
-
-
 def test_a_relative_path_after_a_change_of_folder(
     kb_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

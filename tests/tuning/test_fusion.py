@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import exp, tanh
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,10 +65,11 @@ def test_shares_of_large_scores_and_of_none() -> None:
 def test_ranking_breaks_ties_by_the_lower_id() -> None:
     queries, concepts = np.array([0, 0, 0, 1, 2, 2]), np.array([7, 3, 5, 4, 2, 1])
     scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
-    assert rank(queries, concepts, scores, top=2).tolist() == [2, 1, 3, 5, 4]
-    assert rank(queries, concepts, scores, top=1).tolist() == [2, 3, 5]
+    kb: Any = SimpleNamespace(has_xrefs=False)
+    assert rank(kb, concepts, scores, queries, top=2)[0].tolist() == [2, 1, 3, 5, 4]
+    assert rank(kb, concepts, scores, queries, top=1)[0].tolist() == [2, 3, 5]
     none = np.zeros(0, np.int64)
-    assert rank(none, none, np.zeros(0), top=3).tolist() == []
+    assert rank(kb, none, np.zeros(0), none, top=3)[0].tolist() == []
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:

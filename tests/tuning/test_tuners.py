@@ -11,7 +11,6 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gold_docs
@@ -287,21 +286,7 @@ def test_mentions_without_ids_leave_the_linker_alone(
     assert report.notes == ("the linker is unchanged: no gold mention has an id",)
 
 
-def test_ids_that_the_kb_does_not_know(make_linker: MakeLinker) -> None:
-    # `bioel tune` refuses that, [B077]; here the figures say it.
-    texts = [AnnotatedText("1", "alpha fever", (Mention(0, 11, "D", ("Y:1",)),))] * 2
-    report = tune(make_linker(), texts)
-    assert [one.fitted for one in report.tuned] == [0.0, 0.0]
-
-
 def test_evidence_of_strings_may_be_off(make_linker: MakeLinker) -> None:
     evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
     report = tune(make_linker(evidence=evidence), TEXTS)
     assert report.notes[0] == "the weights are unchanged: there is no evidence of strings"
-
-
-def test_nothing_to_tune() -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("sentencizer")
-    with pytest.raises(BioelError, match=r"\[B232\].*found sentencizer"):
-        tune(nlp, TEXTS)

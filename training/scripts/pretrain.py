@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from pretraining import load_state, save_state, set_learn_rate
+from pretraining import Run
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
@@ -71,20 +71,21 @@ class PieceRows:
         return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
-class Pretraining:
-    """The state of a run.
+class Pretraining(Run):
+    """Names of one concept are drawn together.
 
     names, concepts, sources: See `synonyms.Synonyms`.
-    settings (dict): The section [pretraining] of the config.
     """
 
     def __init__(
         self, model: Any, names: list[str], concepts: IntArray, sources: IntArray, settings: dict
     ) -> None:
-        self.settings = settings
-        self.network = get_network(model)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.network.to(self.device)
+        scale = torch.nn.Parameter(torch.tensor(math.log(14.0)))
+        if torch.cuda.is_available():
+            scale = torch.nn.Parameter(scale.data.cuda())
+        generator = np.random.default_rng(settings["seed"])
+        super().__init__(get_network(model), settings, random=generator, scale=scale)
+        self.log_scale, self.generator = scale, generator
         self.pieces = PieceRows(model.attrs["tokenizer"], names)
         self.order, self.starts = by_concept(concepts)
         self.counts = np.diff(self.starts)
@@ -93,29 +94,19 @@ class Pretraining:
         weights = np.array(settings["weights"])[np.minimum(sources, len(settings["weights"]) - 1)]
         weights = np.sqrt(self.counts[self.usable]) * weights[self.usable]
         self.cumulated = np.cumsum(weights / weights.sum())
-        self.generator = np.random.default_rng(settings["seed"])
-        self.log_scale = torch.nn.Parameter(torch.tensor(math.log(14.0), device=self.device))
-        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
-        groups: list[dict[str, Any]] = [
-            {"params": self.parameters, "weight_decay": settings["weight_decay"]},
-            {"params": [self.log_scale], "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups)
-        self.step = 0
         self.pool: IntArray | None = None
         self.neighbours = np.zeros((0, _NEIGHBOURS), dtype=np.int64)
 
     def run(self, checkpoint: Path) -> None:
-        if checkpoint.is_dir():
-            self._resume(checkpoint)
+        self.resume(checkpoint)
         losses: list[float] = []
         self.network.train()  # an encoder's network is in evaluation mode
         while self.step < self.settings["steps"]:
             if self.step and self.step % self.settings["refresh_every"] == 0:
-                self._save(checkpoint)
+                self.save(checkpoint)
                 self._mine()
-            losses.append(self._update(self._draw()))
-            self.step += 1
+            concepts = self._draw()
+            losses.append(self.take_step(partial(self._loss, concepts)))
             if self.step % 100 == 0:
                 scale = float(self.log_scale.detach().exp())
                 _LOGGER.info("%6d  loss %.3f  scale %.1f", self.step, np.mean(losses), scale)
@@ -142,8 +133,7 @@ class Pretraining:
         near = self.generator.permuted(self.neighbours[seeds], axis=1)[:, :confusable]
         return np.unique(self.pool[np.concatenate([seeds, near.ravel()])])
 
-    def _update(self, concepts: IntArray) -> float:
-        set_learn_rate(self.optimizer, self.step, self.settings)
+    def _loss(self, concepts: IntArray) -> torch.Tensor:
         counts = self.counts[concepts]
         first = self.generator.integers(0, counts)
         second = (first + 1 + self.generator.integers(0, counts - 1)) % counts
@@ -151,12 +141,7 @@ class Pretraining:
         labels = torch.arange(len(concepts), device=self.device).repeat(2)
         vectors = self._encode(np.concatenate(names))
         temperature = 1 / self.log_scale.exp().clamp(max=100)
-        loss = info_nce_loss(vectors, labels, temperature=temperature)
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.optimizer.step()
-        return float(loss.detach())
+        return info_nce_loss(vectors, labels, temperature=temperature)
 
     @torch.no_grad()
     def _mine(self) -> None:
@@ -183,19 +168,6 @@ class Pretraining:
             found.append(cosines.topk(min(_NEIGHBOURS, len(rows) - 1), dim=1).indices.cpu().numpy())
         self.neighbours = np.concatenate(found)
         self.network.train()
-
-    def _save(self, folder: Path) -> None:
-        about = {"step": self.step, "random": self.generator.bit_generator.state}
-        about["settings"] = self.settings
-        tensors = {"log_scale": self.log_scale.detach(), "random": torch.get_rng_state()}
-        save_state(folder, self.network, self.optimizer, about, tensors)
-
-    def _resume(self, folder: Path) -> None:
-        about, tensors = load_state(folder, self.network, self.optimizer, self.settings)
-        self.log_scale.data = tensors["log_scale"].to(self.device)
-        torch.set_rng_state(tensors["random"])
-        self.generator.bit_generator.state = about["random"]
-        self.step = about["step"]
 
 
 def read_mentions(paths: Iterable[Path], kbs: list[KnowledgeBase]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 import typer
 from numpy.typing import NDArray
-from pretraining import load_state, save_state, set_learn_rate
+from pretraining import Run
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
@@ -106,61 +107,38 @@ def misspell(name: str, random: np.random.Generator) -> str:
     return " ".join(filter(None, words)) or name
 
 
-class Pretraining:
-    """The state of a run."""
+class Pretraining(Run):
+    """Names are written about mentions in made-up contexts."""
 
     def __init__(
         self, network: Seq2Seq, pieces: MarkedPieces, examples: Examples, settings: dict
     ) -> None:
-        self.settings, self.pieces, self.examples = settings, pieces, examples
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.network = network.to(self.device)
-        self.parameters = list(network.parameters())
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, weight_decay=settings["weight_decay"], betas=(0.9, 0.98)
-        )
-        self.step = 0
+        super().__init__(network, settings, random=examples.random, betas=(0.9, 0.98))
+        self.pieces, self.examples = pieces, examples
 
     def run(self, checkpoint: Path) -> None:
-        if checkpoint.is_dir():
-            self._resume(checkpoint)
+        self.resume(checkpoint)
         losses: list[float] = []
         self.network.train()
         n = self.settings["batch"]
         while self.step < self.settings["steps"]:
             drawn = self.examples.draw(n * _TOGETHER)
             drawn.sort(key=lambda example: len(" ".join([*example[0], example[1]])))
-            for part in self.examples.random.permutation(_TOGETHER):
-                losses.append(self._update(drawn[part * n : (part + 1) * n]))
-                self.step += 1
+            for part in self.random.permutation(_TOGETHER):
+                examples = drawn[part * n : (part + 1) * n]
+                losses.append(self.take_step(partial(self._loss, examples)))
             if self.step % (4 * _TOGETHER) == 0:
                 _LOGGER.info("%6d  loss %.3f", self.step, np.mean(losses))
                 losses = []
             if self.step % self.settings["save_every"] < _TOGETHER:
-                self._save(checkpoint)
+                self.save(checkpoint)
 
-    def _update(self, examples: list[tuple[Marked, str]]) -> float:
+    def _loss(self, examples: list[tuple[Marked, str]]) -> torch.Tensor:
         mentions, names = zip(*examples, strict=True)
         sources = self.pieces.sources(mentions)
         targets, given = self.pieces.targets(mentions, names)
-        set_learn_rate(self.optimizer, self.step, self.settings)
         arrays = (*sources, *targets, given)
-        loss = self.network(*(torch.from_numpy(a).to(self.device) for a in arrays)).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        self.optimizer.step()
-        return float(loss.detach())
-
-    def _save(self, folder: Path) -> None:
-        about = {"step": self.step, "random": self.examples.random.bit_generator.state}
-        about["settings"] = self.settings
-        save_state(folder, self.network, self.optimizer, about)
-
-    def _resume(self, folder: Path) -> None:
-        about, _ = load_state(folder, self.network, self.optimizer, self.settings)
-        self.examples.random.bit_generator.state = about["random"]
-        self.step = about["step"]
+        return self.network(*(torch.from_numpy(a).to(self.device) for a in arrays)).mean()
 
 
 def read_definitions(kbs: list[KnowledgeBase], names: Synonyms) -> dict[int, str]:

@@ -1,14 +1,15 @@
-"""Runs of pre-training: the learning rate, and a state that a run goes on from."""
+"""Runs of pre-training: their updates, and a state that they go on from."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import typer
 from safetensors.torch import load_file, save_file
@@ -19,49 +20,80 @@ _LOGGER = logging.getLogger("pretrain")
 _TENSORS, _ABOUT = "state.safetensors", "state.json"
 
 
-def set_learn_rate(optimizer: torch.optim.Optimizer, step: int, settings: dict) -> None:
-    """Set the rate of a step: a warm-up, and half a cosine down to a fiftieth."""
-    progress = step / settings["steps"]
-    rate = settings["learn_rate"] * min(1, (step + 1) / settings["warmup"])
-    for group in optimizer.param_groups:
-        group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+class Run:
+    """A run that is saved now and then, and goes on where it was stopped.
 
-
-def save_state(
-    folder: Path,
-    network: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    about: dict[str, Any],
-    tensors: Mapping[str, torch.Tensor] | None = None,
-) -> None:
-    """Write the state of a run for `load_state`.
-
-    about (dict): Its "step" and "settings", and whatever else JSON can hold.
-    tensors (Mapping): Further ones.
+    settings (dict): The section [pretraining] of the config.
+    scale (Parameter | None): Is trained with the network, without weight decay.
     """
-    state = {f"network.{k}": v for k, v in network.state_dict().items()} | dict(tensors or {})
-    for number, values in optimizer.state_dict()["state"].items():
-        state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
-    with replacing_folder(folder) as staging:
-        save_file({k: v.contiguous() for k, v in state.items()}, staging / _TENSORS)
-        (staging / _ABOUT).write_text(json.dumps(about), encoding="utf8")
 
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        settings: dict[str, Any],
+        *,
+        random: np.random.Generator,
+        scale: torch.nn.Parameter | None = None,
+        **options: Any,
+    ) -> None:
+        self.settings, self.random, self.scale = settings, random, scale
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.network = network.to(self.device)
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        decay = settings["weight_decay"]
+        groups: list[dict[str, Any]] = [{"params": self.parameters, "weight_decay": decay}]
+        if scale is not None:
+            groups.append({"params": [scale], "weight_decay": 0.0})
+        self.optimizer = torch.optim.AdamW(groups, **options)
+        self.step = 0
 
-def load_state(
-    folder: Path, network: torch.nn.Module, optimizer: torch.optim.Optimizer, settings: dict
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Load network and optimizer. RETURNS (tuple): `about` and all tensors of `save_state`."""
-    about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
-    if about["settings"] != settings:
-        raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
-    state = load_file(folder / _TENSORS)
-    networks = {k: v for k, v in state.items() if k.startswith("network.")}
-    network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
-    values: dict[int, dict[str, Any]] = {}
-    for key, value in state.items():
-        if key.startswith("optimizer."):
-            _, number, name = key.split(".")
-            values.setdefault(int(number), {})[name] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": values})
-    _LOGGER.info("Going on from step %d", about["step"])
-    return about, state
+    def take_step(self, loss: Callable[[], torch.Tensor]) -> float:
+        """Update the network by a loss; the learning rate has a warm-up, and then half a cosine
+        down to a fiftieth.
+        """
+        progress = self.step / self.settings["steps"]
+        rate = self.settings["learn_rate"] * min(1, (self.step + 1) / self.settings["warmup"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * (0.02 + 0.98 * (1 + math.cos(math.pi * progress)) / 2)
+        value = loss()
+        self.optimizer.zero_grad()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        self.step += 1
+        return float(value.detach())
+
+    def save(self, folder: Path) -> None:
+        state = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        state |= {"random": torch.get_rng_state()}
+        state |= {"scale": self.scale.detach()} if self.scale is not None else {}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+        about = {"step": self.step, "random": self.random.bit_generator.state}
+        about["settings"] = self.settings
+        with replacing_folder(folder) as staging:
+            save_file({k: v.contiguous() for k, v in state.items()}, staging / _TENSORS)
+            (staging / _ABOUT).write_text(json.dumps(about), encoding="utf8")
+
+    def resume(self, folder: Path) -> None:
+        """Load what `save` wrote, if there is such a folder."""
+        if not folder.is_dir():
+            return
+        about = json.loads((folder / _ABOUT).read_text(encoding="utf8"))
+        if about["settings"] != self.settings:
+            raise typer.BadParameter(f"{folder} is of other settings; delete it to start anew")
+        state = load_file(folder / _TENSORS)
+        networks = {k: v for k, v in state.items() if k.startswith("network.")}
+        self.network.load_state_dict({k.removeprefix("network."): v for k, v in networks.items()})
+        values: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            if key.startswith("optimizer."):
+                _, number, name = key.split(".")
+                values.setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": values})
+        if self.scale is not None:
+            self.scale.data = state["scale"].to(self.device)
+        torch.set_rng_state(state["random"])
+        self.random.bit_generator.state = about["random"]
+        self.step = about["step"]
+        _LOGGER.info("Going on from step %d", self.step)

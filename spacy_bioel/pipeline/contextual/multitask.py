@@ -23,11 +23,8 @@ from spacy_bioel.models.multitask import (
     UNKNOWN,
     Inventory,
     Lesson,
-    class_logits,
-    mention_vectors,
+    of_states,
     read_states,
-    tag_logits,
-    type_logits,
 )
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
@@ -99,9 +96,9 @@ def find(model: Model[Any, Any], docs: Iterable[Doc], settings: LinkerSettings) 
     states = read_documents(model, docs)
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     if model.attrs["settings"]["per_token"]:
-        places, classes = _runs(class_logits(model, states, None).argmax(axis=1), lengths)
+        places, classes = _runs(of_states(model, "class_logits", states).argmax(axis=1), lengths)
     else:
-        places, _, _ = decode_bilou(tag_logits(model, states), lengths)
+        places, _, _ = decode_bilou(of_states(model, "tag_logits", states), lengths)
         classes = None
     labels = _labels(model, states, places, classes)
     offsets = np.cumsum(lengths) - lengths
@@ -118,13 +115,14 @@ def _labels(
 ) -> list[str]:
     """Types of mentions: as they are told, or else those of their classes, where there are some."""
     inventory: Inventory = model.attrs["inventory"]
-    if (logits := type_logits(model, states, places)) is not None:
-        kinds = logits[:, 1:].argmax(axis=1)
+    if "types" in states:
+        kinds = of_states(model, "type_logits", states, places)[:, 1:].argmax(axis=1)
     elif "links" not in states:
         return [_UNTYPED] * len(places)
     else:
         if classes is None:
-            classes = 1 + class_logits(model, states, places)[:, 1:].argmax(axis=1)
+            logits = of_states(model, "class_logits", states, places)
+            classes = 1 + logits[:, 1:].argmax(axis=1)
         kinds = np.array(inventory.type_of, dtype=np.int64)[classes - 1]
     return [inventory.types[kind] for kind in kinds.tolist()]
 
@@ -142,9 +140,9 @@ def read(
         return weigh(generator.kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
     if model.attrs["vocabulary"] == "open":
         words = bi_encoder.encode_strings(generator, mentions.strings)
-        vectors = mention_vectors(model, states, places, words)
+        vectors = of_states(model, "mention_vectors", states, places, words)
         return bi_encoder.compare(generator, mentions, given, vectors)
-    kb, logits = generator.kb, class_logits(model, states, places)
+    kb, logits = generator.kb, of_states(model, "class_logits", states, places)
     odds = logits[:, 1:] - logits[:, :1]  # of the classes against NIL
     rows = kb.find_all(model.attrs["inventory"].classes)  # -1: another knowledge base
     k = min(generator.state.settings.max_candidates, len(rows))
@@ -193,7 +191,6 @@ class Training(bi_encoder.Training):
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
         super().__init__(model, state, settings)
-        self._random = np.random.default_rng(settings.seed)
         self._task: str | None = None
 
     def update(self, examples: Sequence[Example]) -> float | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.ngrams import name_ngrams
-from spacy_bioel.pipeline.linker.fusion import Fusion, rank, share_of_equivalents
+from spacy_bioel.pipeline.linker.fusion import Fusion, rank
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -107,8 +107,7 @@ class Reading:
         fusion (Fusion | None): Weights for READ_FEATURES; None: those of `default_reading`.
         """
         scores = (fusion or default_reading()).scores(self.features)
-        shares = share_of_equivalents(self.kb, self.concept, scores, self.mention)
-        order = rank(self.mention, self.concept, shares, top=top)
+        order, shares = rank(self.kb, self.concept, scores, self.mention, top=top)
         by_string = [{c.id: c for c in found} for found in self.given]
         ranked: list[list[Candidate]] = [[] for _ in self.given]
         ids = self.kb.ids_of(self.concept[order])

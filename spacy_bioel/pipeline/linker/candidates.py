@@ -19,17 +19,20 @@ from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
-from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank, share_of_equivalents
-from spacy_bioel.pipeline.linker.names import (
+from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
+from spacy_bioel.pipeline.linker.queries import String
+from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
     JoinedNames,
+    MakeIndex,
+    MakeSearch,
     NamePool,
+    NameSearch,
+    SpellingSearch,
     encoded_names,
     needs_no_folder,
 )
-from spacy_bioel.pipeline.linker.queries import String
-from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch, NameSearch, SpellingSearch
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
@@ -324,8 +327,7 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         allowed = self.allowed(concepts, [label for _, label in asked], pair)
         own = np.where(allowed, scores, -np.inf)
-        shares = share_of_equivalents(self.kb, concepts, own, pair)
-        best = rank(pair, concepts, shares, top=self.state.settings.max_candidates)
+        best, shares = rank(self.kb, concepts, own, pair, top=self.state.settings.max_candidates)
         best = best[allowed[best]]
         # A concept that only a training string speaks for is called by its preferred name.
         names = table.name[rows[best]]

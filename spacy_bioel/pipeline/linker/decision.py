@@ -122,12 +122,10 @@ class Ranking:
         """
         settings, kb = self.generator.state.settings, self.generator.kb
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
-        candidates, mentions = self.candidates, self.mentions
+        candidates, mentions, n = self.candidates, self.mentions, len(self.mentions.spans)
         if "organism" in settings.evidence:
-            candidates = weigh_organisms(
-                kb, self.asked, candidates, n=len(mentions), nil_threshold=threshold
-            )
-        of_parts = iter(candidates[len(mentions) :])
+            candidates = weigh_organisms(kb, self.asked, candidates, n=n, nil_threshold=threshold)
+        of_parts = iter(candidates[n:])
         links: list[list[Link]] = [[] for _ in mentions.docs]
         asked = zip(mentions.spans, mentions.queries, mentions.owners, strict=True)
         weighed = _weighed(mentions, candidates)
@@ -150,7 +148,7 @@ def rank_candidates(
         # Names need no search: their concepts are known, and nobody prefers others.
         candidates = rank_names(generator.kb, asked, coherence=settings.coherence)
     else:
-        n, coherence = len(mentions), settings.coherence
+        n, coherence = len(mentions.spans), settings.coherence
         candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
     if candidates and is_reading:
         reading = read_mentions(model, generator, asked, candidates)
@@ -161,7 +159,7 @@ def rank_candidates(
 def _weighed(mentions: Mentions, candidates: Sequence[Candidates]) -> Iterator[Candidates]:
     """Candidates of mentions, with their probability times that of their mention."""
     if mentions.likely is None:
-        yield from candidates[: len(mentions)]
+        yield from candidates[: len(mentions.spans)]
         return
     for found, likely in zip(candidates, mentions.likely, strict=True):
         yield tuple(replace(c, score=round(c.score * likely, 4)) for c in found)

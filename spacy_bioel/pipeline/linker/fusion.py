@@ -114,23 +114,6 @@ def share(
     return odds / (np.bincount(groups, taken, n_groups) + np.exp(-highest))[groups]
 
 
-def rank(
-    groups: NDArray[np.int64], concepts: NDArray[np.int64], scores: FloatArray, *, top: int
-) -> NDArray[np.int64]:
-    """Rows of the `top` best candidates of each group, group after group, best first.
-
-    Ties go to the lower concept row, which is the lower id. Scores are as they are shown: what
-    differs in the last bits, by the other rows of a batch, is a tie.
-
-    groups (NDArray[int64]): Number of the query or mention of each candidate. Shape (n,).
-    concepts (NDArray[int64]), scores (FloatArray): Of the candidates. Shape (n,).
-    """
-    order = np.lexsort((concepts, -np.round(scores, DECIMALS), groups))
-    in_order = groups[order]
-    first = np.searchsorted(in_order, in_order)
-    return order[np.arange(len(order)) - first < top]
-
-
 IntArray = NDArray[np.int64]
 _Identity = tuple[str, set[str]]  # id and cross-references of a concept, in one spelling
 # Rarer candidates take so little from the others that their cross-references are not read.
@@ -159,6 +142,22 @@ def share_of_equivalents(
     shares = share(scores, groups)
     repeated = repeats(kb, concepts, shares, groups)
     return share(scores, groups, counted=~repeated) if repeated.any() else shares
+
+
+def rank(
+    kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray, *, top: int
+) -> tuple[IntArray, FloatArray]:
+    """The `top` best candidates of each group: their rows, group after group, best first; and the
+    probability of each candidate, see `share_of_equivalents`.
+
+    Ties go to the lower concept row, which is the lower id. Probabilities are as they are shown:
+    what differs in the last bits, by the other rows of a batch, is a tie.
+    """
+    shares = share_of_equivalents(kb, concepts, scores, groups)
+    order = np.lexsort((concepts, -np.round(shares, DECIMALS), groups))
+    in_order = groups[order]
+    first = np.searchsorted(in_order, in_order)
+    return order[np.arange(len(order)) - first < top], shares
 
 
 def repeats(

@@ -33,8 +33,7 @@ from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, Kept, LinkerState
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.linker.names import FrozenEncoder
-from spacy_bioel.pipeline.linker.searches import MakeIndex, MakeSearch
+from spacy_bioel.pipeline.linker.searches import FrozenEncoder, MakeIndex, MakeSearch
 from spacy_bioel.pipeline.linker.settings import (
     INCLUDED,
     KbSetting,

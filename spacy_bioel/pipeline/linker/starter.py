@@ -31,7 +31,7 @@ from spacy_bioel.models.name_encoder import (
     encoder_settings,
     read_encoder,
 )
-from spacy_bioel.pipeline.linker.names import FrozenEncoder, needs_no_folder
+from spacy_bioel.pipeline.linker.searches import FrozenEncoder, needs_no_folder
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.text.normalize import NORMALIZER_VERSION

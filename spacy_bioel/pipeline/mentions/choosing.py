@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import accumulate
 from math import log
 from typing import Any
 
 from spacy.tokens import Doc
 
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
@@ -35,13 +35,10 @@ _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A span that might have become a mention.
+    """A span that might have become a mention, by character offsets.
 
-    start, end (int): Character offsets.
-    label (str): The label that it would have had; "" where names are found with a knowledge base.
-    probability (float): That it is a mention.
-    is_mention (bool): Whether it became one.
-    reason (str): Why; "" for a mention that was simply likely enough.
+    label (str): "" where names are found with a knowledge base.
+    reason (str): "" for a mention that was simply likely enough.
     name (str): The name in the knowledge base that it matches; "" with a trained detector.
     """
 
@@ -153,12 +150,8 @@ def outside_markup(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 def has_whole_brackets(text: str) -> bool:
     """Tell whether each bracket is paired within the text, unlike that of "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
-        depth = 0
-        for character in text:
-            depth += (character == opening) - (character == closing)
-            if depth < 0:
-                return False
-        if depth:
+        depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
+        if min(depths) < 0 or depths[-1]:
             return False
     return True
 
@@ -174,7 +167,6 @@ def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[S
     earlier, compared from the last mention back; for the same tokens, the first label.
 
     mentions (Sequence): All at or above the threshold.
-    threshold (float): Least probability of a mention.
     RETURNS (list): In order of their start.
     """
     spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
@@ -209,13 +201,6 @@ def check_lists(always: Any, never: Any) -> None:
     for words in lists:
         if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
             raise BioelError(Errors.B336.format(always=always, never=never))
-
-
-def check_labels(always: Mapping[str, object], labels: Sequence[str]) -> None:
-    """Warn [W322] about word lists for labels that a model has not learned."""
-    if unknown := sorted(set(always) - set(labels)):
-        message = Warnings.W322.format(unknown=unknown, known=", ".join(labels))
-        warnings.warn(message, stacklevel=2)
 
 
 def apply_lists(

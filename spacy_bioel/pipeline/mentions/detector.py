@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -17,7 +18,7 @@ from spacy.util import filter_spans
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import open_kb
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.detector import (
@@ -36,7 +37,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
     Considered,
     ScoredSpan,
-    check_labels,
     check_lists,
     choose_mentions,
     consider_spans,
@@ -73,7 +73,6 @@ class MentionDetector(StoredPipe):
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
         self.cfg: dict[str, Any] = {"labels": [], **settings}
-        self._known_lists: set[str] = set()  # labels of word lists that were compared once
         self.check_settings()
 
     def check_settings(self) -> None:
@@ -158,10 +157,9 @@ class MentionDetector(StoredPipe):
         """
         docs = list(docs)
         self.check_settings()  # they may have been assigned
-        always = self.cfg["always"]
-        if set(always) - self._known_lists:
-            check_labels(always, self.labels)
-            self._known_lists = set(always)
+        if unknown := sorted(set(self.cfg["always"]) - set(self.labels)):
+            message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
+            warnings.warn(message, stacklevel=2)
         pairs = zip(docs, self.score_spans(docs), strict=True)
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 

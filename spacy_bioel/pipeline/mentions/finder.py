@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,12 +40,7 @@ _BY_RULES = {
 
 @dataclass(frozen=True, slots=True)
 class FoundName:
-    """A name in a document.
-
-    first, last (int): Its tokens.
-    row (int): Of the name in the knowledge base.
-    probability (float): That the span means the name.
-    """
+    """A name in a document, by its first and last token, and its row in the knowledge base."""
 
     first: int
     last: int
@@ -93,11 +88,11 @@ class NameFinder:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.bags = NameBags.from_kb(kb)
-        self.misspellings = Misspellings(self.bags.words)
+        correct = partial(Misspellings(self.bags.words).meant, known=common_words())
+        self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
         self._stems = {stem_of(word) for word in self.bags.words}
-        self._meant: dict[str, str] = {}
         self._shorthand = shorthand_beside(kb)
 
     def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
@@ -109,7 +104,7 @@ class NameFinder:
         )
         words = read_words(docs, stem_key, forms_of)
         if how.typos:
-            words.meant = tuple(map(self.meant, words.forms))
+            words.meant = tuple(self._correct(form) or form for form in words.forms)
             for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
                 if form != other:
                     words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
@@ -124,16 +119,6 @@ class NameFinder:
         named = np.flatnonzero(rows >= 0)
         of_named = [reasons[i] for i in named.tolist()]
         return Weighed(hits.take(named), rows[named], features[named], of_named)
-
-    def meant(self, word: str) -> str:
-        """Correct a misspelled word; return any other word as it is."""
-        found = self._meant.get(word)
-        if found is None:
-            if len(self._meant) >= _MOST_KEPT:
-                self._meant = {}
-            found = self.misspellings.meant(word, known=common_words()) or word
-            self._meant[word] = found
-        return found
 
     def find(self, docs: Sequence[Doc], how: Finding = Finding()) -> list[list[FoundName]]:
         """Find the names in each document, left to right. Only parts of coordinations overlap."""

@@ -299,25 +299,22 @@ def _coordinated(words: Words, bags: NameBags, sums: KeyArray, plain: Hits) -> H
     with fewer at their end and what follows it. Or "pontine and cerebellar hypoplasia".
     """
     is_and = np.array([form in _CONJUNCTIONS for form in words.forms], dtype=bool)
-    before = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
-    parts = []
-    widths = range(1, _MOST_SHARED + 1)
+    is_and = np.append(is_and[words.form], False) if len(words) else np.zeros(1, dtype=bool)
     is_whole = plain.end - plain.start > 1
+    widths = range(1, _MOST_SHARED + 1)
+    kept, more = np.array(list(product(widths, widths))).T[:, :, None]
     # A whole name before "and": other ends.
-    rows = np.flatnonzero(before[plain.end] & is_whole)
-    start, gap_end = plain.start[rows], plain.end[rows]
-    for kept, more in product(widths, widths):
-        end = gap_end + 1 + more
-        fits = (start + kept < gap_end) & (end <= len(words))
-        parts.append(np.stack([start, start + kept, gap_end + 1, end])[:, fits])
-    # A whole name after "and": other beginnings.
-    rows = np.flatnonzero((plain.start > 0) & before[plain.start - 1] & is_whole)
+    rows = np.flatnonzero(is_and[plain.end] & is_whole)
     first, end = plain.start[rows], plain.end[rows]
-    for kept, more in product(widths, widths):
-        start, gap, resume = first - 1 - more, first - 1, first + kept
-        fits = (start >= 0) & (resume < end)
-        parts.append(np.stack([start, gap, resume, end])[:, fits])
-    spans = np.concatenate(parts, axis=1)
+    ends = np.broadcast_arrays(first, first + kept, end + 1, end + 1 + more)
+    # A whole name after "and": other beginnings.
+    rows = np.flatnonzero((plain.start > 0) & is_and[plain.start - 1] & is_whole)
+    first, end = plain.start[rows], plain.end[rows]
+    beginnings = np.broadcast_arrays(first - 1 - more, first - 1, first + kept, end)
+    spans = np.concatenate([np.stack(part).reshape(4, -1) for part in (ends, beginnings)], axis=1)
+    start, gap, resume, end = spans
+    fits = (start >= 0) & (gap < resume - 1) & (resume < end) & (end <= len(words))
+    spans = spans[:, fits]
     stops = np.append(0, np.cumsum(words.before == STOP))
     start, gap, resume, end = spans
     fits = words.begins[start] & words.ends[end - 1] & (stops[end] == stops[start + 1])

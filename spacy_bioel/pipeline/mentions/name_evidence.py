@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache, partial
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -89,7 +89,7 @@ class NameEvidence:
     def __init__(self, kb: KnowledgeBase, bags: NameBags) -> None:
         self.kb = kb
         self.bags = bags
-        self._kept: dict[tuple[str, int], NameMatch] = {}
+        self._match = lru_cache(maxsize=_MOST_KEPT)(partial(_nearest, kb, bags))
 
     def table(self, words: Words, hits: Hits) -> tuple[IntArray, NDArray[np.float32]]:
         """Return the name rows of hits, and their features.
@@ -132,37 +132,6 @@ class NameEvidence:
             strings.append((" ".join(own), bag))
         return strings
 
-    def _match(self, string: str, bag: int) -> NameMatch:
-        found = self._kept.get((string, bag))
-        if found is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept = {}
-            found = self._kept[string, bag] = self._nearest(string.split(), bag)
-        return found
-
-    def _nearest(self, words: list[str], bag: int) -> NameMatch:
-        rows = self.bags.rows_of(bag)
-        names = self.kb.names.take(rows)
-        nears = [_nearness(words, name) for name in names]
-        near, row, name = min(zip(nears, rows, names, strict=True))
-        if near > FAMILY_ORDERED:
-            return NameMatch(-1, FAMILY_ORDERED)
-        own = [word for word in words if word not in LINKING_WORDS] or words
-        frequencies = [min(common_words().get(word, RARE), COMMON) for word in own]
-        last = words_of(normalize_name(name))[-1]
-        return NameMatch(
-            row,
-            near,
-            words=log(len(own)),
-            letters=log(sum(map(len, own))),
-            single=len(own) == 1,
-            common=log(min(frequencies)),
-            rare=-sum(log(frequency / 1e6) for frequency in frequencies) / 20,
-            head=self.bags.heads.get(stem_of(own[-1]), 0.0),
-            ending=singular_of(own[-1]) != singular_of(last),
-            has_comma="," in name,
-        )
-
     def _of_concepts(self, rows: IntArray) -> dict[str, NDArray]:
         indptr, _, is_preferred = self.kb.concepts_of_names(rows)
         name = np.repeat(np.arange(len(rows)), np.diff(indptr))
@@ -183,6 +152,32 @@ class NameEvidence:
             "hyphened_before": hyphened[start],
             "hyphened_after": hyphened[end],
         }
+
+
+def _nearest(kb: KnowledgeBase, bags: NameBags, string: str, bag: int) -> NameMatch:
+    """Find the name of a bag that a string is nearest to."""
+    words = string.split()
+    rows = bags.rows_of(bag)
+    names = kb.names.take(rows)
+    nears = [_nearness(words, name) for name in names]
+    near, row, name = min(zip(nears, rows, names, strict=True))
+    if near > FAMILY_ORDERED:
+        return NameMatch(-1, FAMILY_ORDERED)
+    own = [word for word in words if word not in LINKING_WORDS] or words
+    frequencies = [min(common_words().get(word, RARE), COMMON) for word in own]
+    last = words_of(normalize_name(name))[-1]
+    return NameMatch(
+        row,
+        near,
+        words=log(len(own)),
+        letters=log(sum(map(len, own))),
+        single=len(own) == 1,
+        common=log(min(frequencies)),
+        rare=-sum(log(frequency / 1e6) for frequency in frequencies) / 20,
+        head=bags.heads.get(stem_of(own[-1]), 0.0),
+        ending=singular_of(own[-1]) != singular_of(last),
+        has_comma="," in name,
+    )
 
 
 def _nearness(words: list[str], name: str) -> int:

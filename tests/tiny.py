@@ -186,3 +186,14 @@ def fleeting(checkpoint: Path, folder: Path, *, dropout: bool = False) -> Iterat
     spacy.util.fix_random_seed(0)
     yield copy
     shutil.rmtree(copy)
+
+
+def evidence_of(docs: Iterable[Doc]) -> set[str]:
+    """What the candidates of all links of documents say of their evidence."""
+    return {c.evidence for doc in docs for span in doc.spans["bioel"] for c in span._.candidates}
+
+
+def leave_evidence(nlp: Language, name: str) -> None:
+    """Switch all other evidence of the linker off."""
+    cfg = nlp.get_pipe("bioel_linker").cfg  # type: ignore[attr-defined]
+    cfg["evidence"] = dict.fromkeys(cfg["evidence"], False) | {name: True}
