@@ -191,7 +191,6 @@ class Training(bi_encoder.Training):
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
         super().__init__(model, state, settings)
-        self._random = np.random.default_rng(settings.seed)
         self._task: str | None = None
 
     def update(self, examples: Sequence[Example]) -> float | None:
