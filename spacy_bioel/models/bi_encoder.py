@@ -17,7 +17,7 @@ from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
+from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.tok2vec import (
     Tok2Vec,
     forward_over_tokens,
@@ -27,6 +27,7 @@ from spacy_bioel.models.tok2vec import (
 )
 from spacy_bioel.models.torch_io import (
     require_torch,
+    set_layer,
     torch_layer,
     weights_from_bytes,
     weights_to_bytes,
@@ -85,7 +86,7 @@ def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
         dim=model.get_ref("names").get_dim("nO"),
         **model.attrs["settings"],
     )
-    set_reading(model, torch_layer(tower))
+    set_layer(model, torch_layer(tower))
 
 
 def _tower_parts(model: DualEncoder) -> Parts:

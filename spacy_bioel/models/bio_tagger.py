@@ -144,8 +144,7 @@ def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[f
     """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
     that were not looked for are right together.
 
-    logits (Logits): Logits of the tags. Shape (n_tokens, 2 * n_labels + 1).
-    known (NDArray[bool]): Shape (n_tokens, n_labels).
+    logits (Logits): Of the tags. Shape (n_tokens, 2 * n_labels + 1).
     """
     n_tokens, n_tags = logits.shape
     tags = _gold_tags(gold, n_tokens, n_labels=n_tags // 2)

@@ -14,8 +14,8 @@ from thinc.api import Model
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind, Parts, set_network
-from spacy_bioel.models.torch_io import reading_part, require_torch, torch_layer
+from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind, Parts
+from spacy_bioel.models.torch_io import reading_part, require_torch, set_layer, torch_layer
 from spacy_bioel.models.vocabulary import n_pieces
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -202,7 +202,8 @@ def set_backbone(model: Model, tokenizer: Tokenizer, network: Any) -> None:
 
     network (torch.nn.Module): From arrays to one output, with a `backbone`.
     """
-    set_network(model, tokenizer, torch_layer(network))
+    set_layer(model, torch_layer(network))
+    model.attrs["tokenizer"] = tokenizer
     model.attrs["config"] = config_to_json(network.backbone.config)
 
 

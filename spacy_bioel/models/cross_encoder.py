@@ -81,8 +81,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
 def _make(model: PairScorer, source: EncoderSource) -> None:
     """Load the checkpoint and add a new linear layer on top.
 
-    RAISES BioelError: [B159] no checkpoint is named; those of `read_checkpoint`; [B154] parts do
-        not fit one another or `max_pieces`.
+    RAISES BioelError: [B159] no checkpoint is named; those of `read_checkpoint` and `_add`.
     """
     if model.attrs["path"] is None:
         raise BioelError(Errors.B159)
@@ -101,7 +100,7 @@ def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
 
 
 def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
-    """Set word pieces and network, replacing any previous ones."""
+    """Set word pieces and network. RAISES BioelError: [B154] no special pieces, or no room."""
     from spacy_bioel.nn.encoders import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
@@ -121,12 +120,8 @@ _KIND = checkpoint_kind(_make, _add)
 
 
 def score_pairs(model: PairScorer, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-    """Score pairs in evaluation mode.
-
-    pairs (Sequence[Pair]): Pairs of any number of mentions. Equal texts within a batch are
-        tokenised once, so keep the pairs of a mention together.
-    RETURNS (NDArray[float32]): Logits. Shape (n_pairs,).
-    """
+    """Logits of pairs of any number of mentions, those of a mention together: equal texts within a
+    batch are tokenised once. Shape (n_pairs,)."""
     batches = [pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS)]
     scores = [model.ops.to_numpy(model.predict(batch)) for batch in batches]
     return np.concatenate([np.zeros(0, np.float32), *scores])

@@ -24,6 +24,7 @@ from spacy_bioel.models.torch_io import (
     DOCUMENT_TRANSFORMER,
     is_on_gpu,
     needs_torch,
+    set_layer,
     torch_layer,
     weights_of,
 )
@@ -124,11 +125,8 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
         **model.attrs["settings"],
     }
     shapes = {} if has_lstm else kind.shapes(**settings)
-    wrapper = torch_layer(make=partial(kind.make, **settings), shapes=shapes)
-    before = model.maybe_get_ref("scorer")
-    model.layers[:] = [layer for layer in model.layers if layer is not before]
-    model.layers.append(wrapper)
-    model.set_ref("scorer", wrapper)
+    layer = torch_layer(make=partial(kind.make, **settings), shapes=shapes)
+    set_layer(model, layer, ref="scorer")
     model.set_dim("nO", n_labels, force=True)
 
 

@@ -21,7 +21,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.detector import N_FEATURES, MentionBatch
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
-from spacy_bioel.models.reading import ReadingKind, reading_model, set_reading
+from spacy_bioel.models.reading import ReadingKind, reading_model
 from spacy_bioel.models.tok2vec import (
     Tok2Vec,
     forward_over_tokens,
@@ -34,6 +34,7 @@ from spacy_bioel.models.torch_io import (
     network_of,
     reading_part,
     require_torch,
+    set_layer,
     to_tensors,
     torch_layer,
     weights_from_bytes,
@@ -165,7 +166,7 @@ def _add_network(model: Model, source: EncoderSource | None = None) -> None:
         n_features=N_FEATURES,
         **model.attrs["settings"],
     )
-    set_reading(model, torch_layer(network))
+    set_layer(model, torch_layer(network))
 
 
 def _network_parts(model: Model) -> Parts:

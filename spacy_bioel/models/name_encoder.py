@@ -136,16 +136,6 @@ def add_encoder(model: Model, source: EncoderSource) -> None:
     model.attrs["kind"].make(model, source)
 
 
-def set_network(model: Model, tokenizer: Tokenizer, layer: Model) -> None:
-    """Set word pieces and the layer of the network, replacing any previous ones.
-
-    layer (Model): Of `torch_layer`; of a name encoder, from `Pieces` to vectors, (n_names, dim).
-    """
-    model.attrs["tokenizer"] = tokenizer
-    model.layers[:] = [layer]
-    model.set_ref("network", layer)
-
-
 def get_network(model: Model) -> Any:
     """Torch module of a model. Call it after `add_encoder`."""
     return network_of(model.get_ref("network"))

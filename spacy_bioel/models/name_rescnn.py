@@ -22,9 +22,15 @@ from spacy_bioel.models.name_encoder import (
     get_network,
     infer_by_torch,
     name_encoder,
-    set_network,
 )
-from spacy_bioel.models.torch_io import device_of, is_on_gpu, reading_part, torch_layer, weights_of
+from spacy_bioel.models.torch_io import (
+    device_of,
+    is_on_gpu,
+    reading_part,
+    set_layer,
+    torch_layer,
+    weights_of,
+)
 from spacy_bioel.models.vocabulary import (
     EmbeddingTables,
     load_huggingface,
@@ -77,11 +83,9 @@ def add_rescnn(
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.attrs["max_tokens"])
     settings = model.attrs["settings"]
-    model.attrs["tables"] = tables
+    model.attrs.update(tokenizer=tokenizer, tables=tables)
     shapes = rescnn_shapes(width=tables["words"].shape[1], **settings)
-    set_network(
-        model, tokenizer, torch_layer(make=partial(_network, tables, settings), shapes=shapes)
-    )
+    set_layer(model, torch_layer(make=partial(_network, tables, settings), shapes=shapes))
 
 
 def _network(tables: EmbeddingTables, settings: Mapping[str, Any]) -> Any:

@@ -80,13 +80,6 @@ def add_reading(model: Model, source: EncoderSource) -> None:
         model.attrs["reading"].add(model, source)
 
 
-def set_reading(model: Model, network: Model) -> None:
-    """Set a contextual network that is a layer of the model, in the place of an earlier one."""
-    before = model.maybe_get_ref("network")
-    model.layers[:] = [*(layer for layer in model.layers if layer is not before), network]
-    model.set_ref("network", network)
-
-
 def reading_parts(model: Model) -> Parts:
     """Files for `load_reading`: bytes by file name; empty without a contextual network."""
     return model.attrs["reading"].parts(model) if reads(model) else {}

@@ -59,9 +59,7 @@ def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[f
     """Binary cross-entropy, summed over all spans and the labels that were looked for, and divided
     by the gold mentions.
 
-    logits (Logits): Logits of spans, -inf for spans that end outside their document. Shape
-        (n_tokens, max_width, n_labels).
-    known (NDArray[bool]): Shape (n_tokens, n_labels).
+    logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
     start, end, label = gold[gold[:, 1] - gold[:, 0] <= logits.shape[1]].T
     target = np.zeros(logits.shape, dtype="float32")

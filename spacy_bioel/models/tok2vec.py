@@ -50,9 +50,8 @@ def read_tokens(
 def forward_over_tokens(
     model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], Any]]:
-    """Run the layer "network" of a model on the token vectors of its layer "tok2vec".
+    """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
 
-    others (Sequence): Further inputs of the network.
     RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
         other inputs of floats.
     """

@@ -178,6 +178,13 @@ def loss_and_gradients(name: str, *inputs: Any, **settings: Any) -> tuple[Any, .
     return float(loss.detach()), *_gradients(tensors)
 
 
+def set_layer(model: Model, layer: Model, *, ref: str = "network") -> None:
+    """Set a layer of a model, in the place of an earlier one of this name."""
+    before = model.maybe_get_ref(ref)
+    model.layers[:] = [*(other for other in model.layers if other is not before), layer]
+    model.set_ref(ref, layer)
+
+
 def network_of(layer: Model) -> Any:
     """The torch network of a layer, made at first use. RAISES BioelError: [B040] without torch."""
     if not layer.shims:

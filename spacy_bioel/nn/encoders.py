@@ -114,8 +114,7 @@ class NameTransformer(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode names.
 
-        ids (Tensor): Token ids of all names, special ones included, concatenated. Shape
-            (n_tokens,).
+        ids (Tensor): Token ids of all names, special ones included. Shape (n_tokens,).
         lengths (Tensor): Number of tokens of each name; at least 1. Shape (n_names,).
         RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
@@ -191,8 +190,7 @@ class MentionTower(nn.Module):
     def forward(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Encode mentions.
 
-        tokens (Tensor): Token vectors of all documents, one after the other. Shape (n, width).
-        spans (Tensor): Start and end token (exclusive) of each mention. Shape (n_mentions, 2).
+        tokens, spans (Tensor): See `mean_of_spans`.
         words (Tensor): Vectors of the strings of the mentions. Shape (n_mentions, dim).
         RETURNS (Tensor): Unit vectors. Shape (n_mentions, dim).
         """
@@ -229,12 +227,11 @@ class CrossEncoder(Pretrained):
     def forward(self, ids: Tensor, segments: Tensor, lengths: Tensor) -> Tensor:
         """Score pairs.
 
-        ids (Tensor): Piece ids of all pairs, special pieces included, concatenated. Shape
-            (n_pieces,).
+        ids (Tensor): Piece ids of all pairs, special ones included. Shape (n_pieces,).
         segments (Tensor): 0 for pieces of the context, 1 for pieces of the candidate; ignored
             by a backbone without segment embeddings. Shape (n_pieces,).
         lengths (Tensor): Number of pieces of each pair; at least 1. Shape (n_pairs,).
-        RETURNS (Tensor): Logits in the order of the pairs. Shape (n_pairs,).
+        RETURNS (Tensor): Logits. Shape (n_pairs,).
         """
         starts = torch.cumsum(lengths, dim=0) - lengths
 

@@ -33,7 +33,7 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     pairs. Khosla et al. (2020), https://arxiv.org/abs/2004.11362.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
-    temperature (float | Tensor): Divisor of the cosines.
+    temperature (float | Tensor): Divisor of the cosines, as in all losses.
     """
     unit = F.normalize(vectors, dim=1)
     logits = unit @ unit.T / temperature
@@ -54,7 +54,6 @@ def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05)
     batch as candidates.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
-    temperature (float): Divisor of the cosines.
     """
     unit = F.normalize(vectors, dim=1)
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
@@ -72,11 +71,9 @@ def collective_loss(
     over the mentions with a right candidate. Bhowmik, Stratos and de Melo (2021),
     https://aclanthology.org/2021.louhi-1.4, with cosines.
 
-    mentions (Tensor): Unit vectors of the mentions. Shape (n_mentions, dim).
+    mentions (Tensor): Unit vectors. Shape (n_mentions, dim).
     names (Tensor): Vectors of the candidates. Shape (n_candidates, dim).
-    right (Tensor): True where the candidate is right for the mention; bool. Shape
-        (n_mentions, n_candidates).
-    temperature (float): Divisor of the cosines.
+    right (Tensor): Whether a candidate is right; bool. Shape (n_mentions, n_candidates).
     """
     return _missed(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
@@ -123,9 +120,8 @@ def restricted_softmax_loss(
 
     states (Tensor): Vectors of tokens or mentions. Shape (n, dim).
     classes (Callable): From classes to their vectors, (m,) to (m, dim), as an embedding is.
-    bias (Tensor): Shape (n_classes,).
-    target (Tensor): Class of each vector. Shape (n,).
-    weight (Tensor): Weight of each vector. Shape (n,).
+    bias (Tensor): Of all classes. Shape (n_classes,).
+    target, weight (Tensor): Class and weight of each vector. Shape (n,).
     others (Tensor): Further classes to tell the right ones from; any that are right for a vector
         of the batch change nothing. Shape (m,).
     """

@@ -47,8 +47,7 @@ class TokenReader(nn.Module):
     def read(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Add the embeddings of lexicon matches to the tokens, then run the LSTM, if any.
 
-        tokens (Tensor): Token vectors of all documents, concatenated; at least one token.
-            Shape (n_tokens, width).
+        tokens (Tensor): Vectors of the tokens of all documents; at least one. (n_tokens, width).
         lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         spans (Tensor): Lexicon matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Lexicon matches of single tokens as (token, feature). Shape (m, 2).
@@ -69,10 +68,7 @@ class TokenReader(nn.Module):
 
 
 def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Run a bidirectional LSTM over each document.
-
-    tokens, lengths (Tensor): See `TokenReader.read`. RETURNS (Tensor): (n_tokens, 2 * hidden).
-    """
+    """States of a bidirectional LSTM over each document; see `TokenReader.read`."""
     real = lengths[lengths > 0]
     padded = pad_sequence(list(tokens.split(real.tolist())), batch_first=True)
     packed = pack_padded_sequence(padded, real.cpu(), batch_first=True, enforce_sorted=False)

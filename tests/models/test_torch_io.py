@@ -163,9 +163,7 @@ def test_round_trip_by_readable_names() -> None:
     assert weights_to_bytes(loaded) != saved
     weights_from_bytes(loaded, saved)
     assert weights_to_bytes(loaded) == saved
-    assert [name for name in load(saved) if name.endswith((".hashembed.E", ".output.bias"))] == [
-        "15.hashembed.E", "2.torch.output.bias",
-    ]  # fmt: skip
+    assert {"15.hashembed.E", "2.torch.output.bias"} <= load(saved).keys()
 
 
 def changed(**changes: np.ndarray | None) -> bytes:
