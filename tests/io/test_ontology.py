@@ -94,10 +94,8 @@ GRAPHS = {
 HEAD = "format-version: 1.2\ndefault-namespace: toy\n\n[Term]\nid: X:1\n"
 
 
-def read(tmp_path: Path, lines: str, *, head: str = HEAD) -> list[Concept]:
-    path = tmp_path / "toy.obo"
-    path.write_text(head + lines, encoding="utf8")
-    return list(read_obo(path))
+def read(write, lines: str, *, head: str = HEAD) -> list[Concept]:
+    return list(read_obo(write(head + lines, "toy.obo")))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +112,8 @@ def read(tmp_path: Path, lines: str, *, head: str = HEAD) -> list[Concept]:
         ("name: a\n! name: b\n\n[Typedef]\nid: part_of\nname: part of", ("a",)),
     ],
 )  # fmt: skip
-def test_names(tmp_path: Path, line: str, names: tuple[str, ...]) -> None:
-    assert read(tmp_path, f"{line}\n") == [Concept("X:1", names, types=("toy",))]
+def test_names(write, line: str, names: tuple[str, ...]) -> None:
+    assert read(write, f"{line}\n") == [Concept("X:1", names, types=("toy",))]
 
 
 @pytest.mark.parametrize(
@@ -132,26 +130,26 @@ def test_names(tmp_path: Path, line: str, names: tuple[str, ...]) -> None:
         " [X:2]",
     ],
 )
-def test_what_follows_a_synonym_does_not_matter(tmp_path: Path, rest: str) -> None:
+def test_what_follows_a_synonym_does_not_matter(write, rest: str) -> None:
     lines = f'name: limb\nsynonym: "limb \\"bud\\"; a, b"{rest}\n'
-    assert read(tmp_path, lines)[0].names == ("limb", 'limb "bud"; a, b')
+    assert read(write, lines)[0].names == ("limb", 'limb "bud"; a, b')
 
 
-def test_scopes_are_the_order_of_names(tmp_path: Path) -> None:
+def test_scopes_are_the_order_of_names(write) -> None:
     lines = (
         'synonym: "e" RELATED []\nsynonym: "d" []\nsynonym: "c" BROAD []\nsynonym: "b" EXACT []\n'
         'exact_synonym: "a" [X:1]\nname: z\nsynonym: "n" NARROW LATIN []\nrelated_synonym: "f" []\n'
     )
-    assert read(tmp_path, lines)[0].names == ("z", "a", "b", "n", "c", "d", "e", "f")
+    assert read(write, lines)[0].names == ("z", "a", "b", "n", "c", "d", "e", "f")
 
 
-def test_ids_have_modifiers_and_comments(tmp_path: Path) -> None:
+def test_ids_have_modifiers_and_comments(write) -> None:
     lines = (
         'name: artery\nis_a: X:3 {source="cjm", is_inferred="true"} ! mesenteric artery\n'
         "is_a: X:2 ! vessel\nalt_id: X:9\nalt_id: X\\:8\nnamespace: blood ! all\n\n"
         '[Term] ! old\nid: X:4\nname: gone\nis_obsolete: true {xref="X:5"}\nreplaced_by: X:1 ! a\n'
     )
-    assert read(tmp_path, lines) == [
+    assert read(write, lines) == [
         Concept("X:1", ("artery",), types=("blood",), parents=("X:2", "X:3")),
         Concept("X:8", (), replaced_by="X:1"),
         Concept("X:9", (), replaced_by="X:1"),
@@ -169,14 +167,14 @@ def test_ids_have_modifiers_and_comments(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_cross_references(
-    tmp_path: Path, line: str, xrefs: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    write, line: str, xrefs: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert read(tmp_path, f"name: a\n{line}\n")[0].xrefs == xrefs
+    assert read(write, f"name: a\n{line}\n")[0].xrefs == xrefs
     assert not caplog.records
 
 
 def test_what_names_do_not_need_is_left_out_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    write, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = (
         'name: a\ndef: "A thing, \\"b\\"." [GO:[GOC\\:mtg_sensu\\, ISBN\\:1\\]]\n'
@@ -184,7 +182,7 @@ def test_what_names_do_not_need_is_left_out_and_counted(
         'relationship: [x\ncomment: \\"a\n\n[Term]\nid: X:2\nname: b\ndef: no quotes\nxref: A:1\n'
     )
     with caplog.at_level(logging.WARNING):
-        first, second = read(tmp_path, lines)
+        first, second = read(write, lines)
     assert (first.definition, first.xrefs) == ('A thing, "b".', ())
     assert (second.definition, second.xrefs) == ("", ("A:1",))
     (record,) = caplog.records
@@ -210,14 +208,14 @@ def test_what_names_do_not_need_is_left_out_and_counted(
         ("name: a\n\n[Term]\nname: b", 8),
     ],
 )
-def test_ids_and_names_are_strict(tmp_path: Path, lines: str, number: int) -> None:
+def test_ids_and_names_are_strict(write, lines: str, number: int) -> None:
     with pytest.raises(BioelError, match=rf"\[B116\] .*toy.obo, line {number}: expected"):
-        read(tmp_path, f"{lines}\n")
+        read(write, f"{lines}\n")
 
 
-def test_the_first_lines_are_strict(tmp_path: Path) -> None:
+def test_the_first_lines_are_strict(tmp_path: Path, write) -> None:
     with pytest.raises(BioelError, match=r"\[B116\] .*line 1: expected TAG: VALUE"):
-        read(tmp_path, "", head="nothing of the kind\n")
+        read(write, "", head="nothing of the kind\n")
     with pytest.raises(BioelError, match="B101"):  # and not looked for on the web
         list(read_obo(tmp_path / "nowhere.obo"))
 
@@ -264,9 +262,8 @@ def test_real_ontologies(
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
-def test_obo(tmp_path, pack, recwarn):
-    path = tmp_path / "toy.obo"
-    path.write_bytes(pack(OBO.encode()))
+def test_obo(write, pack, recwarn):
+    path = write(pack(OBO.encode()), "toy.obo")
     assert list(read_obo(path)) == CONCEPTS
     assert not recwarn.list
 
@@ -294,19 +291,17 @@ def test_owl_and_obo_json(tmp_path, name, content):
         ("remark: the license is elsewhere\n", ("", "")),
     ],
 )
-def test_release_and_licence_of_an_obo_header(tmp_path, header, expected):
-    path = tmp_path / "toy.obo"
-    path.write_text(f"format-version: 1.2\n{header}\n[Term]\nid: X:1\ndata-version: no\n")
+def test_release_and_licence_of_an_obo_header(write, header, expected):
+    path = write(f"format-version: 1.2\n{header}\n[Term]\nid: X:1\ndata-version: no\n", "toy.obo")
     assert read_obo_header(path) == expected
 
 
-def test_ids_without_vocabulary_get_the_prefix(tmp_path):
-    path = tmp_path / "toy.obo"
-    path.write_text("format-version: 1.2\n\n[Term]\nid: 7\nname: seven\n")
+def test_ids_without_vocabulary_get_the_prefix(write):
+    path = write("format-version: 1.2\n\n[Term]\nid: 7\nname: seven\n", "toy.obo")
     assert list(read_obo(path, prefix="X")) == [Concept("X:7", ("seven",))]
 
 
-def test_cellxgene(tmp_path):
+def test_cellxgene(write):
     terms = {
         "CL:0": {"ancestors": {}, "label": "cell", "deprecated": False},
         "CL:2": {
@@ -319,8 +314,7 @@ def test_cellxgene(tmp_path):
         "CL:3": {"label": "obsolete neuron", "deprecated": True, "replaced_by": "CL:2"},
         "CL:4": {"ancestors": {}, "label": "obsolete cell", "deprecated": True},
     }
-    path = tmp_path / "cl.json.zst"
-    path.write_bytes(zstandard.compress(json.dumps(terms).encode()))
+    path = write(zstandard.compress(json.dumps(terms).encode()), "cl.json.zst")
     assert list(read_cellxgene_json(path)) == [
         Concept("CL:0", ("cell",)),
         Concept("CL:2", ("neuron", "nerve cell"), parents=("CL:1",), definition="A nerve cell."),
@@ -348,8 +342,7 @@ def test_cellosaurus_has_ids_without_a_colon(tmp_path):
         '{"CL:0": {"label": "cell", "description": {"en": "unit"}}}',
     ],
 )
-def test_malformed_cellxgene(tmp_path, content):
-    path = tmp_path / "cl.json"
-    path.write_text(content)
+def test_malformed_cellxgene(write, content):
+    path = write(content, "cl.json")
     with pytest.raises(BioelError, match="B120.*cl.json"):
         list(read_cellxgene_json(path))
