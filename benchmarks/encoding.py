@@ -1,4 +1,4 @@
-"""Speed of encoders, and the part of the machine that encoder and search reach.
+"""Names that each encoder encodes in a second, and links under the same search.
 
 python -m benchmarks.run encoding KB CHECKPOINT: names of a knowledge base, and the checkpoint of
 MiniLM-L6, whose word pieces all transformers here read. In one run, from strings to unit vectors:
@@ -13,13 +13,6 @@ minilm, minilm_best
 Times are the best of `repeats`, on the clock, with all cores. Linked: a query is encoded and
 searched exactly among `searched` vectors of its encoder's size (for transformers random ones:
 encoding so many would take an hour, and does not matter for the time of the search).
-
-python -m benchmarks.run roofline KB: on one core, in processor time; the best of several runs of:
-
-peak      matrix products of the size at which they are fastest, and a copy within memory
-encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
-          of its matrix products; what is fused into tables, shifts and activations do not count
-search    exact, 256 queries: the products of queries and vectors
 """
 
 from __future__ import annotations
@@ -40,8 +33,7 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from benchmarks.record import Row, question, rows_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     encode_names,
@@ -51,14 +43,11 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.nn.encoders import NameTransformer
 from spacy_bioel.pipeline.linker.starter import read_starter_encoder
-from spacy_bioel.processor import use_one_thread
 from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 _BATCH = 64
 _FEW = 256  # names that the slow ones encode
-_SIZES = (256, 512, 1024, 2048)
-_QUERIES = 256
 
 
 @question("encoding")
@@ -95,47 +84,6 @@ def encoding(
         yield from rows_of(system, values, **about)
 
 
-@question("roofline")
-def roofline(
-    kb: Path,
-    names: Annotated[int, typer.Option(help="That are encoded, and searched.")] = 16_384,
-    repeats: Annotated[int, typer.Option()] = 5,
-) -> Iterator[Row]:
-    use_one_thread()
-    model = _starter_model()
-    encode = Names(model, fast=True)
-    strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
-    n_tokens = sum(map(len, model.attrs["tokenizer"].encode_batch_fast(strings)))
-    vectors = encode(strings)
-    index = ExactIndex(quantize(vectors))
-    queries = unit(np.random.default_rng(0).standard_normal((_QUERIES, vectors.shape[1])))
-    memory = np.zeros(1 << 25, dtype=np.float32)
-    other = np.ones_like(memory)
-    clock = time.process_time
-    peak = max(2 * size**3 / _best(clock, repeats, np.matmul, *_squares(size)) for size in _SIZES)
-    bandwidth = 2 * memory.nbytes / _best(clock, repeats, np.copyto, memory, other)
-    seconds = _best(clock, repeats, encode, strings)
-    searching = _best(clock, repeats, index.search, queries, 10)
-    encoder = n_tokens * _per_token(get_network(model)) / seconds
-    search = 2 * queries.shape[0] * vectors.size / searching
-    found = {
-        "peak": {"gigaflops_float32": peak / 1e9, "gigabytes_per_second": bandwidth / 1e9},
-        "encoder": {
-            "gigaflops": encoder / 1e9,
-            "of_peak": encoder / peak,
-            "names_per_second": len(strings) / seconds,
-        },
-        "search": {
-            "gigaflops": search / 1e9,
-            "of_peak_float32": search / peak,
-            "gigabytes_per_second": vectors.size / searching / 1e9,  # a byte a number
-        },
-    }
-    about = {"n": names, "tokens": n_tokens, "precision": "float32"}
-    for system, values in found.items():
-        yield from rows_of(system, values, digits=3, **about)
-
-
 def sample_names(kb: KnowledgeBase, n: int) -> list[str]:
     """Return normalised names of all of a knowledge base, drawn with seed 0, in no order."""
     rows = np.random.default_rng(0).choice(kb.n_names, min(n, kb.n_names), replace=False)
@@ -155,19 +103,6 @@ def _best(clock: Callable[[], float], repeats: int, function: Callable, *argumen
         function(*arguments)
         times.append(clock() - start)
     return min(times[1:])
-
-
-def _squares(size: int) -> NDArray[np.float32]:
-    return np.random.default_rng(0).standard_normal((2, size, size)).astype(np.float32)
-
-
-def _per_token(network: Any) -> int:
-    """Additions and multiplications of the products that are left for each token."""
-    macs = 0
-    for block in network.blocks:
-        macs += sum(convolution.weight.numel() for convolution in block.convolutions)
-        macs += block.feed_forward[0].weight.numel() + block.feed_forward[3].weight.numel()
-    return 2 * macs
 
 
 class Names:

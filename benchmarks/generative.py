@@ -6,18 +6,12 @@ being right; mentions whose ids the knowledge base lacks count as wrong. Systems
 
 generated: names that were written, nothing else. strings: the same linker without them, with its
 default weights. both: the two, weighed (five numbers) by the documents of four folds of five.
-
---ablation NAME trains a variant for --updates, all alike, on the same mentions, and measures the
-names of the first 100 documents: another target in training (random), no prompt, one name a
-concept, no pre-training. Their baseline is `mentions`; all but
-`mentions and names`, which is the linker's own way, train on mentions alone.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,10 +28,7 @@ from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, blank, dev, only
 from spacy_bioel.corpus import read_docs
-from spacy_bioel.kb.words.trie import build_trie
-from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_reading, gold_docs
 from spacy_bioel.tuning.fusion import fit_fusion
@@ -45,33 +36,6 @@ from spacy_bioel.types import AnnotatedText, Link
 
 _DOCUMENTS = 8  # of an update
 _ABLATED = 100  # documents that ablations are measured on
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A way to train or to write.
-
-    target (str): Which name is to be written: "nearest", "random" or, with one name a concept,
-        "preferred"; names that may be written are then these alone.
-    prompt (bool): Begin with the mention.
-    starts (bool): Start from pre-training.
-    names (bool): Show other names than those of mentions in training.
-    """
-
-    target: str = "nearest"
-    prompt: bool = True
-    starts: bool = True
-    names: bool = False
-
-
-VARIANTS = {
-    "mentions and names": Variant(names=True),
-    "mentions": Variant(),
-    "random target": Variant(target="random"),
-    "no prompt": Variant(prompt=False),
-    "one name a concept": Variant(target="preferred"),
-    "no pre-training": Variant(starts=False),
-}
 
 
 @question("generative", key=KEY)
@@ -82,52 +46,42 @@ def generative(
     updates: Annotated[int, typer.Option()] = 500,
     learn_rate: Annotated[float, typer.Option()] = 5e-4,
     seed: SeedOption = 0,
-    ablation: Annotated[list[str] | None, typer.Option(help="Of VARIANTS, instead.")] = None,
 ) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    about = {"corpus": corpus, "split": "dev", "seed": seed, "protocol": "gold_any"}
-    texts = with_ids(corpus)[: _ABLATED if ablation else None]
-    for name in ablation or ["mentions and names"]:
-        variant = VARIANTS[name]
-        if out is not None and (out / "meta.json").is_file() and not ablation:
-            nlp = spacy.load(out)
-            linker: Any = nlp.get_pipe("bioel_linker")
-            linker.set_kb(f"kb/{corpus}")
-        else:
-            nlp = _make_pipeline(corpus, start, variant)
-            linker = nlp.get_pipe("bioel_linker")
-            _train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
-            if out is not None and not ablation:
-                linker.cfg["include_kb"] = False
-                nlp.to_disk(out)
-        if variant.target == "preferred":
-            _write_preferred_names(linker)
-        else:
-            linker.encode_kb(linker.kb)
-        before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
-        written = dict.fromkeys(before["evidence"], False) | {"generated": True}
-        linker.cfg |= {"evidence": written, "composites": False, "coherence": 0.0}
-        links = {f"ablation: {name}" if ablation else "generated": link_given(nlp, linker, texts)}
-        found = {system: list(of_texts) for system, of_texts in links.items()}
-        linker.cfg.update(before)
-        if not ablation:
-            linker.cfg["evidence"]["generated"] = False
-            found["strings"] = list(link_given(nlp, linker, texts))
-            linker.cfg["evidence"]["generated"] = True
-            found["both"] = _cross_fitted(nlp, linker, texts, seed=seed)
-        for system, of_texts in found.items():
-            for row in _measure(corpus, texts, of_texts, linker.kb):
-                yield {"system": system, **about, **row}
+    texts = only(dev(corpus), lambda text, mention: mention.ids)
+    if out is not None and (out / "meta.json").is_file():
+        nlp = spacy.load(out)
+        linker: Any = nlp.get_pipe("bioel_linker")
+        linker.set_kb(f"kb/{corpus}")
+    else:
+        nlp = _make_pipeline(corpus, start)
+        linker = nlp.get_pipe("bioel_linker")
+        _train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
+        if out is not None:
+            linker.cfg["include_kb"] = False
+            nlp.to_disk(out)
+    linker.encode_kb(linker.kb)
+    before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
+    written = dict.fromkeys(before["evidence"], False) | {"generated": True}
+    linker.cfg |= {"evidence": written, "composites": False, "coherence": 0.0}
+    found = {"generated": list(link_given(nlp, linker, texts))}
+    linker.cfg.update(before)
+    linker.cfg["evidence"]["generated"] = False
+    found["strings"] = list(link_given(nlp, linker, texts))
+    linker.cfg["evidence"]["generated"] = True
+    found["both"] = _cross_fitted(nlp, linker, texts, seed=seed)
+    for system, links in found.items():
+        about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
+        yield from (about | row for row in _measure(corpus, texts, links, linker.kb))
 
 
-def _make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
+def _make_pipeline(corpus: str, start: Path) -> Language:
     """A pipeline with a generative linker only, ready to be trained."""
     nlp = blank()
     generator = {
         "@architectures": "spacy-bioel.Seq2Seq.v1",
         "path": str(start),
         "max_pieces": 36,
-        "prompt": variant.prompt,
     }
     names = {
         "@architectures": "spacy-bioel.ResCNN.v1",
@@ -145,24 +99,6 @@ def _make_pipeline(corpus: str, start: Path, variant: Variant) -> Language:
     )
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
-    if not variant.starts:
-        network = get_network(linker.model.get_ref("generator"))
-        torch.manual_seed(0)
-        new = type(network.backbone)(network.backbone.config)
-        network.backbone.load_state_dict(new.state_dict())
-    training: Any = linker._training
-    if not variant.names:
-        training.settings = replace(training.settings, synonyms=0)
-    if variant.target != "nearest":
-        chance = np.random.default_rng(0)
-
-        def targets(strings: Sequence[str], concepts: Any) -> list[str]:
-            of_each = [linker.kb.names_of(row) for row in concepts.tolist()]
-            is_random = variant.target == "random"
-            rows = [chance.choice(names) if is_random else names[0] for names in of_each]
-            return [normalize_name(name) for name in linker.kb.names.take(rows)]
-
-        training.targets = targets
     return nlp
 
 
@@ -189,21 +125,6 @@ def _train(nlp: Language, corpus: str, *, updates: int, learn_rate: float, seed:
 
 def _train_docs(corpus: str, nlp: Language) -> list[Any]:
     return list(read_docs(Path("corpus") / corpus / "train.spacy", nlp.vocab))
-
-
-def with_ids(corpus: str) -> list[AnnotatedText]:
-    """Return the development documents with the mentions that have an id."""
-    return only(dev(corpus), lambda text, mention: mention.ids)
-
-
-def _write_preferred_names(linker: Any) -> None:
-    """Let the preferred names of concepts be written, no others."""
-    kb = linker.kb
-    linker.set_kb(kb)  # ends the training
-    pieces = linker.model.get_ref("generator").attrs["pieces"]
-    rows = np.unique(kb.preferred_rows(np.arange(len(kb))))
-    trie = build_trie(kb, pieces.writable, rows=rows)
-    linker.generator.trie = lambda _: trie
 
 
 def _measure(

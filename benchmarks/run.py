@@ -17,7 +17,7 @@ from benchmarks import record
 MODULES = {
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
-    "encoding": ["encoding", "roofline"],
+    "encoding": ["encoding"],
     "generative": ["generative"],
     "growth": ["growth"],
     "house": ["house", "install_size"],

@@ -41,7 +41,7 @@ def require_torch() -> None:
 
 
 class AveragingShim(PyTorchShim):
-    """PyTorchShim with weight averaging and learning rates per parameter group.
+    """PyTorchShim with weight averaging, and a learning rate of its own for a pretrained part.
 
     The network is in evaluation mode except within `begin_update`. thinc's own shim switches modes
     at each prediction, so that a second thread may predict with dropout.
@@ -49,8 +49,7 @@ class AveragingShim(PyTorchShim):
     thinc's optimizer stores averages by (shim id, name), but thinc's own shim looks for string
     keys: it would evaluate averaged thinc layers together with torch layers that are not averaged.
 
-    A module may have a method `learn_rate_scales() -> dict[str, float]`: factors on the learning
-    rate by prefix of the parameter names. The first matching prefix applies.
+    A module may have a `learn_rate_scale`: a factor on the learning rate of its `backbone`.
     """
 
     def __init__(self, model: Any, config: Any = None) -> None:
@@ -89,11 +88,11 @@ class AveragingShim(PyTorchShim):
             self._model.load_state_dict(backup, strict=False)
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        scales: dict[str, float] = getattr(self._model, "learn_rate_scales", dict)()
+        scale = getattr(self._model, "learn_rate_scale", 1.0)
 
         def update(key: tuple[int, str], weights: Any, gradient: Any) -> tuple[Any, Any]:
-            matching = (scale for prefix, scale in scales.items() if key[1].startswith(prefix))
-            return optimizer(key, weights, gradient, lr_scale=next(matching, 1.0))
+            of_this = scale if key[1].startswith("backbone.") else 1.0
+            return optimizer(key, weights, gradient, lr_scale=of_this)
 
         super().finish_update(update)  # type: ignore[arg-type]  # the shim only calls it
 

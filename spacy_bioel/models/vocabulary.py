@@ -30,39 +30,59 @@ def make_vocabulary(
     names: Sequence[str],
     concepts: NDArray[np.int64],
     *,
-    more_names: Sequence[str],
     size: int,
     width: int,
     max_tokens: int,
+    more_names: Sequence[str] = (),
     texts: Sequence[str] = (),
     encode: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
+    seed: int = 0,
 ) -> tuple[Tokenizer, EmbeddingTables]:
     """Train word pieces on names, and compute their embeddings.
 
     names (Sequence[str]): Normalised names.
     concepts (NDArray[int64]): Concept row of each name. Shape (n_names,).
-    more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
     size, width (int): Number of word pieces, and size of an embedding.
     max_tokens (int): Rows of the table of positions.
-    texts (Sequence[str]): Normalised sentences, for `embed_vocabulary`.
-    encode (Callable | None): Another encoder, which knows the words that pieces are.
+    more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
+    texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
+        comes from co-occurrence.
+    encode (Callable | None): Another encoder, to vectors of the words that pieces are: half of the
+        part that is not random.
+    RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
-    tables = embed_vocabulary(
-        tokenizer,
-        names,
-        concepts,
-        width=width,
-        max_tokens=max_tokens,
-        texts=texts,
-        known=encode(_texts_of_pieces(tokenizer)) if encode else None,
-    )
-    return tokenizer, tables
-
-
-def _texts_of_pieces(tokenizer: Tokenizer) -> list[str]:
-    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    return [piece.replace(_SPACE, " ").strip() or piece for piece, _ in vocabulary]
+    share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
+    n_latent = int(width * (1 - share))
+    counts = _piece_concepts(tokenizer, names, concepts)
+    matrices = [counts, _piece_contexts(tokenizer, texts)] if texts else [counts]
+    shares = [1 / len(matrices)] * len(matrices)
+    if encode is not None:
+        vocabulary = tokenizer.get_vocab()
+        pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+        known = encode([piece.replace(_SPACE, " ").strip() or piece for piece in pieces])
+        matrices = [known - known.mean(axis=0), *matrices]
+        shares = [0.5, *(share / 2 for share in shares)]
+    borders = (n_latent * np.cumsum([0, *shares])).astype(int)
+    # Rows are of unit length: a part of half the share is to have half of the squared length.
+    latent = [
+        _latent(matrix, size, seed=seed) * np.sqrt(share / shares[0])
+        for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)
+    ]
+    n_identity = width - sum(part.shape[1] for part in latent)
+    identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
+    identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
+    words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
+    # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
+    scale = np.abs(words).max(axis=1, keepdims=True) / 127
+    return tokenizer, {
+        "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
+        "scale": scale,
+        "positions": np.zeros((max_tokens, width), dtype=np.float32),
+        "token_type": np.zeros(width, dtype=np.float32),
+        "norm_weight": np.ones(width, dtype=np.float32),
+        "norm_bias": np.zeros(width, dtype=np.float32),
+    }
 
 
 def load_huggingface(folder: Path, *, max_tokens: int) -> tuple[Tokenizer, EmbeddingTables]:
@@ -135,59 +155,6 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
     )
     tokenizer.train_from_iterator(names, trainer)
     return tokenizer
-
-
-def embed_vocabulary(
-    tokenizer: Tokenizer,
-    names: Sequence[str],
-    concepts: NDArray[np.int64],
-    *,
-    width: int,
-    max_tokens: int,
-    texts: Sequence[str] = (),
-    known: NDArray[np.float32] | None = None,
-    seed: int = 0,
-) -> EmbeddingTables:
-    """Compute embeddings of word pieces.
-
-    names (Sequence[str]): Normalised names.
-    concepts (NDArray[int64]): Concept of each name. Shape (n_names,).
-    width (int): Size of an embedding.
-    max_tokens (int): Rows of the table of positions.
-    texts (Sequence[str]): Normalised sentences. If given, half of the part that is not random
-        comes from co-occurrence.
-    known (NDArray[float32] | None): Vectors of the pieces by another encoder, half of the part that
-        is not random. Shape (n_pieces, n).
-    RETURNS (EmbeddingTables): Tables for `FrozenEmbeddings`; positions are zero.
-    """
-    share = _IDENTITY_SHARE_WITH_TEXTS if texts else _IDENTITY_SHARE
-    n_latent = int(width * (1 - share))
-    counts = _piece_concepts(tokenizer, names, concepts)
-    matrices = [counts, _piece_contexts(tokenizer, texts)] if texts else [counts]
-    shares = [1 / len(matrices)] * len(matrices)
-    if known is not None:
-        matrices = [known - known.mean(axis=0), *matrices]
-        shares = [0.5, *(share / 2 for share in shares)]
-    borders = (n_latent * np.cumsum([0, *shares])).astype(int)
-    # Rows are of unit length: a part of half the share is to have half of the squared length.
-    latent = [
-        _latent(matrix, size, seed=seed) * np.sqrt(share / shares[0])
-        for matrix, size, share in zip(matrices, np.diff(borders), shares, strict=True)
-    ]
-    n_identity = width - sum(part.shape[1] for part in latent)
-    identity = np.random.default_rng(seed).standard_normal((tokenizer.get_vocab_size(), n_identity))
-    identity *= np.sqrt(_IDENTITY_SHARE) / np.linalg.norm(identity, axis=1, keepdims=True)
-    words = np.concatenate([*latent, identity], axis=1).astype(np.float32)
-    # Bytes with one scale per piece: a quarter of the memory, without an effect on accuracy.
-    scale = np.abs(words).max(axis=1, keepdims=True) / 127
-    return {
-        "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
-        "scale": scale,
-        "positions": np.zeros((max_tokens, width), dtype=np.float32),
-        "token_type": np.zeros(width, dtype=np.float32),
-        "norm_weight": np.ones(width, dtype=np.float32),
-        "norm_bias": np.zeros(width, dtype=np.float32),
-    }
 
 
 def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArray[np.int64]) -> Any:

@@ -36,7 +36,7 @@ class Pretrained(nn.Module):
 
     backbone (PreTrainedModel): Its first output has shape (n_rows, length, width).
     learn_rate_scale (float): Factor on the learning rate of the backbone; layers on top of it
-        learn at the full rate.
+        learn at the full rate. See `models.torch_io.AveragingShim`.
     mixed_precision (bool): Train under bfloat16 autocast where that is faster. Inference uses
         float32, for bfloat16 results would depend on the rest of the batch.
     """
@@ -48,10 +48,6 @@ class Pretrained(nn.Module):
         self.backbone = backbone
         self.learn_rate_scale = learn_rate_scale
         self.mixed_precision = mixed_precision
-
-    def learn_rate_scales(self) -> dict[str, float]:
-        """Factors by prefix of the parameter names; see `models.torch_io.AveragingShim`."""
-        return {"backbone.": self.learn_rate_scale}
 
     def precision(self, kind: str) -> torch.autocast:
         """Context of a computation. kind (str): Of device."""

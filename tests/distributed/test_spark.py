@@ -98,7 +98,7 @@ def test_spark_writes_the_same_rows_as_json(
     assert run("link", model, source, "-o", out, "--engine", "spark", "--batch-size", 7) == 1
     shown = capsys.readouterr().err
     assert "300 documents, 596 mentions, 0 of them NIL." in shown
-    assert "1 document failed: see error in the output." in shown
+    assert "1 document failed" in shown
     assert read_lines(*sorted(out.glob("part-*.json"))) == here
     assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
     assert run("link", model, source, "-o", out, "--engine", "spark") == 2

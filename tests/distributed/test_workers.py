@@ -121,7 +121,7 @@ def test_a_worker_uses_one_thread() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_workers_end_with_a_caller_that_was_killed(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path += [sys.argv[1], sys.argv[1] + '/../pipeline']\n"
+        "import sys; sys.path += [sys.argv[1], sys.argv[1] + '/..']\n"
         "from functools import partial; from pathlib import Path\n"
         "from test_workers import pid_after, worker_processes\n"
         "with worker_processes(partial(pid_after, folder=Path(sys.argv[2])), 3) as spread:\n"

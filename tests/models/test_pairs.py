@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from spacy_bioel.models.marked import Pair, PairPieces, share
+from spacy_bioel.models.marked import Pair, PairPieces
 
 WORDS = ["[UNK]", "[CLS]", "[SEP]", "[Ms]", "[Me]", *"abcdefghijklmnopqrstuvwxyz"]
 
@@ -34,9 +34,6 @@ def test_all_pairs_one_after_another() -> None:
     assert lengths.tolist() == [12, 6, 11]
     assert segments.tolist() == [0] * 9 + [1] * 3 + [0] * 5 + [1] + [0] * 9 + [1] * 2
     assert (ids.dtype, segments.dtype, lengths.dtype) == ("int64", "int64", "int64")
-
-
-def test_no_pairs() -> None:
     assert [array.tolist() for array in make_pieces(32)([])] == [[], [], []]
 
 
@@ -65,21 +62,6 @@ def test_the_window_is_balanced(left: str, right: str, expected: str) -> None:
 )
 def test_mention_and_candidate_are_cut_last(mention: str, candidate: str, expected: str) -> None:
     assert written(make_pieces(11), "a b c", mention, "d e f", candidate) == expected
-
-
-@pytest.mark.parametrize(
-    ("room", "first", "second", "expected"),
-    [
-        (10, 3, 4, (3, 4)),
-        (10, 20, 4, (6, 4)),
-        (10, 4, 20, (4, 6)),
-        (10, 20, 20, (5, 5)),
-        (9, 20, 20, (4, 5)),
-        (0, 3, 3, (0, 0)),
-    ],
-)
-def test_share(room: int, first: int, second: int, expected: tuple[int, int]) -> None:
-    assert share(room, first, second) == expected
 
 
 def test_each_text_is_tokenised_once() -> None:

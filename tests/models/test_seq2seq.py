@@ -100,7 +100,10 @@ def test_a_mention_that_is_longer_than_the_room_loses_its_end() -> None:
     assert prompts == ["[SEP] failure of the is", "[SEP] renal is"]
 
 
-def test_prompt_of_a_mention_that_contains_its_last_word(model: Any) -> None:
+def test_prompts(model: Any) -> None:
+    """One of a mention that contains its last word, and none."""
+    without = make(prompt=False).attrs["pieces"]
+    assert without.prompts([Marked("", "renal", "")]) == [[without.start]]
     pieces = model.attrs["pieces"]
     mentions = [Marked("", "kidney is", ""), Marked("", "renal", "")]
     targets, given = pieces.targets(mentions, ["kidney is", "renal failure"])
@@ -108,11 +111,6 @@ def test_prompt_of_a_mention_that_contains_its_last_word(model: Any) -> None:
     assert words(pieces, targets.flat[: given[0]]) == "[SEP] kidney is is"
     assert words(pieces, targets.flat[given[0] : first]) == "kidney is [SEP]"
     assert words(pieces, targets.flat[first : first + given[1]]) == "[SEP] renal is"
-
-
-def test_without_a_prompt() -> None:
-    pieces = make(prompt=False).attrs["pieces"]
-    assert pieces.prompts([Marked("", "renal", "")]) == [[pieces.start]]
 
 
 def test_what_can_be_written(model: Any) -> None:
@@ -250,6 +248,7 @@ def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
 
 def test_the_same_alone_and_in_any_batch(model: Any, trie: NameTrie) -> None:
     together, _ = write_about(model, trie, MENTIONS)
+    assert write_about(model, trie, [])[0].mention.tolist() == []
     for order in itertools.permutations(range(3)):
         shuffled, _ = write_about(model, trie, [MENTIONS[i] for i in order])
         for place, number in enumerate(order):
@@ -261,11 +260,6 @@ def test_the_same_alone_and_in_any_batch(model: Any, trie: NameTrie) -> None:
         own = together.mention == number
         assert alone.leaf.tolist() == together.leaf[own].tolist()
         assert alone.score == pytest.approx(together.score[own], abs=1e-5)
-
-
-def test_no_mentions(model: Any, trie: NameTrie) -> None:
-    written, n_cut = write_about(model, trie, [])
-    assert (written.mention.tolist(), n_cut) == ([], 0)
 
 
 # Files.

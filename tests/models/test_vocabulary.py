@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, encode_names
 from spacy_bioel.models.name_rescnn import add_rescnn, build_rescnn_v1
-from spacy_bioel.models.vocabulary import embed_vocabulary, load_huggingface, train_vocabulary
+from spacy_bioel.models.vocabulary import load_huggingface, make_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "heart", "attack", "cardi", "##ac", "-", "17"]
 TENSORS = {
@@ -117,9 +117,8 @@ CONCEPTS = np.array([0, 0, 1, 1, 2] * 2)
 
 
 def embed(**settings: Any) -> tuple[Tokenizer, dict[str, Any]]:
-    tokenizer = train_vocabulary(NAMES, size=300)
-    settings = {"width": 16, "max_tokens": 7} | settings
-    return tokenizer, embed_vocabulary(tokenizer, NAMES, CONCEPTS, **settings)
+    settings = {"size": 300, "width": 16, "max_tokens": 7} | settings
+    return make_vocabulary(NAMES, CONCEPTS, **settings)
 
 
 def test_pieces_of_the_same_concepts_are_alike() -> None:
@@ -168,8 +167,7 @@ def test_the_same_seed_gives_the_same_tables() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_tiny_knowledge_bases(n: int) -> None:
-    tokenizer = train_vocabulary(NAMES[:n], size=300)
-    tables = embed_vocabulary(tokenizer, NAMES[:n], CONCEPTS[:n], width=8, max_tokens=3)
+    tokenizer, tables = make_vocabulary(NAMES[:n], CONCEPTS[:n], size=300, width=8, max_tokens=3)
     assert tables["words"].shape == (tokenizer.get_vocab_size(), 8)
     assert np.isfinite(tables["words"]).all()
 

@@ -18,8 +18,8 @@ STATISTICS = MentionStatistics(
 GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
-def sampler(kb: KnowledgeBase, *, n_synonyms: int = 0, n_negatives: int = 0) -> NameSampler:
-    return NameSampler(kb, STATISTICS, n_synonyms=n_synonyms, n_negatives=n_negatives, seed=0)
+def sampler(kb: KnowledgeBase, *, synonyms: int = 0, negatives: int = 0) -> NameSampler:
+    return NameSampler(kb, STATISTICS, synonyms=synonyms, negatives=negatives, seed=0)
 
 
 def by_letters(names) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_a_draw_has_each_mention_with_a_name_of_its_concept(kb: KnowledgeBase) -
 
 
 def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
-    names, concepts = sampler(kb, n_synonyms=8).draw([])
+    names, concepts = sampler(kb, synonyms=8).draw([])
     assert len(set(names)) == len(names) >= 8
     for name, concept in zip(names, concepts, strict=True):
         row = kb.lookup_names([name])
@@ -75,7 +75,7 @@ def test_synonyms_are_pairs_of_one_concept(kb: KnowledgeBase) -> None:
 
 
 def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
-    first, second = (sampler(kb, n_synonyms=5) for _ in range(2))
+    first, second = (sampler(kb, synonyms=5) for _ in range(2))
     for _ in range(3):
         assert first.draw([])[0] == second.draw([])[0]
     names, concepts = sampler(kb).draw([])
@@ -83,7 +83,7 @@ def test_equal_seeds_draw_equally(kb: KnowledgeBase) -> None:
 
 
 def test_mined_negatives_are_of_other_concepts(kb: KnowledgeBase) -> None:
-    drawer = sampler(kb, n_negatives=3)
+    drawer = sampler(kb, negatives=3)
     pool = NamePool(kb, drawer.statistics, size=1000)
     drawer.mine(by_letters, pool.encoded(by_letters, ExactIndex))
     infarction = kb.find("MESH:D009203")

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from spacy.language import Language
-
-# The small pipelines of the tests of the pipes.
-sys.path.append(str(Path(__file__).parents[1] / "pipeline"))
 from tiny import linking_nlp
 
 from spacy_bioel.kb.build.build import build_kb

@@ -19,7 +19,7 @@ from spacy_bioel.pipeline.linker.searches import EncodedNames, FrozenEncoder
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameTraining, gold_mentions
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -100,9 +100,8 @@ class Training(NameTraining):
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
         super().__init__(model, state, settings)
-        self._contrast = CandidateSampler(
-            self.kb, n_candidates=settings.candidates, seed=settings.seed
-        )
+        n, seed = settings.candidates, settings.seed
+        self._contrast = CandidateSampler(self.kb, n_candidates=n, seed=seed)
 
     def mine(self, encoder: FrozenEncoder, names: EncodedNames) -> None:
         super().mine(encoder, names)
@@ -116,7 +115,7 @@ class Training(NameTraining):
         known = np.flatnonzero(concepts >= 0)
         known_strings = [strings[i] for i in known]
         rows = self._contrast.draw(known_strings, concepts[known])
-        candidates = [normalize_name(name) for name in self.kb.names.take(rows)]
+        candidates = normalize_names(self.kb.names.take(rows))
         texts = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
         of_strings = np.array([texts[text] for text in strings], dtype=np.int64)
         of_candidates = np.array([texts[text] for text in candidates], dtype=np.int64)

@@ -71,7 +71,6 @@ class Training(NameTraining):
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
         super().__init__(model, state, settings)
-        self._random = np.random.default_rng(settings.seed)
         self._candidates = CandidateGenerator(replace(state, pool=self.pool_of(state)))
 
     def update(self, examples: Sequence[Example]) -> float | None:

@@ -17,12 +17,11 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.trie import build_trie, write_trie
 from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.pipeline.contextual.weighing import Reading, nearest_names, weigh
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.searches import needs_no_folder
-from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.training import NameTraining, gold_mentions
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import Candidate
 
 IntArray = NDArray[np.int64]
@@ -134,19 +133,12 @@ class Training(NameTraining):
     by any name of their concept. Without them, names that training does not mention are forgotten.
     """
 
-    def __init__(
-        self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
-    ) -> None:
-        super().__init__(model, state, settings)
-        self._random = np.random.default_rng(settings.seed)
-
     def update(self, examples: Sequence[Example]) -> float | None:
         return self.learn(examples)
 
     def targets(self, strings: Sequence[str], concepts: IntArray) -> list[str]:
         """The normalised name to write about each mention."""
-        rows = nearest_names(self.kb, strings, concepts)
-        return [normalize_name(name) for name in self.kb.names.take(rows)]
+        return normalize_names(self.kb.names.take(nearest_names(self.kb, strings, concepts)))
 
     def draw_names(self, contexts: Sequence[Marked]) -> tuple[list[Marked], list[str]]:
         """Names of the pool in the contexts of mentions, and what is to be written about each."""
@@ -157,9 +149,7 @@ class Training(NameTraining):
             row if self._random.random() < 0.5 else self._random.choice(self.kb.names_of(concept))
             for row, concept in zip(rows, concepts[indptr[:-1]].tolist(), strict=True)
         ]
-        strings, names = (
-            [normalize_name(name) for name in self.kb.names.take(of)] for of in (rows, targets)
-        )
+        strings, names = (normalize_names(self.kb.names.take(of)) for of in (rows, targets))
         places = self._random.integers(len(contexts), size=n).tolist()
         found = [
             contexts[place]._replace(mention=string)
@@ -171,9 +161,8 @@ class Training(NameTraining):
         gold, ids = gold_mentions(examples, self.state.settings)
         rows, strings = self.kb.find_all(ids), gold.strings
         known = np.flatnonzero(rows >= 0)
-        chosen = self._random.choice(
-            known, min(len(known), self.settings.mentions), replace=False
-        ).tolist()
+        n = min(len(known), self.settings.mentions)
+        chosen = self._random.choice(known, n, replace=False).tolist()
         if not chosen:
             return None
         own = [strings[i] for i in chosen]

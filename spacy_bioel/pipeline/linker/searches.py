@@ -16,7 +16,7 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch
-from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
+from spacy_bioel.kb.vectors.index import QuantizedVectors, quantize
 from spacy_bioel.kb.vectors.stored import are_outdated, has_vectors, open_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
 from spacy_bioel.models.name_encoder import (
@@ -27,7 +27,7 @@ from spacy_bioel.models.name_encoder import (
     inference_of,
 )
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_name
+from spacy_bioel.text.normalize import NORMALIZER_VERSION, normalize_names
 
 IntArray = NDArray[np.int64]
 Found = tuple[IntArray, NDArray[np.float32]]
@@ -180,7 +180,7 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder, make_index: MakeInd
     if needs_no_folder(kb) and (outdated or not has_vectors(kb, encoder.fingerprint)):
         if outdated:
             warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
-        vectors = quantize(encoder.encode([normalize_name(name) for name in kb.names]))
+        vectors = quantize(encoder.encode(normalize_names(list(kb.names))))
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
     return EncodedNames(vectors, make_index(vectors))
@@ -209,7 +209,7 @@ class NamePool:
         entries = np.zeros(len(kb), dtype=bool)
         entries[chosen] = True
         self.rows = np.unique(kb.concept_names[np.repeat(entries, n_names)]).astype(np.int64)
-        self.names = [normalize_name(name) for name in kb.names.take(self.rows)]
+        self.names = normalize_names(kb.names.take(self.rows))
 
     def encoded(self, encode: Encode, make_index: MakeIndex) -> EncodedNames:
         """All names of the pool."""

@@ -38,8 +38,8 @@ _MINED = 10  # confusable names remembered for each training string
 class NameSampler:
     """Draws training names; deterministic for a seed.
 
-    n_synonyms (int): Pairs of synonyms drawn from the whole knowledge base for each update.
-    n_negatives (int): Confusable names drawn for each mention.
+    synonyms (int): Pairs of synonyms drawn from the whole knowledge base for each update.
+    negatives (int): Confusable names drawn for each mention.
     """
 
     def __init__(
@@ -47,14 +47,12 @@ class NameSampler:
         kb: KnowledgeBase,
         statistics: MentionStatistics,
         *,
-        n_synonyms: int,
-        n_negatives: int,
+        synonyms: int,
+        negatives: int,
         seed: int,
     ) -> None:
-        self.kb = kb
-        self.statistics = statistics
-        self.n_synonyms = n_synonyms
-        self.n_negatives = n_negatives
+        self.kb, self.statistics = kb, statistics
+        self.synonyms, self.negatives = synonyms, negatives
         self._generator = np.random.default_rng(seed)
         self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
         self._mined: dict[str, IntArray] = {}
@@ -77,24 +75,22 @@ class NameSampler:
             from itself would teach nothing.
         """
         drawn: dict[str, int] = {}
+        choice = self._generator.choice
+
+        def add(row: int, concept: int) -> None:
+            drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concept))
+
         for mention, concept in dict.fromkeys(mentions):
             drawn.setdefault(mention, concept)
-            self._add_name(drawn, concept)
-            negatives = self._mined.get(mention)
-            if negatives is not None and len(negatives):
-                for row in self._generator.choice(negatives, self.n_negatives):
-                    _, concepts, _ = self.kb.concepts_of_names(np.array([row]))
-                    drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concepts[0]))
+            add(choice(self.kb.names_of(concept)), concept)
+            if len(mined := self._mined.get(mention, ())):
+                for row in choice(mined, self.negatives):
+                    add(row, self.kb.concepts_of_names(np.array([row]))[1][0])
         if len(self._with_synonyms):
-            for concept in self._generator.choice(self._with_synonyms, self.n_synonyms):
-                names = self.kb.names_of(int(concept))
-                for row in self._generator.choice(names, 2, replace=False):
-                    drawn.setdefault(normalize_name(self.kb.name(int(row))), int(concept))
+            for concept in choice(self._with_synonyms, self.synonyms).tolist():
+                for row in choice(self.kb.names_of(concept), 2, replace=False):
+                    add(row, concept)
         return list(drawn), np.fromiter(drawn.values(), dtype=np.int64, count=len(drawn))
-
-    def _add_name(self, drawn: dict[str, int], concept: int) -> None:
-        row = int(self._generator.choice(self.kb.names_of(concept)))
-        drawn.setdefault(normalize_name(self.kb.name(row)), concept)
 
 
 class CandidateSampler:
@@ -196,19 +192,14 @@ class NameTraining:
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
     ) -> None:
-        self.model = model
-        self.encoder = name_side(model)
-        self.state = state
-        self.settings = settings
-        self.kb = state.kb
+        self.model, self.encoder = model, name_side(model)
+        self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
+        synonyms, negatives, seed = settings.synonyms, settings.negatives, settings.seed
         self._sampler = NameSampler(
-            self.kb,
-            state.statistics,
-            n_synonyms=settings.synonyms,
-            n_negatives=settings.negatives,
-            seed=settings.seed,
+            self.kb, state.statistics, synonyms=synonyms, negatives=negatives, seed=seed
         )
+        self._random = np.random.default_rng(seed)  # for what reads in context
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
