@@ -29,8 +29,7 @@ from torch import nn
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import dev
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.text.normalize import normalize_name

@@ -93,7 +93,6 @@ def read_table(
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to the name of the column in the header (or several names), or its number from 1.
         If all are numbers, the table has no header.
-    prefix (str): Vocabulary of ids without a prefix.
     encoding (str): Encoding of the file, e.g. "latin-1".
     YIELDS (Concept): One per row, and one without names for each alternate id.
     RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] column number

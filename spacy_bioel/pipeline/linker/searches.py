@@ -16,7 +16,7 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch
-from spacy_bioel.kb.vectors.quantized import QuantizedVectors, quantize
+from spacy_bioel.kb.vectors.index import QuantizedVectors, quantize
 from spacy_bioel.kb.vectors.stored import are_outdated, has_vectors, open_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
 from spacy_bioel.models.name_encoder import (
