@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import needing
 from spacy_bioel.export.links import LinkRow, link_rows
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import SPANS_KEY, split_ids
@@ -42,11 +42,8 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
         0. Where there is no value, as with NIL, it is None, or NaN for a score.
     RAISES BioelError: [B192] without pandas.
     """
-    try:
+    with needing("pandas", "links_frame"):
         import pandas as pd
-    except ImportError as error:
-        what = Errors.B192.format(what="links_frame", extra="pandas", error=error)
-        raise BioelError(what) from error
     rows = [
         row
         for doc, id in _with_ids(docs)

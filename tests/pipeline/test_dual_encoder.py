@@ -100,9 +100,7 @@ def test_mentions_read_one_by_one(
 ) -> None:
     """Each alone in its words, by a transformer of the linker's own, which is saved with it."""
     nlp = dual_nlp(
-        kb_folder,
-        checkpoint,
-        model={"collective": False, "tok2vec": transformer(checkpoint)},
+        kb_folder, checkpoint, model={"collective": False, "tok2vec": transformer(checkpoint)}
     )
     losses = learn(nlp, texts, updates=25, name="bioel_linker")
     assert losses[-1] < max(losses) / 4  # the first are told from easier names
