@@ -42,7 +42,7 @@ REASONS = {
     "needs QuickUMLS and a UMLS licence": 1,
 }
 # Packages without which a block is left out -> how many blocks.
-NEEDS = {PACKAGE: 1, "negspacy": 1}
+NEEDS = {PACKAGE: 1}
 
 
 @pytest.mark.parametrize("page", PAGES)
