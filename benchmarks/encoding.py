@@ -33,8 +33,7 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from benchmarks.record import Row, question, rows_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     encode_names,

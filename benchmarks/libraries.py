@@ -20,8 +20,7 @@ import typer
 from benchmarks.record import Row, question
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb.columns.keys import name_keys
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.pipeline.linker.starter import starter_kb
 from spacy_bioel.text.normalize import normalize_names
 

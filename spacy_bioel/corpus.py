@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from spacy.language import Language
@@ -59,9 +59,8 @@ def create_corpus_v1(
 
     def read_examples(nlp: Language) -> Iterator[Example]:
         total = Alignment()
-        for number, text in enumerate(read_texts(Path(path), format=format, prefix=prefix)):
-            if limit and number >= limit:
-                break
+        texts = read_texts(Path(path), format=format, prefix=prefix)
+        for text in islice(texts, limit or None):
             if annotates:
                 text = declared(text, annotates, path=Path(path))
             reference, alignment = text_to_doc(nlp, text, widen=widen)
@@ -71,10 +70,8 @@ def create_corpus_v1(
                 with_gold_mentions(predicted, text)
             yield Example(predicted, reference)
         if total.lost:
-            first = "; ".join(total.lost[:3])
-            _LOGGER.warning(
-                Warnings.W060.format(path=path, lost=len(total.lost), n=total.n, first=first)
-            )
+            lost, first = len(total.lost), "; ".join(total.lost[:3])
+            _LOGGER.warning(Warnings.W060.format(path=path, lost=lost, n=total.n, first=first))
 
     return read_examples
 
@@ -85,20 +82,17 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
     corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with what its corpus `annotates`.
     """
 
-    def read_examples(nlp: Language) -> Iterator[Example]:
-        return chain.from_iterable(corpus(nlp) for corpus in corpora)
-
-    return read_examples
+    return lambda nlp: chain.from_iterable(corpus(nlp) for corpus in corpora)
 
 
 def declared(text: AnnotatedText, annotates: Sequence[str], *, path: Path) -> AnnotatedText:
-    """The text with the labels that were looked for. RAISES BioelError: [B330] on another one."""
-    for mention in text.mentions:
-        if mention.label not in annotates:
-            found = f"{mention.label!r} ({text.text[mention.start : mention.end]!r})"
-            known = ", ".join(annotates)
-            message = Errors.B330.format(path=path, id=text.id, found=found, annotates=known)
-            raise BioelError(message)
+    """Add the labels that were looked for. RAISES BioelError: [B330] on another one."""
+    for m in text.mentions:
+        if m.label not in annotates:
+            found, known = f"{m.label!r} ({text.text[m.start : m.end]!r})", ", ".join(annotates)
+            raise BioelError(
+                Errors.B330.format(path=path, id=text.id, found=found, annotates=known)
+            )
     return replace(text, annotates=tuple(annotates))
 
 
@@ -121,15 +115,15 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
 
 
 def _docs_and_texts(path: Path, vocab: Vocab, gold_key: str) -> Iterator[tuple[Doc, AnnotatedText]]:
-    """Docs of a .spacy file with their texts; in a damaged file, both conversions may fail."""
+    """Yield Docs of a .spacy file with their texts; in a damaged one, both conversions may fail."""
     with _spacy_errors(path):
         docs = DocBin().from_disk(path).get_docs(vocab)
     while True:
         with _spacy_errors(path):
             doc = next(docs, None)
-            text = None if doc is None else doc_to_text(doc, gold_key=gold_key)
-        if doc is None or text is None:
-            return
+            if doc is None:
+                return
+            text = doc_to_text(doc, gold_key=gold_key)
         yield doc, text
 
 
@@ -140,11 +134,10 @@ def _spacy_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
-    finally:
         if collects:  # srsly does not enable it again after an error
             gc.enable()
+        reason = str(error) or type(error).__name__
+        raise BioelError(Errors.B060.format(path=path, error=f"{reason:.200}")) from error
 
 
 def text_to_doc(

@@ -10,6 +10,9 @@ bad input, B44x explanations, W32x settings without effect.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class _Coded(type):
     """Metaclass that prefixes messages with their codes: Errors.B020 -> "[B020] ..."."""
@@ -21,6 +24,15 @@ class _Coded(type):
 
 class BioelError(ValueError):
     """Error of an input or a setting, with what was found, what was expected and what to do."""
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Import packages of an extra. RAISES BioelError: [B192] when one is missing, for what."""
+    try:
+        yield
+    except ImportError as error:
+        raise BioelError(Errors.B192.format(what=what, extra=extra, error=error)) from error
 
 
 class Errors(metaclass=_Coded):

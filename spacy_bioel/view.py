@@ -62,8 +62,6 @@ _START = """<!DOCTYPE html>
 <h1>{title}</h1>
 """
 END_OF_PAGE = "</main>\n</body>\n</html>\n"
-_COLUMNS = ("Mention", "Label", "Linked to", "Candidates")
-_NIL = "NIL"
 
 
 def render_page(sections: Iterable[str], *, title: str = "Linked texts") -> str:
@@ -87,8 +85,12 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
     """
     heading = f"<h2>{escape(title)}</h2>" if title else ""
     marked = f"<p>{''.join(_marked(text, links))}</p>"
-    table = _table(text, links, title) + _releases(links) if links else ""
-    return f"<section>{heading}{marked}{table}</section>"
+    if not links:
+        return f"<section>{heading}{marked}</section>"
+    caption = f"Mentions of {title}" if title else "Mentions"
+    columns = ("Mention", "Label", "Linked to", "Candidates")
+    table = table_of(caption, columns, (_row(text, link) for link in links))
+    return f"<section>{heading}{marked}{table}{_releases(links)}</section>"
 
 
 def _releases(links: Sequence[Link]) -> str:
@@ -117,26 +119,18 @@ def _marked(text: str, links: Sequence[Link]) -> Iterator[str]:
         piece = escape(text[start:end])
         of = f' class="{said[start]}"' if start in said else ""
         yield f"<mark{of}>{piece}</mark>" if depth else piece
-        yield "".join(f"<sup>{_caption(link)}</sup>" for link in ending.get(end, ()))
-
-
-def _caption(link: Link) -> str:
-    return f"{escape(link.label)} {_ids(link)}".strip()
+        for link in ending.get(end, ()):
+            yield f"<sup>{f'{escape(link.label)} {_ids(link)}'.strip()}</sup>"
 
 
 def _ids(link: Link) -> str:
-    return " | ".join(map(linked_id, link.ids)) or _NIL
+    return " | ".join(map(linked_id, link.ids)) or "NIL"
 
 
 def linked_id(id: str) -> str:
     """An id as a link to the page of its concept; as text where that is not known."""
     address = address_of(id)
     return f'<a href="{escape(address)}">{escape(id)}</a>' if address else escape(id)
-
-
-def _table(text: str, links: Sequence[Link], title: str) -> str:
-    caption = f"Mentions of {title}" if title else "Mentions"
-    return table_of(caption, _COLUMNS, (_row(text, link) for link in links))
 
 
 def table_of(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

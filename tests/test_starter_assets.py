@@ -67,8 +67,7 @@ def test_what_lies_in_the_package() -> None:
 def test_its_vectors_agree_with_those_of_float32() -> None:
     import numpy as np
 
-    from spacy_bioel.kb.vectors.index import ExactIndex
-    from spacy_bioel.kb.vectors.quantized import quantize
+    from spacy_bioel.kb.vectors.index import ExactIndex, quantize
     from spacy_bioel.models.name_encoder import encode_names
     from spacy_bioel.models.name_rescnn import build_rescnn_v1
     from spacy_bioel.pipeline.factories import LINKER_MODEL

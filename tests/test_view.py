@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -17,11 +13,6 @@ from spacy_bioel.view import render_document, render_page
 SCRIPT = "<script>document.title='run'</script>"
 IMAGE = "<img src=x onerror=document.title='run'>"
 QUOTED = "\"'><svg/onload=document.title='run'>"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-OPTIONS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 
 
 def text_of(section: str) -> str:
@@ -99,30 +90,3 @@ def test_all_that_is_shown_is_escaped() -> None:
         assert live not in page
     assert page.count("&lt;script&gt;") == 6  # text, twice; id, twice; candidate; reason
     assert page.count("<title>&lt;img src=x onerror=document.title=&#x27;run&#x27;&gt;<") == 1
-
-
-@pytest.mark.slow
-def test_nothing_in_a_page_runs_in_a_browser(tmp_path: Path) -> None:
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip("needs Chromium")
-    harmful = (SCRIPT, IMAGE, QUOTED)
-    links = [
-        Link(0, len(text), label, (id,), (Candidate(id, 1.0, label, text),))
-        for text, label, id in (harmful, harmful[::-1], (IMAGE, SCRIPT, SCRIPT))
-    ]
-    sections = [render_document(text, [link], title=text) for link in links for text in harmful]
-
-    def title_of(page: str) -> str:
-        """Of the document after its scripts ran."""
-        path = tmp_path / "page.html"
-        path.write_text(page, encoding="utf8")
-        command = [browser, *OPTIONS, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
-        done = subprocess.run(
-            [*command, path.as_uri()], capture_output=True, check=True, timeout=120
-        )
-        return done.stdout.decode("utf8").partition("<title>")[2].partition("</title>")[0]
-
-    assert title_of(render_page(sections)) == "Linked texts"
-    for live in harmful:  # they do run where they are not escaped
-        assert title_of(render_page([live])) == "run"

@@ -22,6 +22,9 @@ from spacy_bioel.storage.atomic import replacing_text
 
 Item = TypeVar("Item")
 KbFolder = Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")]
+FormatOption = Annotated[
+    str | None, typer.Option(help="Format of the input; default: detected from the content.")
+]
 PrefixOption = Annotated[
     str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
 ]

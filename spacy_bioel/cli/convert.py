@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spacy_bioel.cli.console import (
+    FormatOption,
     JsonOption,
     PrefixOption,
     count_of,
@@ -36,9 +37,7 @@ def convert(
         typer.Argument(help="PubTator, BioC XML or JSON, BRAT, JSONL, .concept, phrases."),
     ],
     out: Annotated[Path, typer.Argument(help="OUT.spacy or OUT.jsonl.")],
-    format: Annotated[
-        str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
-    ] = None,
+    format: FormatOption = None,
     prefix: PrefixOption = "",
     lang: Annotated[str, typer.Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spacy_bioel.cli.console import (
+    FormatOption,
     JsonOption,
     count_of,
     progress_bar,
@@ -76,9 +77,7 @@ def evaluate(
             f"Default: {', '.join(_DEFAULT)}.",
         ),
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Format of the corpus; default: detected from the content.")
-    ] = None,
+    format: FormatOption = None,
     prefix: PrefixesOption = None,
     label: LabelOption = None,
     annotates: AnnotatesOption = None,

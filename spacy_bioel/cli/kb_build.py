@@ -13,6 +13,7 @@ from typing import Annotated, TextIO
 import typer
 
 from spacy_bioel.cli.console import (
+    FormatOption,
     JsonOption,
     KbFolder,
     PrefixOption,
@@ -43,9 +44,6 @@ SourcesArgument = Annotated[
         metavar="SOURCE",
         help="OBO, OWL, MeSH XML, a UMLS folder, CTD, BioSyn dictionary, JSONL, CSV or TSV.",
     ),
-]
-FormatOption = Annotated[
-    str | None, typer.Option(help="Format of the sources; default: detected from the content.")
 ]
 ColumnsOption = Annotated[
     str | None,

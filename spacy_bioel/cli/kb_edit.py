@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import (
+    FormatOption,
     JsonOption,
     KbFolder,
     PrefixOption,
@@ -19,7 +20,6 @@ from spacy_bioel.cli.console import (
 )
 from spacy_bioel.cli.kb_build import (
     ColumnsOption,
-    FormatOption,
     LicenceOption,
     ReleaseOption,
     SourceNameOption,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.service import Limits
 
 _MEGABYTE = 1_000_000
@@ -63,15 +63,11 @@ def serve(
     SIGHUP opens the knowledge base anew after it was changed; SIGTERM ends the service when the
     requests that it has are answered. Needs the extra `serve`.
     """
-    try:
+    with needing("serve", "bioel serve"):
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
 
         from spacy_bioel.service import run
-    except ImportError as error:
-        raise BioelError(
-            Errors.B192.format(what="bioel serve", extra="serve", error=error)
-        ) from error
 
     for name in allowed_host or []:
         if set(name) & set(":/"):
@@ -97,9 +93,7 @@ def mcp(model: ModelArgument = "starter") -> None:
     A program of agents starts this command itself; docs/guides/service.md shows its settings.
     Needs the extra `mcp`.
     """
-    try:
+    with needing("mcp", "bioel mcp"):
         from spacy_bioel.service.agents import run_agent_tools
-    except ImportError as error:
-        raise BioelError(Errors.B192.format(what="bioel mcp", extra="mcp", error=error)) from error
 
     run_agent_tools(model)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli.console import JsonOption, progress_bar, show_note, show_table, write_json
+from spacy_bioel.cli.console import (
+    FormatOption,
+    JsonOption,
+    progress_bar,
+    show_note,
+    show_table,
+    write_json,
+)
 from spacy_bioel.cli.models import (
     AnnotatesOption,
     LabelOption,
@@ -39,9 +46,7 @@ def tune(
         Path | None,
         typer.Option(help="Link against this knowledge base, and save it with the pipeline."),
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Format of DEV; default: detected from the content.")
-    ] = None,
+    format: FormatOption = None,
     prefix: PrefixesOption = None,
     label: LabelOption = None,
     annotates: AnnotatesOption = None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.distributed.rows import Document, Row
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.storage.atomic import replacing_file
 
 _ROWS_PER_GROUP = 1000
@@ -94,9 +94,5 @@ def _documents(dataset: Any) -> Iterator[Document]:
 
 
 def _import_pyarrow(module: str) -> Any:
-    try:
+    with needing("parquet", "Parquet"):
         return import_module(f"pyarrow.{module}")
-    except ImportError as error:
-        raise BioelError(
-            Errors.B192.format(what="Parquet", extra="parquet", error=error)
-        ) from error

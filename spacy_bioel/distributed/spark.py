@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 from spacy_bioel.distributed.parquet import check_columns, row_schema
 from spacy_bioel.distributed.rows import Document, Totals, check_linker, link_texts, to_row
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.processor import use_one_thread
 
 if TYPE_CHECKING:
@@ -66,18 +67,14 @@ def link_file(source: str, target: str, *, model: str, batch_size: int = 64) -> 
     _check_suffix("input", source)
     _check_suffix("output", target)
     spark = _start()
-    folder = _Folder(spark, target)
     try:
-        rows = link(_read(spark, source), model=model, batch_size=batch_size)
-        totals = _write(rows, folder.temporary, target)
-        folder.publish()
+        with _new_folder(spark, target) as temporary:
+            rows = link(_read(spark, source), model=model, batch_size=batch_size)
+            return _write(rows, temporary, target)
     except BioelError:
         raise
     except Exception as error:  # of pyspark or py4j, depending on the version
         raise BioelError(Errors.B194.format(error=_reason(error))) from error
-    finally:
-        folder.clear()
-    return totals
 
 
 def _link_frames(
@@ -140,29 +137,25 @@ def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
     return Totals(**observation.get)
 
 
-class _Folder:
-    """Output folder that is written under a temporary name, on any file system of Hadoop.
+@contextmanager
+def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
+    """Make a folder that gets its name only on success, on any file system of Hadoop.
 
-    RAISES BioelError: [B197] when the target exists.
+    YIELDS (str): Its temporary name. RAISES BioelError: [B197] when the target exists.
     """
-
-    def __init__(self, spark: SparkSession, target: str) -> None:
-        parent, slash, name = target.rstrip("/").rpartition("/")
-        self.temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
-        hadoop: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
-        self._from, self._to = hadoop(self.temporary), hadoop(target)
-        self._files = self._to.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-        if self._files.exists(self._to):
+    parent, slash, name = target.rstrip("/").rpartition("/")
+    temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
+    path: Any = spark._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+    made, wanted = path(temporary), path(target)
+    files = wanted.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    try:
+        if files.exists(wanted):
             raise BioelError(Errors.B197.format(path=target))
-
-    def publish(self) -> None:
-        """Rename it to its target. RAISES BioelError: [B197] when the target exists by now."""
-        if not self._files.rename(self._from, self._to):
-            raise BioelError(Errors.B197.format(path=self._to.toString()))
-
-    def clear(self) -> None:
-        """Remove the temporary folder, if it was not published."""
-        self._files.delete(self._from, True)
+        yield temporary
+        if not files.rename(made, wanted):  # it exists by now
+            raise BioelError(Errors.B197.format(path=target))
+    finally:
+        files.delete(made, True)
 
 
 def _start() -> SparkSession:
@@ -179,12 +172,10 @@ def _start() -> SparkSession:
 
 
 def _require_packages() -> None:
-    try:
+    with needing("spark", "Spark"):
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
-    except ImportError as error:
-        raise BioelError(Errors.B192.format(what="Spark", extra="spark", error=error)) from error
 
 
 def _check_suffix(what: str, path: str) -> None:

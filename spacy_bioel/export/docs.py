@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import needing
 from spacy_bioel.export.links import LinkRow, link_rows
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.gold import SPANS_KEY, split_ids
@@ -19,26 +19,17 @@ from spacy_bioel.view import STYLE, render_document, render_page
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
+# A Doc, or a stream of them, or of pairs (Doc, id), as `nlp.pipe(..., as_tuples=True)` makes them.
 Docs = Doc | Iterable[Doc | tuple[Doc, Any]]
-_ID = "bioel_id"  # of corpora, see `corpus.text_to_doc`
 
 
-def with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
-    """Yield each Doc with its id.
-
-    docs (Doc | Iterable): A Doc, or a stream of them, or of pairs of a Doc and its id, as
-        `nlp.pipe(..., as_tuples=True)` makes them.
-    YIELDS (tuple): Doc, and its id: given, or from a corpus, or else its number, from 0.
-    """
+def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
+    """Each Doc with its id: given, or of a corpus (`corpus.text_to_doc`), or its number, from 0."""
     for number, item in enumerate([docs] if isinstance(docs, Doc) else docs):
         if isinstance(item, Doc):
-            yield item, item.user_data.get(_ID) or number
+            yield item, item.user_data.get("bioel_id") or number
         else:
             yield item
-
-
-_TYPES = {"start": "int64", "end": "int64", "score": "float64"}
 
 
 def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
@@ -51,18 +42,15 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
         0. Where there is no value, as with NIL, it is None, or NaN for a score.
     RAISES BioelError: [B192] without pandas.
     """
-    try:
+    with needing("pandas", "links_frame"):
         import pandas as pd
-    except ImportError as error:
-        raise BioelError(
-            Errors.B192.format(what="links_frame", extra="pandas", error=error)
-        ) from error
     rows = [
         row
-        for doc, id in with_ids(docs)
+        for doc, id in _with_ids(docs)
         for row in link_rows(id, doc.text, get_links(doc, spans_key))
     ]
-    return pd.DataFrame(rows, columns=LinkRow._fields, dtype=object).astype(_TYPES)
+    types = {"start": "int64", "end": "int64", "score": "float64"}
+    return pd.DataFrame(rows, columns=LinkRow._fields, dtype=object).astype(types)
 
 
 def render(
@@ -88,12 +76,10 @@ def render(
     several = not isinstance(docs, Doc)
     sections = [
         render_document(doc.text, get_links(doc, spans_key), title=str(id) if several else "")
-        for doc, id in with_ids(docs)
+        for doc, id in _with_ids(docs)
     ]
-    if page:
-        html = render_page(sections, title=title)
-    else:
-        html = f'{STYLE}<div class="bioel">{"".join(sections)}</div>'
+    part = f'{STYLE}<div class="bioel">{"".join(sections)}</div>'
+    html = render_page(sections, title=title) if page else part
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 

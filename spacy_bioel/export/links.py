@@ -91,11 +91,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
         chosen = linked_candidates(link)
         mention = text[link.start : link.end]
         yield LinkRow(
-            document,
-            link.start,
-            link.end,
-            mention,
-            link.label,
+            *(document, link.start, link.end, mention, link.label),
             "|".join(link.ids) or None,
             _joined([preferred_name(c.kb, c.id) for c in chosen]),
             _joined([c.name for c in chosen]),

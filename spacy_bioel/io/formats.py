@@ -26,56 +26,41 @@ from spacy_bioel.io.table import Column, read_ctd, read_header_table, read_table
 from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD = 1 << 16
-T = TypeVar("T")
+T = TypeVar("T", AnnotatedText, Concept)
+# A reader, and a pattern of the beginning of its files, after white space, which takes linear time.
+Formats = Mapping[str, tuple[Callable[..., Iterator[T]], str]]
 
-
-CORPUS_FORMATS: dict[str, Callable[..., Iterator[AnnotatedText]]] = {
-    "pubtator": read_pubtator,
-    "bioc-xml": read_bioc_xml,
-    "bioc-json": read_bioc_json,
-    "jsonl": read_texts_jsonl,
-    "brat": read_brat,
-    "biosyn": read_concept_file,
-    "phrases": read_phrase_table,
-}
-
-ONTOLOGY_FORMATS: dict[str, Callable[..., Iterator[Concept]]] = {
-    "obo": read_obo,
-    "cellxgene": read_cellxgene_json,
-    "name-lists": read_name_lists,
-    "mesh": read_mesh_xml,
-    "umls": read_umls,
-    "ctd": read_ctd,
-    "ncbi-gene": read_gene_info,
-    "biosyn": read_biosyn_dictionary,
-    "jsonl": read_concepts_jsonl,
-    "table": read_header_table,
-}
-
-# From format to a pattern of the beginning of such files, after white space; the first match wins.
-# Each pattern takes linear time.
-_CORPUS_SIGNS = {
-    "bioc-xml": r"(?=<)(?s:.*)<collection\b",
-    "bioc-json": r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\[',
-    "jsonl": r'\{.*"text"\s*:',
-    "pubtator": r"[^|\t\n]+\|[ta]\|",
-    "biosyn": r"[^|\t\n]*\|\|\d+\|\d+\|\|",
-    "brat": r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]",
-    "phrases": r"[^\t\n]+\t[^\n]+|(?=([^\n]*,)?Term,)([^\n]*,)?General SNOMED ID\b",
-}
-_ONTOLOGY_SIGNS = {
-    "obo": (
-        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
-        r'|\{(?s:.*)"graphs"\s*:'
+# In the order in which they are tried.
+CORPUS_FORMATS: Formats[AnnotatedText] = {
+    "bioc-xml": (read_bioc_xml, r"(?=<)(?s:.*)<collection\b"),
+    "bioc-json": (read_bioc_json, r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\['),
+    "jsonl": (read_texts_jsonl, r'\{.*"text"\s*:'),
+    "pubtator": (read_pubtator, r"[^|\t\n]+\|[ta]\|"),
+    "biosyn": (read_concept_file, r"[^|\t\n]*\|\|\d+\|\d+\|\|"),
+    "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
+    "phrases": (
+        read_phrase_table,
+        r"[^\t\n]+\t[^\n]+|(?=([^\n]*,)?Term,)([^\n]*,)?General SNOMED ID\b",
     ),
-    "mesh": r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b",
-    "cellxgene": r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
-    "name-lists": r'\{\s*"[^"]+"\s*:\s*\[\s*\[',
-    "jsonl": r'\{.*"(names|replaced_by)"\s*:',
-    "ctd": r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]",
-    "ncbi-gene": r"#?tax_id\tGeneID\tSymbol\t",
-    "biosyn": r"[^\t\n]+\|\|[^\n]+",
-    "table": r"(#[^\n]*\n)*[^\n]+[\t,;]",
+}
+ONTOLOGY_FORMATS: Formats[Concept] = {
+    "obo": (
+        read_obo,
+        r"format-version:|((?:[a-z!][^\n]*)?\n)*\[Term\]|(?=<)(?s:.*)<(\w+:)?(RDF|Ontology)\b"
+        r'|\{(?s:.*)"graphs"\s*:',
+    ),
+    "mesh": (read_mesh_xml, r"(?=<)(?s:.*)<(DescriptorRecordSet|SupplementalRecordSet)\b"),
+    "cellxgene": (
+        read_cellxgene_json,
+        r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus writes CVCL_0001
+    ),
+    "name-lists": (read_name_lists, r'\{\s*"[^"]+"\s*:\s*\[\s*\['),
+    "jsonl": (read_concepts_jsonl, r'\{.*"(names|replaced_by)"\s*:'),
+    "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
+    "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
+    "biosyn": (read_biosyn_dictionary, r"[^\t\n]+\|\|[^\n]+"),
+    "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),
+    "umls": (read_umls, r"(?!)"),  # a folder
 }
 
 
@@ -84,7 +69,7 @@ def detect_corpus_format(path: StrPath) -> str:
 
     RAISES BioelError: [B133] not recognised; errors of `open_text`.
     """
-    return "brat" if is_brat(path) else _detect(path, _CORPUS_SIGNS)
+    return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 
 def detect_ontology_format(path: StrPath) -> str:
@@ -94,7 +79,7 @@ def detect_ontology_format(path: StrPath) -> str:
     """
     if Path(path).is_dir() and any(Path(path).glob("MRCONSO.RRF*")):
         return "umls"
-    return _detect(path, _ONTOLOGY_SIGNS)
+    return _detect(path, ONTOLOGY_FORMATS)
 
 
 def read_corpus(
@@ -104,7 +89,8 @@ def read_corpus(
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; with their place, whatever the
+        reader does not understand.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)
@@ -135,20 +121,20 @@ def read_ontology(
     return reader(path, prefix=prefix) if prefix else reader(path)
 
 
-def _detect(path: StrPath, signs: Mapping[str, str]) -> str:
+def _detect(path: StrPath, formats: Formats[T]) -> str:
     with open_text(path, errors="replace") as file:  # readers say where bytes are wrong
         head = file.read(_HEAD)
         # White space is skipped here, since patterns over a long run of it take quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD)
         head += file.read(_HEAD - len(head))
-    for name, pattern in signs.items():
+    for name, (_, pattern) in formats.items():
         if re.match(pattern, head):
             return name
-    raise BioelError(Errors.B133.format(path=path, known=", ".join(signs), head=head[:60]))
+    raise BioelError(Errors.B133.format(path=path, known=", ".join(formats), head=head[:60]))
 
 
-def _reader(readers: Mapping[str, T], name: str) -> T:
-    if name not in readers:
-        raise BioelError(Errors.B134.format(format=name, known=", ".join(readers)))
-    return readers[name]
+def _reader(formats: Formats[T], name: str) -> Callable[..., Iterator[T]]:
+    if name not in formats:
+        raise BioelError(Errors.B134.format(format=name, known=", ".join(formats)))
+    return formats[name][0]

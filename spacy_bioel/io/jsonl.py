@@ -33,14 +33,13 @@ def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
     a build counts and drops it.
-
-    prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B131] no JSON object, [B132] missing or unknown key, or value of another
-        type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
         with one_record():
-            _check_keys(where, record, _CONCEPT_KEYS, required=("id",))
+            _check_keys(where, record, _CONCEPT_KEYS, "id")
+            if unknown := ", ".join(map(repr, sorted(record.keys() - _CONCEPT_KEYS.keys()))):
+                known = ", ".join(_CONCEPT_KEYS)
+                raise _problem(where, f"unknown key {unknown} (known: {known})")
             if not record["id"].strip():
                 raise _problem(where, "empty 'id'")
             yield Concept(
@@ -62,10 +61,6 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
     "annotates", the labels that were looked for; other keys are ignored. Output of `bioel link` has
     "links" in place of "mentions"; a document that failed there is skipped, with a warning [W260].
-
-    prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] missing key, or
-        value of another type; errors of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         error = record.get("error")
@@ -75,7 +70,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
                 said = f"{error.get('code', 'error')}: {error.get('message', '')}"
             _LOGGER.warning(Warnings.W260.format(where=where, error=said[:200]))
             continue
-        _check_keys(where, record, _TEXT_KEYS, required=("text",), rest=True)
+        _check_keys(where, record, _TEXT_KEYS, "text")
         text = record["text"]
         found: list[object] = record.get("mentions" if "mentions" in record else "links", [])
         mentions = tuple(
@@ -87,10 +82,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
-    """Stream the text, None if it is missing, and the id of each line, unchecked.
-
-    RAISES BioelError: [B131] no JSON object; errors of `numbered_lines`.
-    """
+    """Stream the text, None if it is missing, and the id of each line, unchecked."""
     # Lone surrogates pass, since one bad text must not stop the others.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)
@@ -124,7 +116,7 @@ def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
         case _:
             expected = "an object or [start, end, words, ids]"
             raise _problem(where, f"expected {expected}, found {mention!r}")
-    _check_keys(where, mention, _MENTION_KEYS, required=("start", "end"), rest=True)
+    _check_keys(where, mention, _MENTION_KEYS, "start", "end")
     start, end = mention["start"], mention["end"]
     check_words(text, [(start, end)], None, where=where)
     fragments = []
@@ -160,22 +152,14 @@ def _problem(where: object, problem: str) -> BioelError:
     return BioelError(Errors.B132.format(where=where, problem=problem))
 
 
-def _check_keys(
-    where: object,
-    record: _Record,
-    known: dict[str, Any],
-    *,
-    required: tuple[str, ...],
-    rest: bool = False,
-) -> None:
-    """Refuse missing keys, values of another type and, unless `rest`, unknown keys."""
+def _check_keys(where: object, record: _Record, types: dict[str, Any], *required: str) -> None:
+    """Refuse missing keys and values of another type."""
     problems = [f"key {key!r} is missing" for key in required if key not in record]
-    for key, value in record.items():
-        if key not in known:
-            if not rest:
-                problems.append(f"unknown key {key!r} (known: {', '.join(known)})")
-        elif not isinstance(value, known[key]) or isinstance(value, bool):
-            problems.append(f"{key!r} is {value!r:.40}, of type {type(value).__name__}")
+    problems += [
+        f"{key!r} is {value!r:.40}, of type {type(value).__name__}"
+        for key, value in record.items()
+        if key in types and (isinstance(value, bool) or not isinstance(value, types[key]))
+    ]
     if problems:
         raise _problem(where, "; ".join(problems))
 

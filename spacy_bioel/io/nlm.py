@@ -30,12 +30,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
 
     Types and parents of a descriptor follow from its tree numbers: the file is read twice, and
     only the tree is kept in memory. The parents of a supplementary record are its mapped headings;
-    it has no types.
-
-    prefix (str): Vocabulary of the ids, which the file does not have.
-    YIELDS (Concept): Names are the heading, the preferred concept's terms, then all others.
-    RAISES BioelError: [B111] not well-formed, [B121] not MeSH XML, [B122] record without id or
-        name; errors of `open_binary`.
+    it has no types. Names are the heading, the preferred concept's terms, then all others.
     """
     with open_text(path) as file:
         head = file.read(4096)
@@ -97,10 +92,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
     folder (str | PathLike): With MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are optional.
         Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
-    prefix (str): Ignored: ids are bare CUIs.
-    YIELDS (Concept): Types are TUIs, the UMLS preferred name is first.
-    RAISES BioelError: [B123] missing file, [B124] not sorted by CUI, [B125] row too short;
-        errors of `numbered_lines`.
+    prefix (str): Ignored: ids are bare CUIs. Types are TUIs.
     """
     types = _InStep(_groups(folder, "MRSTY"))
     definitions = _InStep(_groups(folder, "MRDEF", optional=True))
@@ -186,12 +178,9 @@ _NO_SYMBOL = "NEWENTRY"  # symbol of records that await their own
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README); types are
-    "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606".
+    """Stream the genes with a symbol of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README).
 
-    prefix (str): Vocabulary of the ids, which are numbers.
-    YIELDS (Concept): One per gene that has a symbol.
-    RAISES BioelError: Those of `read_table`.
+    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606".
     """
     for gene in read_table(path, columns=_GENES, prefix=prefix):
         names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))

@@ -23,11 +23,8 @@ _COMETA_PHRASE, _COMETA_IDS = "Term", "General SNOMED ID"
 def read_concept_file(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
     """Stream a BioSyn .concept file: one text per mention, which covers the whole text.
 
-    The words of a mention are kept unchanged, also if "|" joins the parts of a composite.
-
-    prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
-    YIELDS (AnnotatedText): Its id is "pmid:start-end", with the offsets in the source document.
-    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
+    The words of a mention are kept unchanged, also if "|" joins the parts of a composite. The id of
+    a text is "pmid:start-end", with the offsets in the source document.
     """
     for where, line in numbered_lines(path):
         if not line.strip():
@@ -48,13 +45,10 @@ def read_phrase_table(
     """Stream a table with a phrase and its concept on every row, separated by tabs.
 
     If the first line has no tab, the separator is a comma. A COMETA header is recognised; any other
-    table has no header and the columns id, name, phrase, as in AskAPatient and TwADR-L.
+    table has no header and the columns id, name, phrase, as in AskAPatient and TwADR-L. The id of
+    a text is "file name:line", its one mention covers the phrase.
 
-    prefix (str): Vocabulary of ids without a prefix.
     encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
-    YIELDS (AnnotatedText): The id is "file name:line", the one mention covers the phrase.
-    RAISES BioelError: [B118] row too short or without a phrase, [B126] broken quoting; errors of
-        `numbered_lines`.
     """
     line = first_line(path, encoding=encoding)
     separator = "\t" if "\t" in line else ","
@@ -86,9 +80,7 @@ def read_biosyn_dictionary(path: StrPath, *, prefix: str = "") -> Iterator[Conce
     In a field such as "114480|D001943", which begins with an OMIM number (774 fields in MEDIC of
     July 2012), the concept is the MeSH id: corpora have it, and later MEDICs begin with it.
 
-    prefix (str): Vocabulary of ids without a prefix; with "MESH", six digits are an OMIM number.
     YIELDS (Concept): Concepts with their names; alternate ids without names, with `replaced_by`.
-    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     leading, partners = set(), {}
     for ids, _ in _dictionary_rows(path, prefix):
@@ -126,20 +118,14 @@ def _dictionary_rows(path: StrPath, prefix: str) -> Iterator[tuple[tuple[str, ..
 def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     """Stream the concepts of a JSON object: id -> [[kind of name, name], ...].
 
-    The concept names of AskAPatient and TwADR-L are distributed in this layout.
-
-    prefix (str): Vocabulary of ids without a prefix.
-    YIELDS (Concept): Names of the kind "primary" come first.
-    RAISES BioelError: [B143] another layout; errors of `open_text`.
+    The concept names of AskAPatient and TwADR-L are distributed in this layout. Names of the kind
+    "primary" come first.
     """
     for raw_id, pairs in iter_json_object(path, problem=Errors.B143):
         with one_record(Place(path)):
-            if not isinstance(pairs, list) or not all(map(_is_name_pair, pairs)):
+            is_list = isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)
+            if not is_list or any([*map(type, pair)] != [str, str] for pair in pairs):
                 found = f"{raw_id!r}: {str(pairs)[:60]}"
                 raise BioelError(Errors.B143.format(path=path, found=found))
             pairs.sort(key=lambda pair: pair[0] != "primary")
             yield Concept(curie(raw_id, prefix), unique_names(name for _, name in pairs))
-
-
-def _is_name_pair(pair: object) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, str) for s in pair)

@@ -33,7 +33,6 @@ class Place(NamedTuple):
 def curie(raw: str, prefix: str = "") -> str:
     """Convert one id to a CURIE, or for UMLS to the bare CUI.
 
-    raw (str): Id in the source, e.g. "D003920", "MESH:D003920", "UMLS:C0011849".
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH". With "MESH", six digits are an
         OMIM number: the disease corpora mix the two, and no MeSH id is a plain number.
     """
@@ -60,10 +59,7 @@ def unique_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
-    """Return the semantic types of MeSH tree numbers: second-level codes, then top letters.
-
-    trees (Iterable[str]): E.g. ["C18.452.394.750", "C19.246"], which gives ("C18", "C19", "C").
-    """
+    """Return the semantic types of MeSH tree numbers: "C18.452.394.750" gives "C18" and "C"."""
     # CTD appends supplementary records to tree numbers with a slash: "C19.246/C535484".
     codes = list(dict.fromkeys(re.split("[./]", tree.strip())[0] for tree in trees))
     return tuple(dict.fromkeys(filter(None, codes + [code[:1] for code in codes])))
@@ -72,11 +68,8 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
 def check_words(
     text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
 ) -> None:
-    """Refuse a mention outside the text, or with other words than the text has at its offsets.
-
-    words (str | None): As annotated; white space may differ. None: not known.
-    where (object): Its place, for the message.
-    RAISES BioelError: [B105] offsets that are empty or outside, [B106] other words.
+    """Refuse a mention outside the text [B105], or with other words than the text has at its
+    offsets [B106]; white space may differ, and None are not known.
     """
     for start, end in fragments:
         if not 0 <= start < end <= len(text):
@@ -105,9 +98,8 @@ class BadRecord:
 
 @dataclass(slots=True)
 class Skipped:
-    """Bad records so far. Files that are read twice have theirs once.
+    """Bad records so far, of which `note` is told; files that are read twice have theirs once.
 
-    note (Callable): Is told of each.
     kept (int): Records that were not skipped, as far as the caller counts them.
     """
 

@@ -195,19 +195,17 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
 
 def _message(template: str, folder: Path) -> str:
     holder = "another thread or process"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        about = json.loads((folder / _HOLDER).read_text("utf8"))
-        holder = "process {process} on {host} ({to}, since {since})".format(**about)
+    with suppress(OSError, ValueError):
+        holder = (folder / _HOLDER).read_text("utf8")
     return template.format(path=folder, holder=holder)
 
 
 def _say_who(folder: Path, to: str) -> None:
     """Write who holds the lock; stale between the death of a writer and the next one's note."""
-    about = {"process": os.getpid(), "host": socket.gethostname(), "to": to}
-    about["since"] = time.strftime("%Y-%m-%d %H:%M:%S")
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
     (folder / _HOLDER).unlink(missing_ok=True)
     with (folder / _HOLDER).open("x", encoding="utf8") as file:  # "x": never another's file
-        file.write(json.dumps(about))
+        file.write(f"process {os.getpid()} on {socket.gethostname()} ({to}, since {since})")
 
 
 def _move(filled: Path, place: Path) -> None:

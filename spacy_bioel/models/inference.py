@@ -86,14 +86,14 @@ def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
 ) -> FloatArray:
     """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
-    output, bias = weights["output.weight"], weights["output.bias"]
-    widths = weights["width.weight"]  # (max_width, hidden)
+    output, widths = weights["output.weight"], weights["width.weight"]
     n, max_width = len(tokens), len(widths)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
-    ends, content = (_padded(tokens @ weights[f"{k}.weight"].T, max_width - 1)
-                     for k in ("end", "content"))  # fmt: skip
-    of_spans = weights["span_features.weight"]
+    padding = np.zeros((max_width - 1, starts.shape[1]), np.float32)
+    ends, content = (
+        np.concatenate([tokens @ weights[f"{k}.weight"].T, padding]) for k in ("end", "content")
+    )
     logits = np.empty((n, max_width, len(output)), np.float32)
     for low in range(0, n, _BLOCK):
         high = min(low + _BLOCK, n)
@@ -107,8 +107,11 @@ def span_logits(
             hidden += ends[low + width : high + width]
             hidden += widths[width]
             start, _, feature = inside[inside[:, 1] == width].T
-            _add_rows(hidden, start - low, of_spans[feature])
-            logits[low:high, width] = linear(relu(hidden), output, bias)
+            if len(start):
+                _add_rows(hidden, start - low, weights["span_features.weight"][feature])
+            np.maximum(hidden, 0, out=hidden)
+            logits[low:high, width] = hidden @ output.T
+    logits += weights["output.bias"]
     return _mask_outside(logits, lengths)
 
 
@@ -134,10 +137,6 @@ def tag_logits(
     """Logits of all tags; see `nn.spans.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
-
-
-def _padded(x: FloatArray, n: int) -> FloatArray:
-    return np.concatenate([x, np.zeros((n, x.shape[1]), np.float32)])
 
 
 def _mask_outside(logits: FloatArray, lengths: IntArray) -> FloatArray:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacy_bioel.kb.words.trie import NameTrie
-from spacy_bioel.models.marked import Marked, Pieces
+from spacy_bioel.models.marked import Marked
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.seq2seq import Generator
 from spacy_bioel.models.torch_io import device_of, to_tensors
+from spacy_bioel.nn.encoders import places_of
 from spacy_bioel.processor import one_thread_each
 
 IntArray = NDArray[np.int64]
@@ -40,41 +41,26 @@ class Written(NamedTuple):
 def write_about(
     model: Generator, trie: NameTrie, mentions: Sequence[Marked]
 ) -> tuple[Written, int]:
-    """Write names of a trie about mentions; those that are the same in the same context once.
+    """Write names of a trie about mentions.
 
     RETURNS (tuple): The names, by mention; and how many mentions are longer than is read of them.
     """
-    different = {mention: i for i, mention in enumerate(dict.fromkeys(mentions))}
-    if not different:
-        return _joined([]), 0
-    read = list(different)
     pieces, beams = model.attrs["pieces"], model.attrs["beams"]
-    sources, prompts = pieces.sources(read), pieces.prompts(read)
-    is_cut = pieces.are_cut(read)
-    given = np.array([len(prompt) for prompt in prompts])
+    (flat, lengths), prompts = pieces.sources(mentions), pieces.prompts(mentions)
     backbone, device = get_network(model).backbone, device_of(model.get_ref("network"))
+    starts = np.cumsum(lengths) - lengths
 
     def write(part: IntArray) -> Written:
+        ids, first, n = to_tensors((flat, starts[part], lengths[part]), device)
+        places, inside = places_of(first, n)
         prompt = torch.tensor([prompts[i] for i in part.tolist()], device=device)
-        ids, inside = to_tensors(_padded(sources, part), device)
-        found = write_names(backbone, trie, ids, inside, prompt, beams=beams)
+        found = write_names(backbone, trie, ids[places], inside, prompt, beams=beams)
         return found._replace(mention=part[found.mention])
 
-    batches = list(_batches(given, sources.lengths))
+    batches = _batches(np.array([len(prompt) for prompt in prompts]), lengths)
     with one_thread_each() as spread:
-        on_cpu = device.type == "cpu"
-        written = spread(write, batches) if on_cpu else list(map(write, batches))
-    places = np.array([different[mention] for mention in mentions], dtype=np.int64)
-    return _of_all(_joined(written), places), int(is_cut[places].sum())
-
-
-def _padded(sources: Pieces, rows: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Rows of pieces, padded with their own first ones, and where they are not."""
-    lengths = sources.lengths[rows]
-    starts = (np.cumsum(sources.lengths) - sources.lengths)[rows]
-    within = np.arange(lengths.max())
-    inside = within < lengths[:, None]
-    return sources.flat[np.where(inside, starts[:, None] + within, starts[:, None])], inside
+        written = (spread if device.type == "cpu" else map)(write, batches)
+        return _joined(list(written)), int(pieces.are_cut(mentions).sum())
 
 
 def _batches(given: IntArray, lengths: IntArray) -> Iterator[IntArray]:
@@ -101,16 +87,6 @@ def _joined(parts: Sequence[Written]) -> Written:
     mention, leaf, score = map(np.concatenate, zip(none, *parts, strict=True))
     order = np.lexsort((leaf, -score, mention))
     return Written(mention[order], leaf[order], score[order])
-
-
-def _of_all(written: Written, places: IntArray) -> Written:
-    """Names of all mentions, from those of the different ones. places: number of each there."""
-    first = np.searchsorted(written.mention, np.arange(places.max(initial=-1) + 2))
-    counts = np.diff(first)[places]
-    ends = np.cumsum(counts)
-    rows = np.repeat(first[places] - (ends - counts), counts) + np.arange(counts.sum())
-    mention = np.repeat(np.arange(len(places)), counts)
-    return Written(mention, written.leaf[rows], written.score[rows])
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ _ARTICLES = {"the", "a", "an"}
 _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _REST = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
 _PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due", "without"}
+_LINKING = _PREPOSITIONS | _ARTICLES
 # Numbers of the members of a family: "2", "2a", "B", "C7", "IV".
 _NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 # Word beginnings for pairs such as "intra- and extrahepatic", longer ones first.
@@ -32,14 +33,13 @@ Words = list[str]
 
 
 def split_composite(mention: str) -> list[tuple[str, ...]]:
-    """Split a composite mention into its parts, each completed with the shared words.
+    """Split a composite mention, as written, into its parts, each completed with the shared words.
 
     A part lacks words at its end ("breast and ovarian cancer"), at its beginning ("hepatitis B
     and C"), at both ("type 1 and 2 diabetes") or none ("fever and cough"). Grammar does not
     decide between them, a dictionary does: callers look up all parts of a reading, and take the
     first reading whose parts are all names, unless the whole mention is a name.
 
-    mention (str): As written: case, commas, slashes, brackets and hyphens matter.
     RETURNS (list[tuple[str, ...]]): At most 4 readings of two or more distinct parts, the
         likeliest first; empty without coordination. ["breast cancer", "ovarian cancer"] is the
         first reading of the first example, ["breast", "ovarian cancer"] the second.
@@ -57,9 +57,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         if _cut_beside_linking_word(first[prefix:], last[: len(last) - suffix]):
             continue
         parts = _written_out(segments, prefix=prefix, suffix=suffix)
-        if all(len(part) > 1 for part in parts) and len({part.lower() for part in parts}) == len(
-            parts
-        ):
+        distinct = {part.lower() for part in parts if len(part) > 1}
+        if len(distinct) == len(parts):
             cost = _cost(first, last, prefix=prefix, suffix=suffix)
             costs[parts] = min(cost, costs.get(parts, cost))
     ranked = sorted(costs, key=costs.__getitem__)
@@ -143,12 +142,11 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
     """
     own_first, own_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(own_first) - len(own_last)))
-    if len(own_first) == len(own_last) == 1 and all(
-        _NUMBER.fullmatch(word) for word in own_first + own_last
-    ):
+    if len(own_first) == len(own_last) == 1 and all(map(_NUMBER.fullmatch, own_first + own_last)):
         cost -= 3.0  # "hepatitis B and C"
     elif prefix:
-        if _ends_at_preposition(first[:prefix]):
+        ends = [word.lower() for word in first[:prefix][-2:]]
+        if ends[-1] in _LINKING and not _PREPOSITIONS.isdisjoint(ends):
             cost -= 1.0  # "cancer of the breast and ovary"
         else:
             cost += 0.5 if len(last) == 1 else 1.5
@@ -165,14 +163,5 @@ def _cost(first: Words, last: Words, *, prefix: int, suffix: int) -> float:
 
 def _cut_beside_linking_word(own_first: Words, own_last: Words) -> bool:
     """Whether a cut leaves a linking word at the border of a part: "the breast", "aplasia of"."""
-    return (len(own_first) > 1 and _is_linking(own_first[0])) or (
-        len(own_last) > 1 and _is_linking(own_last[-1])
-    )
-
-
-def _is_linking(word: str) -> bool:
-    return word.lower() in _PREPOSITIONS or word.lower() in _ARTICLES
-
-
-def _ends_at_preposition(words: Words) -> bool:
-    return any(word.lower() in _PREPOSITIONS for word in words[-2:]) and _is_linking(words[-1])
+    borders = [own_first[0]] * (len(own_first) > 1) + [own_last[-1]] * (len(own_last) > 1)
+    return any(word.lower() in _LINKING for word in borders)

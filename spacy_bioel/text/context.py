@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import Context
@@ -41,13 +42,12 @@ _SHORT = 0.7  # part of the longest line from which on a line is full, and goes 
 
 @dataclass(frozen=True)
 class Rules:
-    """Cues, phrases without meaning, words that end a scope, and names of sections.
+    """Phrases, in small letters, and names of sections, each with what it says.
 
-    cues (Mapping[str, Sequence[tuple[str, str]]]): From a phrase, in small letters, to what it says
-        and in which direction.
+    cues (Mapping): From a phrase to what it says and in which direction.
     pseudo (frozenset[str]): Phrases that have a cue in them and are none: "no increase".
-    ends (Mapping[str, set[str]]): From a phrase to what cues say whose scopes it ends, or "all".
-    sections (Mapping[str, str]): From the name of a section to what it says; "" for nothing.
+    ends (Mapping): From a phrase to what cues say whose scopes it ends, or "all".
+    sections (Mapping): From the name of a section to what it says; "" for nothing.
     """
 
     cues: Mapping[str, Sequence[tuple[str, str]]]
@@ -78,23 +78,23 @@ def parse_rules(table: Mapping[str, Any], *, origin: str) -> Rules:
 
 
 def _rules(table: Mapping[str, Any]) -> Rules:
-    cues: dict[str, list[tuple[str, str]]] = {}
+    cues: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for says, by_direction in table["cues"].items():
         for direction, phrases in by_direction.items():
             _check(says, (*_FLAGS, *_PERSONS))
             _check(direction, _DIRECTIONS)
             for phrase in _phrases(phrases):
-                cues.setdefault(phrase, []).append((says, direction))
-    ends: dict[str, set[str]] = {}
+                cues[phrase].append((says, direction))
+    ends: dict[str, set[str]] = defaultdict(set)
     for of, phrases in table.get("ends", {}).items():
         for phrase in _phrases(phrases):
-            ends.setdefault(phrase, set()).add(_check(of, (*_FLAGS, *_PERSONS, _ALL)))
+            ends[phrase].add(_check(of, (*_FLAGS, *_PERSONS, _ALL)))
     sections = {
         name: _check(says, (*_FLAGS, *_PERSONS, ""))
         for says, names in table.get("sections", {}).items()
         for name in _phrases(names)
     }
-    return Rules(cues, frozenset(_phrases(table.get("pseudo", ()))), ends, sections)
+    return Rules(dict(cues), frozenset(_phrases(table.get("pseudo", ()))), dict(ends), sections)
 
 
 def _check(name: str, known: Sequence[str]) -> str:
@@ -109,8 +109,7 @@ def _phrases(found: Any) -> list[str]:
     return [" ".join(one.lower().split()) for one in found]
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """A phrase of the rules in a text, by offsets in characters."""
 
     start: int
@@ -121,20 +120,19 @@ class Phrase:
 def contexts(
     text: str, rules: Rules, phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]
 ) -> list[Context]:
-    """What the text says of each mention.
+    """Return what the text says of each mention.
 
     phrases (Sequence[Phrase]): Those of the rules that are in the text, in order; none overlap.
     mentions (Sequence): Start and end of each; they may overlap.
     """
     borders = sentence_borders(text)
     sections = list(_sections(text, rules, borders))
-    by_sentence: dict[int, list[Phrase]] = {}
+    by_sentence: dict[int, list[Phrase]] = defaultdict(list)
     for phrase in phrases:
-        by_sentence.setdefault(bisect_right(borders, phrase.start), []).append(phrase)
+        by_sentence[bisect_right(borders, phrase.start)].append(phrase)
     found = []
     for start, end in mentions:
-        of_sentence = by_sentence.get(bisect_right(borders, start), ())
-        said = list(_said_of(start, end, of_sentence, rules))
+        said = list(_said_of(start, end, by_sentence[bisect_right(borders, start)], rules))
         for first, last, stop, says in sections:
             if last <= start < stop and says not in {what for *_, what in said}:
                 said.append((first, last, says))
@@ -183,10 +181,10 @@ def _sections(
 
 
 def describe(said: Context, text: str) -> str:
-    """What a text says of a mention, and the words that say so: 'negated ("denies")'."""
-    cues: dict[str, list[str]] = {}
+    """Write what a text says of a mention, and the words that say so: 'negated ("denies")'."""
+    cues: dict[str, list[str]] = defaultdict(list)
     for start, end, says in said.cues:
-        cues.setdefault(says, []).append(" ".join(text[start:end].split()))
+        cues[says].append(" ".join(text[start:end].split()))
     return ", ".join(f'{says} ("{", ".join(words)}")' for says, words in cues.items())
 
 

@@ -18,8 +18,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import ann
-from spacy_bioel.kb.vectors.index import ExactIndex
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
@@ -56,7 +55,7 @@ def kb(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Knowledge
 write = partial(write_vectors, encode=encode, fingerprint="9f3a", dim=DIM)
 
 
-def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
+def test_the_index_is_built_measured_and_opened(kb):
     pytest.importorskip("faiss")
     built = write(kb).ann
     assert built is not None and kb.path is not None
@@ -81,7 +80,7 @@ def test_the_index_is_built_measured_and_opened(kb: KnowledgeBase) -> None:
         index.search(np.ones((1, 3), np.float32), 1)
 
 
-def test_an_odd_number_of_dimensions(kb: KnowledgeBase) -> None:
+def test_an_odd_number_of_dimensions(kb):
     pytest.importorskip("faiss")
     built = write_vectors(kb, lambda names: encode(names)[:, 1:], fingerprint="9f3a", dim=15).ann
     assert built is not None and built["kind"] == "IVF126,PQ15x4fsr"
@@ -101,7 +100,7 @@ class Lists:
         return None, rows
 
 
-def test_queries_without_a_name_that_is_near_look_at_more_lists() -> None:
+def test_queries_without_a_name_that_is_near_look_at_more_lists():
     pytest.importorskip("faiss")
     lists = Lists()
     index = ann.FaissIndex(quantize(np.array([[1, 0], [0, 1]])), lists, [(1, 0.7), (2, -1)])
@@ -115,9 +114,7 @@ def test_queries_without_a_name_that_is_near_look_at_more_lists() -> None:
     assert np.array_equal(scores, np.concatenate([score for _, score in alone]))
 
 
-def test_threads_that_search_one_index_do_not_share_the_number_of_lists(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_that_search_one_index_do_not_share_the_number_of_lists(kb, monkeypatch):
     faiss = pytest.importorskip("faiss")
     write(kb)
     vectors = open_vectors(kb, fingerprint=None)
@@ -148,7 +145,7 @@ def after_others(search: Callable) -> Callable:
     return wait_and_search
 
 
-def test_how_near_is_near_enough() -> None:
+def test_how_near_is_near_enough():
     nearest = np.array([0.9, 0.8, 0.7, 0.6], np.float32)
     assert ann.near_enough(nearest, nearest) == -1
     one_missed = np.array([0.85, 0.8, 0.7, 0.6], np.float32)
@@ -158,7 +155,7 @@ def test_how_near_is_near_enough() -> None:
     assert ann.near_enough(three_missed, nearest) == 0.65
 
 
-def test_more_wanted_than_there_is(kb: KnowledgeBase) -> None:
+def test_more_wanted_than_there_is(kb):
     pytest.importorskip("faiss")
     write(kb)
     index = ann.create_faiss_index_v1(n_probe=1)(open_vectors(kb, fingerprint=None))
@@ -170,17 +167,7 @@ def test_more_wanted_than_there_is(kb: KnowledgeBase) -> None:
     assert index.search(np.zeros((0, DIM), np.float32), 3)[0].shape == (0, 3)
 
 
-def test_copies_have_the_index(kb: KnowledgeBase, tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    write(kb)
-    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
-    in_memory.save_to(tmp_path / "copy")
-    for copy in (in_memory, tmp_path / "copy"):
-        vectors = open_vectors(copy, fingerprint=None)
-        assert isinstance(ann.choose_index(vectors), ann.FaissIndex)
-
-
-def test_a_damaged_index(kb: KnowledgeBase) -> None:
+def test_a_damaged_index(kb):
     pytest.importorskip("faiss")
     write(kb)
     assert kb.path is not None
@@ -192,12 +179,9 @@ def test_a_damaged_index(kb: KnowledgeBase) -> None:
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
         verify_vectors(kb)
-    path.write_bytes(b"x" * len(whole))
-    with pytest.raises(BioelError, match=r"\[B184\]"):
-        ann.choose_index(open_vectors(kb, fingerprint=None))
 
 
-def test_the_index_goes_with_the_names(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_goes_with_the_names(kb, monkeypatch):
     pytest.importorskip("faiss")
     write(kb)
     monkeypatch.setattr(ann, "ANN_NAMES", 2000)
@@ -206,7 +190,7 @@ def test_the_index_goes_with_the_names(kb: KnowledgeBase, monkeypatch: pytest.Mo
     assert kb.path is not None and not (vectors_of(kb.path) / "ann").exists()
 
 
-def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_meanwhile(kb, monkeypatch):
     faiss = pytest.importorskip("faiss")
 
     def no_room(*args) -> None:
@@ -219,7 +203,7 @@ def test_a_disk_that_fills_up_meanwhile(kb: KnowledgeBase, monkeypatch: pytest.M
     assert write(kb).copied == N  # goes on from there
 
 
-def test_without_faiss(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faiss(kb, monkeypatch):
     monkeypatch.setattr(ann, "has_faiss", lambda: False)
     assert write(kb).ann is None
     vectors = open_vectors(kb, fingerprint=None)
@@ -229,13 +213,13 @@ def test_without_faiss(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> No
         ann.create_faiss_index_v1()(vectors)
 
 
-def test_few_names_are_searched_exactly() -> None:
+def test_few_names_are_searched_exactly():
     vectors = quantize(np.eye(3))
     for make in (ann.create_auto_index_v1(), ann.create_faiss_index_v1(n_probe=3)):
         assert isinstance(pickle.loads(pickle.dumps(make))(vectors), ExactIndex)
 
 
-def test_a_damaged_index_is_not_given_to_faiss(kb: KnowledgeBase) -> None:
+def test_a_damaged_index_is_not_given_to_faiss(kb):
     pytest.importorskip("faiss")
     write(kb)
     vectors = open_vectors(kb, fingerprint=None)

@@ -169,17 +169,6 @@ def test_a_killed_build_leaves_the_old_one(tmp_path, folder):
     assert list(KnowledgeBase.open(folder).ids) == ["X:1", "X:2", "X:3", "X:4"]
 
 
-def test_a_build_killed_while_writing_leaves_the_old_one(tmp_path, folder, monkeypatch):
-    def killed(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("spacy_bioel.kb.build.build.write_meta", killed)
-    with pytest.raises(KeyboardInterrupt):
-        build_kb([Concept("Y:1", ("a",))], folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["kb"]
-    KnowledgeBase.open(folder).verify()
-
-
 def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
-import os
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +10,10 @@ import pytest
 from kb_files import all_files
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb import transaction
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.transaction import editing
 from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, KnownVectors, name_digests, write_vectors
 from spacy_bioel.types import Concept
@@ -57,7 +51,7 @@ def with_other_names(folder: Path) -> KnowledgeBase:
     return KnowledgeBase.open(folder)
 
 
-def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
+def test_only_new_names_are_encoded(kb, folder):
     write(kb, Encoder())
     changed, again = with_other_names(folder), Encoder()
     with pytest.raises(BioelError, match=r"\[B034\]"):
@@ -74,13 +68,7 @@ def test_only_new_names_are_encoded(kb: KnowledgeBase, folder: Path) -> None:
     verify_vectors(changed)
 
 
-def test_the_same_in_memory(kb: KnowledgeBase) -> None:
-    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
-    assert write(in_memory, Encoder()) == Encoded(6, 0, None)
-    assert write(in_memory, Encoder(fails_after=0)) == Encoded(0, 6, None)
-
-
-def test_known_names_are_found_by_both_halves() -> None:
+def test_known_names_are_found_by_both_halves():
     digests = name_digests(NAMES)
     assert (digests.shape, digests.dtype) == ((6, 2), np.uint64)
     known = KnownVectors(quantize(np.eye(6)), digests)
@@ -92,9 +80,7 @@ def test_known_names_are_found_by_both_halves() -> None:
     assert nothing.find(digests[:2]).tolist() == [-1, -1]
 
 
-def test_a_stopped_process_leaves_what_it_did(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     write(kb, Encoder(), fingerprint="old")
     before = stored(kb)
@@ -113,9 +99,7 @@ def test_a_stopped_process_leaves_what_it_did(
 
 
 @pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
-def test_what_does_not_fit_is_thrown_away(
-    kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
+def test_what_does_not_fit_is_thrown_away(kb, folder, monkeypatch, damage):
     monkeypatch.setattr(vectors_module, "_BLOCK", 2)
     monkeypatch.setattr(vectors_module, "_BATCH", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -132,41 +116,7 @@ def test_what_does_not_fit_is_thrown_away(
     verify_vectors(kb)
 
 
-def killed(folder: Path) -> None:
-    """Encodes two of three blocks, and dies as if by the system."""
-    vectors_module._BLOCK = 2
-
-    def encode(names):
-        if "beta estradiol" in names:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return Encoder()(names)
-
-    write(KnowledgeBase.open(folder), encode)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_a_killed_process(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=killed, args=(folder,))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert not (folder / "vectors").exists()
-    assert write(kb, Encoder()) == Encoded(2, 4, None)
-    verify_vectors(kb)
-
-
-def test_two_at_once(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "PATIENCE", 0)
-    with (
-        editing(folder, to="add concepts"),
-        ThreadPoolExecutor(1) as other,
-        pytest.raises(BioelError, match=r"\[B212\].*process \d+ on .* \(add concepts, since "),
-    ):
-        other.submit(write, kb, Encoder()).result()
-    assert write(kb, Encoder()).encoded == 6
-
-
-def test_a_full_disk(kb: KnowledgeBase, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(kb, folder, monkeypatch):
     write(kb, Encoder())
     before = all_files(folder)
 

@@ -10,7 +10,6 @@ import pytest
 from kb_files import all_files, columns_of, vectors_of
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import grow
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import (
     Compaction,
@@ -203,30 +202,6 @@ def test_ids_that_cannot_be_retired(folder, kb, pairs, message):
         retire_ids(folder, pairs)
     assert KnowledgeBase.open(folder).fingerprint == kb.fingerprint
     assert [path.name for path in folder.parent.iterdir()] == ["kb"]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_a_run_that_fails_leaves_the_old_one(folder, kb, monkeypatch, error):
-    def fail(*args, **kwargs):
-        raise error
-
-    monkeypatch.setattr(grow, "write_columns", fail)
-    with pytest.raises((KeyboardInterrupt, BioelError)) as raised:
-        add_concepts(folder, [Concept("X:5", ("Five",))])
-    if isinstance(error, OSError):
-        assert raised.match(r"\[B203\].*No space left.*it is unchanged")
-    assert [path.name for path in folder.parent.iterdir()] == ["kb"]
-    assert KnowledgeBase.open(folder).fingerprint == kb.fingerprint
-
-
-def test_two_changes_at_once(folder):
-    def meanwhile():
-        yield Concept("X:5", ("Five",))
-        add_concepts(folder, [Concept("X:6", ("Six",))])
-
-    growth = add_concepts(folder, meanwhile())
-    assert list(KnowledgeBase.open(folder).ids) == ["X:1", "X:2", "X:3", "X:4", "X:5", "X:6"]
-    assert growth.concepts == 1
 
 
 def test_forgotten_ids_are_unknown(folder):

@@ -42,7 +42,7 @@ def names(kb: KnowledgeBase, id: str) -> list[str]:
     return [kb.name(row) for row in kb.names_of(kb.find(id)).tolist()]
 
 
-def test_one_id_is_one_concept_with_the_names_of_both(joined: JoinedKnowledgeBase) -> None:
+def test_one_id_is_one_concept_with_the_names_of_both(joined):
     assert list(joined.ids) == ["X:1", "X:2", "Y:1", "Y:2"]
     assert names(joined, "X:1") == ["Fever", "pyrexia", "Febrile state"]
     assert names(joined, "Y:2") == ["Barking cough", "pyrexia"]
@@ -58,7 +58,7 @@ def test_one_id_is_one_concept_with_the_names_of_both(joined: JoinedKnowledgeBas
     assert joined.has_concepts(0).tolist() == [True, True, False, False]
 
 
-def test_a_name_of_both_is_one_name_with_all_its_concepts(joined: JoinedKnowledgeBase) -> None:
+def test_a_name_of_both_is_one_name_with_all_its_concepts(joined):
     assert (joined.n_names, len(set(joined.names))) == (6, 6)
     [row] = joined.lookup_names(["pyrexia"]).tolist()
     indptr, concepts, is_preferred = joined.concepts_of_names(np.array([row]))
@@ -70,13 +70,13 @@ def test_a_name_of_both_is_one_name_with_all_its_concepts(joined: JoinedKnowledg
     assert bytes(blob[: int(offsets[1])]) == b"Fever\n"
 
 
-def test_what_is_current_anywhere_is_not_retired(joined: JoinedKnowledgeBase) -> None:
+def test_what_is_current_anywhere_is_not_retired(joined):
     assert joined.canonical("Y:1") == "Y:1"
     assert joined.canonical("X:7") == "X:2"  # of the first that retired it
     assert joined.find("Z:0") == -1
 
 
-def test_as_if_built_from_all_records(joined: JoinedKnowledgeBase, tmp_path: Path) -> None:
+def test_as_if_built_from_all_records(joined, tmp_path):
     build_kb([*DISEASES[:2], *SIGNS[:4]], tmp_path / "all")
     built = KnowledgeBase.open(tmp_path / "all")
     for id in built.ids:
@@ -91,7 +91,7 @@ def test_as_if_built_from_all_records(joined: JoinedKnowledgeBase, tmp_path: Pat
         assert first.tolist() == second.tolist()
 
 
-def test_spelling_search_of_both(joined: JoinedKnowledgeBase) -> None:
+def test_spelling_search_of_both(joined):
     rows, cosines = joined.ngrams.search(["malaria", "barking coughs"], 3)
     assert joined.name(int(rows[0, 0])) == "Malaria"
     assert rows[0, 1:].tolist() == [-1, -1]  # and not once more
@@ -107,7 +107,7 @@ class Found:
         return self.found
 
 
-def test_results_of_several_searches_are_one_list() -> None:
+def test_results_of_several_searches_are_one_list():
     searches = [Found([0, 1, -1], [0.75, -0.25, -np.inf]), Found([1, 0, -1], [0.875, 0.5, -np.inf])]
     rows = [np.array([0, 1]), np.array([2, 0, 3])]
     found, scores = JoinedSearch(searches, rows, nothing=-np.inf).search(None, 4)
@@ -115,7 +115,7 @@ def test_results_of_several_searches_are_one_list() -> None:
     assert scores.tolist() == [[0.875, 0.5, -0.25, -np.inf]]
 
 
-def test_pickled_by_the_paths_of_its_parts(joined: JoinedKnowledgeBase) -> None:
+def test_pickled_by_the_paths_of_its_parts(joined):
     data = pickle.dumps(joined)
     assert len(data) < 1000
     again = pickle.loads(data)
@@ -123,13 +123,13 @@ def test_pickled_by_the_paths_of_its_parts(joined: JoinedKnowledgeBase) -> None:
     assert [part.path for part in parts_of(again)] == [part.path for part in joined.parts]
 
 
-def test_labels_are_part_of_the_fingerprint(joined: JoinedKnowledgeBase) -> None:
+def test_labels_are_part_of_the_fingerprint(joined):
     fingerprints = {JoinedKnowledgeBase(joined.parts).fingerprint, joined.fingerprint}
     fingerprints.add(JoinedKnowledgeBase(joined.parts[::-1]).fingerprint)
     assert len(fingerprints) == 3
 
 
-def test_nothing_is_written_to_it(joined: JoinedKnowledgeBase, tmp_path: Path) -> None:
+def test_nothing_is_written_to_it(joined, tmp_path):
     joined.verify()
     with pytest.raises(BioelError, match=r"\[B322\] .*diseases, .*signs"):
         joined.save_to(tmp_path / "out")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kb_files import all_files, columns_of, to_old_layout, vectors_of
+from kb_files import all_files, columns_of, to_old_layout
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -40,34 +39,19 @@ def old(folder: Path) -> Path:
     return folder
 
 
-def test_the_folder(folder: Path) -> None:
-    encode(folder)
-    columns, vectors = columns_of(folder).name, f"vectors/{vectors_of(folder).name}"
-    assert all_files(folder) == sorted(
-        [
-            "meta.json",
-            *(f"{columns}/{name}" for name in COLUMN_FILES),
-            *(f"{vectors}/{name}" for name in VECTORS),
-        ]
-    )
-
-
-def test_columns_are_known_though_files_are_missing(folder: Path, tmp_path: Path) -> None:
+def test_columns_are_known_though_files_are_missing(folder, tmp_path):
     assert layout.has_columns(folder) and not layout.has_columns(tmp_path)
     (folder / "meta.json").unlink()
     assert layout.has_columns(folder) and not layout.has_columns(tmp_path / "nowhere")
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "ids.txt").touch()
-    assert layout.has_columns(tmp_path / "old")
 
 
-def test_equal_contents_have_equal_files(folder: Path, tmp_path: Path, kb: KnowledgeBase) -> None:
+def test_equal_contents_have_equal_files(folder, tmp_path, kb):
     kb.save_to(tmp_path / "copy")
     assert (tmp_path / "copy" / "meta.json").read_bytes() == (folder / "meta.json").read_bytes()
     assert all_files(tmp_path / "copy") == all_files(folder)
 
 
-def test_an_old_folder_is_read_as_it_is(old: Path, tmp_path: Path) -> None:
+def test_an_old_folder_is_read_as_it_is(old, tmp_path):
     before = all_files(old)
     kb = KnowledgeBase.open(old)
     assert (list(kb.ids), kb.find("X:8")) == (["X:1", "X:2", "X:3", "X:4"], 2)
@@ -93,9 +77,7 @@ def test_an_old_folder_is_read_as_it_is(old: Path, tmp_path: Path) -> None:
         partial(compact_kb, forget_retired=True),
     ],
 )
-def test_what_changes_an_old_folder_writes_the_new_layout(
-    old: Path, change: Callable[[Path], object]
-) -> None:
+def test_what_changes_an_old_folder_writes_the_new_layout(old, change):
     reader = KnowledgeBase.open(old)
     (old / "NOTICE").write_text("mine")
     change(old)
@@ -106,7 +88,7 @@ def test_what_changes_an_old_folder_writes_the_new_layout(
     assert open_vectors(reader, fingerprint="9f3a").shape == (6, 2)
 
 
-def test_vectors_of_an_old_folder_are_copied_from(old: Path) -> None:
+def test_vectors_of_an_old_folder_are_copied_from(old):
     assert encode(old, "4c1e") == (6, 0)
     assert is_encoded(KnowledgeBase.open(old), fingerprint="9f3a")
     add_concepts(old, [Concept("X:9", ("nine",))])
@@ -115,7 +97,7 @@ def test_vectors_of_an_old_folder_are_copied_from(old: Path) -> None:
     verify_vectors(KnowledgeBase.open(old))
 
 
-def test_upgrade(old: Path) -> None:
+def test_upgrade(old):
     kb = KnowledgeBase.open(old)
     assert upgrade_kb(old)
     now = KnowledgeBase.open(old)
@@ -129,7 +111,7 @@ def test_upgrade(old: Path) -> None:
     assert not upgrade_kb(old)
 
 
-def test_upgrade_leaves_out_what_nobody_can_read(old: Path) -> None:
+def test_upgrade_leaves_out_what_nobody_can_read(old):
     (old / "vectors.json").write_text("{")
     with pytest.raises(BioelError, match=r"\[B030\]"):
         open_vectors(old, fingerprint="9f3a")
@@ -147,9 +129,7 @@ def test_upgrade_leaves_out_what_nobody_can_read(old: Path) -> None:
         [],
     ],
 )
-def test_a_folder_with_another_meta_file_is_not_overwritten(
-    tmp_path: Path, kb: KnowledgeBase, meta: object
-) -> None:
+def test_a_folder_with_another_meta_file_is_not_overwritten(tmp_path, kb, meta):
     out = tmp_path / "model"
     out.mkdir()
     (out / "meta.json").write_text(json.dumps(meta))
@@ -159,14 +139,14 @@ def test_a_folder_with_another_meta_file_is_not_overwritten(
     assert all_files(out) == ["meta.json"]
 
 
-def test_a_knowledge_base_of_another_schema_may_be_replaced(folder: Path) -> None:
+def test_a_knowledge_base_of_another_schema_may_be_replaced(folder):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     (folder / "meta.json").write_text(json.dumps(meta | {"schema": 99}))
     build_kb([Concept("X:1", ("a",))], folder)
     assert len(KnowledgeBase.open(folder)) == 1
 
 
-def test_only_known_files_are_written(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_only_known_files_are_written(kb, tmp_path):
     names = ("mine.txt", "vectors/9f3a/about.json", "vectors/9f3a.0000000000000001/mine.txt")
     files = kb.files() | {name: np.zeros(3, np.uint8) for name in names}
     KnowledgeBase.from_bytes(pack(files)).save_to(tmp_path / "a" / "copy")
@@ -175,16 +155,14 @@ def test_only_known_files_are_written(kb: KnowledgeBase, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["../x", "columns.x", "vectors", "", 3, "columns.0123456789ab/.."])
-def test_a_generation_is_no_path_to_somewhere_else(folder: Path, name: object) -> None:
+def test_a_generation_is_no_path_to_somewhere_else(folder, name):
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     (folder / "meta.json").write_bytes(sealed_meta(meta | {"generation": name}))
     with pytest.raises(BioelError, match=r"\[B023\]"):
         KnowledgeBase.open(folder)
 
 
-def test_columns_that_are_removed_while_they_are_opened(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_that_are_removed_while_they_are_opened(folder, monkeypatch):
     map_folder, pending = layout.map_folder, [Concept("X:5", ("Five",)), Concept("X:6", ("Six",))]
 
     def removed_before(home: Path, names: tuple[str, ...]) -> dict[str, layout.RawFile]:
@@ -201,14 +179,12 @@ def test_columns_that_are_removed_while_they_are_opened(
     kb.verify()
 
 
-def test_a_fingerprint_is_no_path(kb: KnowledgeBase) -> None:
+def test_a_fingerprint_is_no_path(kb):
     with pytest.raises(ValueError, match="no fingerprint"):
         write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="../x", dim=2)
 
 
-def test_another_writer_that_finishes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_writer_that_finishes_meanwhile(tmp_path, monkeypatch):
     """Its meta.json comes after it was looked for, and before the folder is listed."""
     folder = tmp_path / "kb"
     folder.mkdir()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
 from spacy_bioel.types import Candidate, Concept
 
 
-def test_a_concept_by_its_id(kb: KnowledgeBase) -> None:
+def test_a_concept_by_its_id(kb):
     heart_attack = Concept("X:3", ("Heart Attack", "Cold"), ("Disease",), ("X:1",), "An infarct.")
     assert kb["X:3"] == heart_attack
     assert kb["X:8"].id == "X:3"  # was replaced
@@ -24,33 +22,19 @@ def test_a_concept_by_its_id(kb: KnowledgeBase) -> None:
     assert ["X:3" in kb, "X:8" in kb, "X:7" in kb, None in kb] == [True, True, False, False]
 
 
-def test_an_unknown_id_names_one_that_is_known(kb: KnowledgeBase) -> None:
+def test_an_unknown_id_names_one_that_is_known(kb):
     with pytest.raises(BioelError, match=r"\[B337\] No concept 'X:7' .* look like X:1\."):
         kb["X:7"]
 
 
-def test_relations_of_a_concept(kb: KnowledgeBase) -> None:
+def test_relations_of_a_concept(kb):
     assert kb.ids_of(kb.children_of(kb.find("X:1"))) == ["X:2", "X:3"]
     assert kb.ids_of(kb.children_of(kb.find("X:4"))) == []
     assert kb.retired_ids_of(kb.find("X:3")) == ("X:8",)
     assert kb.retired_ids_of(kb.find("X:1")) == ()
 
 
-def test_joined_knowledge_bases(kb: KnowledgeBase, tmp_path: Path) -> None:
-    more = [
-        Concept("X:3", ("infarct",), ("Finding",), xrefs=("U:1",)),
-        Concept("Y:1", ("chill",), parents=("X:3",)),
-    ]
-    build_kb([*more, Concept("X:1", ("Disease",))], tmp_path / "more", source="more")
-    joined = JoinedKnowledgeBase([kb, KnowledgeBase.open(tmp_path / "more")])
-    names = ("Heart Attack", "Cold", "infarct")
-    types = ("Disease", "Finding")
-    assert joined["X:3"] == Concept("X:3", names, types, ("X:1",), "An infarct.", xrefs=("U:1",))
-    assert joined.ids_of(joined.children_of(joined.find("X:1"))) == ["X:2", "X:3"]
-    assert [hit.concept.id for hit in search_names(joined, "infarct")] == ["X:3"]
-
-
-def test_search(kb: KnowledgeBase) -> None:
+def test_search(kb):
     # "Cold" is the preferred name of X:2 and another name of X:3.
     found = [(hit.concept.id, hit.name, hit.score) for hit in search_names(kb, "cold")]
     assert found == [("X:2", "Cold", 1.0), ("X:3", "Cold", 1.0)]
@@ -60,7 +44,7 @@ def test_search(kb: KnowledgeBase) -> None:
     assert search_names(kb, "") == search_names(kb, "zzz") == []
 
 
-def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(folder, capsys):
     def run(*argv: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
             main(["kb", *argv])
@@ -91,14 +75,14 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("show", str(folder), "X:7") == (2, "")
 
 
-def test_brackets_in_names_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_in_names_are_shown(tmp_path, capsys):
     build_kb([Concept("X:1", ("[acyl] carrier",))], tmp_path / "kb", source="made up")
     with pytest.raises(SystemExit):
         main(["kb", "show", str(tmp_path / "kb"), "X:1"])
     assert "X:1 [acyl] carrier" in capsys.readouterr().out
 
 
-def test_names_with_all_words_come_first(tmp_path: Path) -> None:
+def test_names_with_all_words_come_first(tmp_path):
     plants = [Concept(f"P:{n}", (name,)) for n, name in enumerate(("kidney-vine", "kidney vetch"))]
     failure = Concept("D:1", ("Chronic Progressive Failure of the Left or Right Kidney",))
     build_kb([*plants, failure, Concept("D:2", ("heart failure",))], tmp_path / "kb")

@@ -1,9 +1,166 @@
+"""Words of names: keys, 3-grams, bags, overlap and misspellings."""
+
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from spacy_bioel.kb.words.bags import word_overlap
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.kb.columns.keys import name_key, name_keys, span_keys, word_key
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words import ngrams
+from spacy_bioel.kb.words.bags import NameBags, stem_key, word_overlap
+from spacy_bioel.kb.words.lexicon import Misspellings
+from spacy_bioel.types import Concept
+
+
+def test_keys_are_the_same_on_every_machine():
+    # little-endian BLAKE2b of 8 bytes; the key of two words is first * base + second mod 2^64
+    assert word_key("cold") == 0xEA1476E06061B475
+    assert name_key("cold") == 0xEA1476E06061B475
+    assert name_key("common cold") == 0x4D56A86978BD2CC5
+    assert name_key("") == 0
+    assert name_keys(["", "cold"]).tolist() == [0, 0xEA1476E06061B475]
+    assert name_keys([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "max_width", "names"),
+    [
+        ([], 3, []),
+        (["a", "b"], 1, [["a"], ["b"]]),
+        (["a", "b", "c"], 2, [["a", "a b"], ["b", "b c"], ["c", ""]]),
+        (["a", "", "b"], 3, [["a", "a", "a b"], ["", "b", ""], ["b", "", ""]]),
+        (["", ""], 2, [["", ""], ["", ""]]),
+        (["a b", "c"], 2, [["a b", "a b c"], ["c", ""]]),
+        (["c", "a b", "d"], 3, [["c", "c a b", "c a b d"], ["a b", "a b d", ""], ["d", "", ""]]),
+        (["a", "b"], 5, [["a", "a b", "", "", ""], ["b", "", "", "", ""]]),
+    ],
+)
+def test_span_keys_are_the_keys_of_the_joined_words(tokens, max_width, names):
+    keys = span_keys(tokens, max_width)
+    assert keys.dtype == np.uint64
+    assert keys.shape == (len(tokens), max_width)
+    assert keys.tolist() == [[name_key(name) for name in row] for row in names]
+
+
+def test_word_order_matters():
+    assert name_key("a b") != name_key("b a")
+
+
+SPELLED = ["ab", "", "abc", "b", "ab b"]
+
+
+def code(gram: str) -> int:
+    return int.from_bytes(gram.encode(), "big")
+
+
+@pytest.mark.parametrize("block", [1, 2, 100])
+def test_postings_do_not_depend_on_blocks(monkeypatch, block):
+    monkeypatch.setattr(ngrams, "_BLOCK", block)
+    codes, offsets, rows, norms = ngrams.build_postings(SPELLED)
+    found = {
+        int(codes[i]).to_bytes(3, "big").decode(): rows[offsets[i] : offsets[i + 1]].tolist()
+        for i in range(len(codes))
+    }
+    assert found == {
+        " ab": [0, 2, 4], " b ": [3, 4], "ab ": [0, 4], "abc": [2], "bc ": [2],
+    }  # fmt: skip
+    assert codes.tolist() == sorted(map(code, found))
+    assert [a.dtype.name for a in (codes, offsets, rows, norms)] == [
+        "uint32", "int64", "int32", "float32",
+    ]  # fmt: skip
+    # " ab" is in 3 of 5 names: ln(6 / 4) + 1; "ab " in 2: ln(6 / 3) + 1.
+    assert norms[0] == pytest.approx(np.hypot(1.405465, 1.693147), rel=1e-5)
+    assert norms[1] == 0
+
+
+def test_no_names():
+    assert [a.tolist() for a in ngrams.build_postings([])] == [[], [0], [], []]
+
+
+def test_the_highest_of_many_are_those_of_all():
+    values = np.arange(4000) * 7 % 4000  # each number once
+    found = ngrams._highest(values, 10)
+    assert sorted(values[found].tolist()) == list(range(3990, 4000))
+    # Of every eighth value all are high, so that they say nothing of the others.
+    values[::8] += 10_000
+    assert sorted(values[ngrams._highest(values, 2)].tolist()) == [13984, 13992]
+    assert ngrams._highest(np.ones(4000), 10).tolist() == list(range(4000))  # all are equal
+
+
+PARTS = ("eye", "ear", "nose", "hand")
+
+
+@pytest.fixture
+def bags(tmp_path: Path) -> NameBags:
+    concepts = [
+        Concept(f"X:{i}", (f"Abnormality of the {part}", f"{part} anomaly"))
+        for i, part in enumerate(PARTS)
+    ]
+    build_kb([*concepts, Concept("X:9", ("Failure, Heart",))], tmp_path / "kb")
+    return NameBags.from_kb(KnowledgeBase.open(tmp_path / "kb"))
+
+
+def _bag(bags: NameBags, text: str) -> int:
+    key = sum(map(stem_key, text.split())) % (1 << 64)
+    return int(bags.found.find(np.array([key], dtype=np.uint64))[0])
+
+
+def test_names_are_found_in_any_order(bags):
+    assert _bag(bags, "eye abnormalities") == _bag(bags, "abnormality of the eye") > 0
+    assert _bag(bags, "heart failure") > 0
+    assert _bag(bags, "heart") == _bag(bags, "abnormality of the foot") == 0
+
+
+def test_words_stand_for_each_other_if_several_names_say_so(bags):
+    table = bags.substitutes
+    assert dict(zip(table.stem, table.share.tolist(), strict=True)) == {"abnorm": 1.0, "anom": 1.0}
+    assert stem_key("abnormality") in table.word.tolist()
+
+
+def test_heads(bags):
+    assert (bags.heads["anom"], bags.heads["abnorm"], bags.heads["eye"]) == (1.0, 1.0, 0.0)
+    assert (bags.heads["failur"], bags.heads["heart"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("hypertenison", "hypertension"),
+        ("pnuemonia", "pneumonia"),
+        ("siezures", "seizure"),
+        ("diarhea", "diarrhea"),
+        ("pneumonias", None),  # in the plural
+        ("patience", None),  # a common word
+        ("neumonia", None),  # the first letter is rarely wrong
+        ("pain", None),
+        ("seixzurre", None),
+        ("colicx", None),  # of two words
+        ("pneumоnia", None),  # noqa: RUF001 a Cyrillic letter
+    ],
+)
+def test_misspelled_words(word, expected):
+    names = "hypertension pneumonia seizure diarrhea patients pain colics colica".split()
+    misspellings = Misspellings(dict.fromkeys(names, 1))
+    assert misspellings.meant(word, known={"patience": 9.0}) == expected
+
+
+def test_no_words():
+    assert Misspellings({}).meant("pnuemonia", known={}) is None
+
+
+def test_of_two_words_that_may_be_meant_the_far_more_frequent_one_is():
+    misspellings = Misspellings({"arthritis": 2, "arteritis": 5})
+    assert (
+        misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 2.0}) == "arthritis"
+    )
+    assert misspellings.meant("artritis", known={"arthritis": 30.0, "arteritis": 4.0}) is None
+    assert misspellings.meant("artritis", known={"arthritis": 4.0}) == "arthritis"
+    assert misspellings.meant("artritis", known={}) is None
+
 
 QUERIES = ["kidney failures", "", "heart heart attack"]
 NAMES = ["failure of kidney", "attack", "aspirin", "", "attacks heart"]
@@ -20,7 +177,7 @@ PAIRS = {
 }
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     query, name = (np.array(numbers) for numbers in zip(*PAIRS, strict=True))
     dice, covered = word_overlap(QUERIES, NAMES, query, name)
     assert dice.dtype == covered.dtype == np.float32
@@ -28,15 +185,8 @@ def test_by_hand() -> None:
     assert covered.tolist() == pytest.approx([expected for _, expected in PAIRS.values()])
 
 
-def test_no_pairs() -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    dice, covered = word_overlap([], [], nothing, nothing)
-    assert dice.tolist() == covered.tolist() == []
-    dice, covered = word_overlap(["a"], ["a"], nothing, nothing)
-    assert dice.tolist() == covered.tolist() == []
-
-
-def test_only_empty_strings() -> None:
-    zero = np.zeros(1, dtype=np.int64)
-    dice, covered = word_overlap([""], [""], zero, zero)
-    assert dice.tolist() == covered.tolist() == [0.0]
+@pytest.mark.parametrize(("strings", "n"), [([], 0), (["a"], 0), ([""], 1)])
+def test_no_words_in_common(strings, n):
+    pairs = np.zeros(n, dtype=np.int64)
+    dice, covered = word_overlap(strings, strings, pairs, pairs)
+    assert dice.tolist() == covered.tolist() == [0.0] * n

@@ -44,22 +44,20 @@ def to_version_1(folder: Path) -> None:
         ("", ()),
     ],
 )
-def test_of_an_ontology_as_written(tmp_path: Path, lines: str, expected: tuple[str, ...]) -> None:
+def test_of_an_ontology_as_written(tmp_path, lines, expected):
     (tmp_path / "x.obo").write_text(f"{TERM}{lines}\n", "utf8")
     build_kb(read_obo(tmp_path / "x.obo"), tmp_path / "kb")
     assert KnowledgeBase.open(tmp_path / "kb").xrefs(0) == expected
 
 
 @pytest.mark.parametrize("line", ["xref: ", "xref: two words"])
-def test_malformed_ones_are_left_out(
-    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_malformed_ones_are_left_out(tmp_path, line, caplog):
     (tmp_path / "x.obo").write_text(f"{TERM}{line}\n", "utf8")
     assert [concept.xrefs for concept in read_obo(tmp_path / "x.obo")] == [()]
     assert "1, the first in line 6" in caplog.text
 
 
-def test_merged_tidied_and_inherited(tmp_path: Path) -> None:
+def test_merged_tidied_and_inherited(tmp_path):
     build_kb(
         [
             Concept("X:1", ("one",), xrefs=("A:1", " B:2\tof two\nlines ", "")),
@@ -75,7 +73,7 @@ def test_merged_tidied_and_inherited(tmp_path: Path) -> None:
     assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3", "D:4")
 
 
-def test_names_that_were_added_tell_where_they_come_from(tmp_path: Path) -> None:
+def test_names_that_were_added_tell_where_they_come_from(tmp_path):
     build_kb([Concept("HP:1", ("Seizure", "Fit"))], tmp_path / "kb", source="hp.obo")
     mine = [Concept("HP:1", ("convulsion", "SEIZURE"))]
     for source in ("mine.jsonl", "mine.jsonl"):  # a second time adds nothing
@@ -88,7 +86,7 @@ def test_names_that_were_added_tell_where_they_come_from(tmp_path: Path) -> None
     kb.verify()
 
 
-def test_a_folder_of_version_1_opens_and_grows(tmp_path: Path) -> None:
+def test_a_folder_of_version_1_opens_and_grows(tmp_path):
     record = Concept("X:1", ("one", "uno"), xrefs=("A:1",))
     build_kb([record], tmp_path / "kb", source="x.obo")
     to_version_1(tmp_path / "kb")
@@ -103,7 +101,7 @@ def test_a_folder_of_version_1_opens_and_grows(tmp_path: Path) -> None:
     assert (kb.meta["schema"], kb.xrefs(0), kb.sources_of(0)) == (2, ("A:1",), ("x.obo", "x.obo"))
 
 
-def test_a_version_that_is_not_known(tmp_path: Path) -> None:
+def test_a_version_that_is_not_known(tmp_path):
     build_kb([Concept("X:1", ("one",))], tmp_path / "kb")
     meta = json.loads((tmp_path / "kb" / META_FILE).read_text("utf8"))
     for version in (3, 0, True, "2"):

@@ -26,7 +26,7 @@ def write(out: Path, text: str = "new") -> None:
         path.write_text(text)
 
 
-def test_a_file_is_replaced_or_stays(tmp_path: Path) -> None:
+def test_a_file_is_replaced_or_stays(tmp_path):
     out = tmp_path / "out"
     write(out, "old")
     with pytest.raises(RuntimeError), replacing_file(out) as path:
@@ -39,7 +39,7 @@ def test_a_file_is_replaced_or_stays(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
-def test_permissions_stay(tmp_path: Path, mode: int) -> None:
+def test_permissions_stay(tmp_path, mode):
     out = tmp_path / "out"
     out.write_text("old")
     out.chmod(mode)
@@ -51,7 +51,7 @@ def test_permissions_stay(tmp_path: Path, mode: int) -> None:
 
 
 @posix
-def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
+def test_a_new_file_has_the_usual_permissions(tmp_path):
     (tmp_path / "usual").touch()
     write(tmp_path / "out")
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
@@ -59,7 +59,7 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
-def test_the_owner_stays(tmp_path: Path) -> None:
+def test_the_owner_stays(tmp_path):
     out = tmp_path / "out"
     out.write_text("old")
     os.chown(out, 1234, 4321)
@@ -68,7 +68,7 @@ def test_the_owner_stays(tmp_path: Path) -> None:
 
 
 @posix
-def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path):
     (tmp_path / "there").mkdir()
     for name in ("file", "nothing yet"):
         link = tmp_path / f"link to {name}"
@@ -79,7 +79,7 @@ def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path: Path) -> None
     assert names_in(tmp_path / "there") == ["file", "nothing yet"]
 
 
-def test_a_text_leaves_the_old_file_when_writing_fails(tmp_path: Path) -> None:
+def test_a_text_leaves_the_old_file_when_writing_fails(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
     with pytest.raises(RuntimeError), replacing_text(path) as file:
@@ -93,7 +93,7 @@ def test_a_text_leaves_the_old_file_when_writing_fails(tmp_path: Path) -> None:
 
 
 @posix
-def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
+def test_devices_and_pipes_are_written_to(tmp_path):
     write(Path("/dev/null"))
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     pipe = tmp_path / "pipe"
@@ -108,7 +108,7 @@ def test_devices_and_pipes_are_written_to(tmp_path: Path) -> None:
 
 
 @posix
-def test_standard_output_by_its_path(tmp_path: Path) -> None:
+def test_standard_output_by_its_path(tmp_path):
     script = (
         "from pathlib import Path\n"
         "from spacy_bioel.storage.atomic import replacing_file\n"
@@ -134,7 +134,7 @@ with (replacing_file if sys.argv[1] == "file" else replacing_folder)(Path(sys.ar
 
 @posix
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, kind: str) -> None:
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path, kind):
     subprocess.run([sys.executable, "-c", KILLED, kind, tmp_path / "out"], check=False)
     [left] = names_in(tmp_path)
     assert left.startswith(".out.") and left.endswith(".new")
@@ -151,9 +151,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path, kind: str
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_folder_is_replaced_or_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
+def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch, can_exchange):
     if not can_exchange:
         monkeypatch.setattr(atomic, "_exchange", lambda *paths: False)
     out = tmp_path / "out"
@@ -168,7 +166,7 @@ def test_a_folder_is_replaced_or_stays(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system call of Linux")
-def test_a_folder_is_there_at_any_time(tmp_path: Path) -> None:
+def test_a_folder_is_there_at_any_time(tmp_path):
     out, seen, done = tmp_path / "out", [], threading.Event()
     out.mkdir()
 
@@ -187,9 +185,7 @@ def test_a_folder_is_there_at_any_time(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_folder_that_a_killed_run_moved_away_is_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_a_killed_run_moved_away_is_put_back(tmp_path, monkeypatch):
     process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
                              capture_output=True, text=True, check=True)  # fmt: skip
     with monkeypatch.context() as patch:
@@ -202,9 +198,7 @@ def test_a_folder_that_a_killed_run_moved_away_is_put_back(
     assert (names_in(tmp_path), names_in(tmp_path / "out")) == (["out"], ["old"])
 
 
-def test_a_failed_exchange_puts_the_old_one_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_exchange_puts_the_old_one_back(tmp_path, monkeypatch):
     out, rename = tmp_path / "out", Path.rename
     out.mkdir()
 

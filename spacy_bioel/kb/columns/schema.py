@@ -29,10 +29,10 @@ SCHEMA_VERSION = 2
 
 META_FILE = "meta.json"
 VECTOR_COLUMNS = {
-    "codes": "int8",  # codes, fine and scales: see kb.vectors.quantized
+    "codes": "int8",  # codes, fine and scales: see kb.vectors.index
     "fine": "uint8",
     "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names, see kb.vectors.encoding
+    "digests": "uint64",  # digests of the normalised names, see kb.vectors.writing
 }
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",

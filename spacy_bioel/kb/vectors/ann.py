@@ -17,8 +17,16 @@ import numpy as np
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.arrays import RawFile, StringColumn
 from spacy_bioel.kb.columns.files import checksum, give_back
-from spacy_bioel.kb.vectors.index import ExactIndex, checked_queries, rescored
-from spacy_bioel.kb.vectors.quantized import Encode, FloatArray, IntArray, QuantizedVectors, Steps
+from spacy_bioel.kb.vectors.index import (
+    Encode,
+    ExactIndex,
+    FloatArray,
+    IntArray,
+    QuantizedVectors,
+    Steps,
+    checked_queries,
+    rescored,
+)
 from spacy_bioel.text.normalize import normalize_name
 
 _NONE = -1.0  # threshold that every cosine reaches

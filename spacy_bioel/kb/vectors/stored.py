@@ -22,7 +22,7 @@ from spacy_bioel.kb.columns.layout import (
 )
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
-from spacy_bioel.kb.vectors.quantized import BITS, QuantizedVectors
+from spacy_bioel.kb.vectors.index import BITS, QuantizedVectors
 
 Columns = dict[str, NDArray[Any]]
 

@@ -33,7 +33,7 @@ from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
-from spacy_bioel.kb.vectors.quantized import (
+from spacy_bioel.kb.vectors.index import (
     BITS,
     Encode,
     FloatArray,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.columns.arrays import entries_of
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.quantized import quantize
+from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
