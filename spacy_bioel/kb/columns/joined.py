@@ -175,15 +175,20 @@ class JoinedKnowledgeBase(KnowledgeBase):
     # -- Concepts -------------------------------------------------------------------------------
 
     def definition(self, concept: int) -> str:
-        return next(filter(None, (kb.definition(row) for kb, row in self._found(concept))), "")
+        found = self._in_parts(np.array([concept]))
+        texts = (part.definition(row) for _, part, rows in found for row in rows.tolist())
+        return next(filter(None, texts), "")
 
     @property
     def has_xrefs(self) -> bool:
         return any(part.has_xrefs for part in self.parts)
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        found = (self._found(concept) for concept in concepts.tolist())
-        return [tuple(dict.fromkeys(x for kb, row in of for x in kb.xrefs(row))) for of in found]
+        found: list[dict[str, None]] = [{} for _ in concepts]
+        for at, part, rows in self._in_parts(concepts):
+            for i, xrefs in zip(at.tolist(), part.xrefs_of_all(rows), strict=True):
+                found[i] |= dict.fromkeys(xrefs)
+        return list(map(tuple, found))
 
     def labels_of(self, concepts: IntArray) -> list[str]:
         label_of = {number: label for label, number in reversed(self.labels.items())}
@@ -206,13 +211,13 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
         return map(self.has_concepts, range(len(self.parts)))
 
-    def _found(self, concept: int) -> Iterator[tuple[KnowledgeBase, int]]:
-        """Parts that have a concept, and its row there."""
-        id = self.ids[concept]
+    def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
+        """For each part, the places of the concepts that it has, and their rows in it."""
+        ids = self.ids.take(concepts)
         for part in self.parts:
-            row = part.find(id)
-            if row >= 0 and part.ids[row] == id:
-                yield part, row
+            rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
+            at = np.flatnonzero(rows >= 0)
+            yield at, part, rows[at]
 
     # -- Folders --------------------------------------------------------------------------------
 
@@ -268,6 +273,11 @@ class JoinedStrings(StringColumn):
 
     def __len__(self) -> int:
         return len(self._part)
+
+    def __getitem__(self, row: int) -> str:
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self._columns[self._part[row]][int(self._row[row])]
 
     def _read(self, rows: IntArray) -> list[str]:
         taken = np.empty(len(rows), dtype=object)
