@@ -208,8 +208,7 @@ class LinkerResources(StoredPipe):
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a knowledge base of the package at its first use."""
-        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
-        if is_dense and starter.is_starter(kb):
+        if self.has_encoder and "dense" in self.check_settings().evidence:
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:
