@@ -206,7 +206,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
 
 
 def verify_tries(kb: KnowledgeBase) -> None:
-    """Read all tries, and compare checksums, which earlier versions did not write.
+    """Read all tries, and compare checksums.
 
     RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
     """
@@ -215,8 +215,6 @@ def verify_tries(kb: KnowledgeBase) -> None:
         home, parts = f"tries/{name}", files_of(files, "tries", name)
         text, nothing = parts[ABOUT_FILE].tobytes(), np.zeros(0, np.uint8)
         about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        if about.keys() == set(_COUNTS):
-            continue
         check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
         for part, expected in about["checksums"].items():
             raw = parts.get(part, nothing)
