@@ -208,7 +208,8 @@ class LinkerResources(StoredPipe):
 
     def _ensure_vectors(self, kb: KnowledgeBase) -> None:
         """Encode a knowledge base of the package at its first use."""
-        if self.has_encoder and "dense" in self.check_settings().evidence:
+        is_dense = self.has_encoder and "dense" in self.check_settings().evidence
+        if is_dense and starter.is_starter(kb):
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:
@@ -219,7 +220,8 @@ class LinkerResources(StoredPipe):
         """
         with self._lock:
             if self._kb is None:
-                kb = open_kbs(self.cfg["kb"], lambda path: starter.open_built(path, self._base))
+                opened = partial(starter.open_setting, base=self._base, builds=False)
+                kb = open_kbs(self.cfg["kb"], opened)
                 self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
             return self._kb
 
