@@ -35,7 +35,6 @@ from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link
 
 _DOCUMENTS = 8  # of an update
-_ABLATED = 100  # documents that ablations are measured on
 
 
 @question("generative", key=KEY)

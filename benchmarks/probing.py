@@ -32,6 +32,7 @@ from benchmarks.texts import dev
 from spacy_bioel.kb.vectors.index import ExactIndex, quantize
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
 from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.linker.queries import mention_queries
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
@@ -94,7 +95,8 @@ def gold_queries(
         doc = nlp.make_doc(text.text)
         mentions = [mention for mention in text.mentions if mention.ids]
         spans = [doc.char_span(m.start, m.end, m.label, alignment_mode="expand") for m in mentions]
-        strings = iter(linker.queries([span for span in spans if span is not None]))
+        known = [span for span in spans if span is not None]
+        strings = iter(mention_queries(known, linker.check_settings()))
         for span, mention in zip(spans, mentions, strict=True):
             queries.append(next(strings).whole if span is not None else "")
             rows = linker.kb.find_all(list(mention.ids))

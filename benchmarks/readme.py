@@ -10,7 +10,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 from benchmarks.record import load
-from benchmarks.tables import SPECS, Rows, install_table, linking_tables, render, where_table
+from benchmarks.tables import SPECS, Rows, install_table, linking_tables, render
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -22,7 +22,6 @@ PAGES = [
 _OWN: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "INSTALL SIZE": ("install_size", install_table),
     "LINKING": ("linking", linking_tables),
-    "WHERE": ("where", where_table),
 }
 # Label of a link in README.md -> page of the repository.
 LINKS = {

@@ -32,7 +32,6 @@ MODULES = {
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
-    "where": ["where"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}
 

@@ -150,18 +150,6 @@ def install_table(rows: Rows) -> str:
     return table(["spacy-bioel with all that it needs", *heads], [cells])
 
 
-def where_table(rows: Rows) -> str:
-    """Milliseconds of an abstract, step by step, drawn as bars."""
-    (total,) = (row["value"] for row in rows if row["system"] == "all")
-    lines = []
-    for row in rows:
-        bar = "█" * round(30 * row["value"] / total) if row["system"] != "all" else ""
-        part = f"{100 * row['value'] / total:.0f} %"
-        lines.append([row["system"], f"{row['value']:.1f}", part, bar])
-    note = shown("`{command}`, n {n} abstracts; {machine}.", rows)
-    return f"{table(['step', 'ms', 'part', ''], lines)}\n\n{note}"
-
-
 def linking_tables(rows: Rows) -> str:
     """Given mentions: one line a corpus and dictionary, then parts of the mentions."""
     # Of phrases in folds it is recall@1 from the start.

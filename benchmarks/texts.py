@@ -59,6 +59,7 @@ def scored(
     links: Sequence[Sequence[Link]],
     kb: KnowledgeBase | None,
     wanted: dict[str, Collection[str]],
+    /,
     **fields: Any,
 ) -> Iterator[Row]:
     """Yield the figures of links, all labels together.

@@ -1,11 +1,8 @@
-"""Messages of all errors and warnings, each with a code, one a line.
+"""Messages of all errors and warnings, one a line, sorted by their codes.
 
-Ranges: B00x text, B02x-B03x knowledge base, B04x models, B05x pipes, B06x corpus, B07x CLI,
-B08x scoring, B10x-B14x file formats, B15x-B17x transformers, B18x vectors, B19x bulk
-linking, B20x changes of knowledge bases, B21x their damage and concurrent changes, B23x tuning,
-B24x saved models, B25x-B26x CLI and file formats, B27x the linker, B33x starter and concepts,
-B34x formats of links, B36x errors and labels, B38x-B39x services, B40x-B41x changes of names and
-bad input, B44x explanations, W32x settings without effect.
+A new code is a free one beside those of its subject: B02x knowledge base, B05x pipes, B10x-B14x
+file formats, B15x-B17x transformers, B18x vectors, B20x-B21x changes and damage of knowledge
+bases, B38x-B39x services, W for warnings.
 """
 
 from __future__ import annotations

@@ -6,23 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_corpora import labels_and_ids, names
 
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.io.jsonl import read_texts_jsonl
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Mention
-
-ROOT = Path(__file__).parents[1]
-SCRIPTS = ROOT / "training" / "scripts"
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-
-
-def labels_and_ids(path: str) -> list[tuple[str, tuple[str, ...]]]:
-    return [(m.label, m.ids) for text in read_texts_jsonl(path) for m in text.mentions]
-
 
 COMETA = "ID\tTerm\tGeneral SNOMED Label\tGeneral SNOMED ID\tExample\n"
 

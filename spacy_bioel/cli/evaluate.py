@@ -145,8 +145,12 @@ def evaluate(
         show_note(f"{count_of(n, 'error')} -> {', '.join(str(p) for p in (errors, html) if p)}")
 
 
+def _listed(meanings: Mapping[str, str]) -> str:
+    return "\n".join(f"* {name}: {meaning}." for name, meaning in meanings.items())
+
+
 # Assigned, not a docstring, because the list of protocols comes from their table.
-evaluate.__doc__ = """Evaluate a pipeline by one or several protocols, with 95 % intervals.
+evaluate.__doc__ = f"""Evaluate a pipeline by one or several protocols, with 95 % intervals.
 
 "gold" and "gold_any" give the linker the gold mentions. All others run the whole pipeline on
 the bare text. The denominator is always the whole corpus: mentions that the tokens or the
@@ -155,19 +159,18 @@ the rules of its protocol. Ranks are counted within the linker's `max_candidates
 
 Rules of the protocols:
 
-""" + "\n".join(f"* {name}: {describe(name)}." for name in PROTOCOLS)
-evaluate.__doc__ += f"""
+{_listed({name: describe(name) for name in PROTOCOLS})}
 
 Kinds of errors, of --errors and --html. They are those of the whole pipeline on the bare text; with
 no protocol but "gold" and "gold_any", those of the given mentions. {PAIRING} Labels are not
 compared where mentions are names of a knowledge base, or where gold has none.
 
-""" + "\n".join(f"* {name}: {meaning}." for name, meaning in KINDS.items())
-evaluate.__doc__ += """
+{_listed(KINDS)}
 
 Further marks of an error:
 
-""" + "\n".join(f"* {name}: {meaning}." for name, meaning in MARKS.items())
+{_listed(MARKS)}
+"""
 
 
 def _json_row(row: Measurement, alone: Mapping[tuple[str, str], float]) -> dict[str, Any]:

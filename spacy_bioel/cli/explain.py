@@ -45,32 +45,31 @@ def explain(
     bases.
     """
     from spacy_bioel.pipeline import explain as explaining
-    from spacy_bioel.pipeline.loading import STARTER
 
     if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
-    model, text = [STARTER, *arguments][-2:]
+    model, text = ["starter", *arguments][-2:]
     if Path(text).exists():
         raise BioelError(Errors.B441.format(found=text))
     report = explaining.explain(load_model(model), text, mention)
+    pieces = list(explaining.pieces(report))
     if html is not None:
         with writing(html) as file:
-            file.write(_page(report))
+            file.write(_page(report, pieces))
     if write_json(json_file, asdict(report)):
-        _show(report)
+        _show(report, pieces)
 
 
+# The text, each part with the mention that it is.
+Pieces = Sequence[tuple[str, "Explanation | None"]]
 _SPANS = ("start", "end", "text", "label or name", "probability", "mention")
 _CANDIDATES = ("id", "preferred name", "matched name", "score", "by its words", "evidence")
 
 
-def _show(report: Report) -> None:
-    from spacy_bioel.pipeline.explain import pieces
-    from spacy_bioel.pipeline.explanation import candidate_cells
-
+def _show(report: Report, pieces: Pieces) -> None:
     parts = [
         f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
-        for words, mention in pieces(report)
+        for words, mention in pieces
     ]
     show_line("".join(parts))
     show_line(f"Pipeline: {report.model}. {report.finds}")
@@ -88,7 +87,7 @@ def _show(report: Report) -> None:
         for line in before:
             show_line(line)
         if mention.candidates:
-            show_table(_CANDIDATES, [(c.id, *candidate_cells(c)) for c in mention.candidates])
+            show_table(_CANDIDATES, _candidates(mention))
         for line in after:
             show_line(line)
     if not (report.mentions or report.considered):
@@ -99,6 +98,12 @@ def _cells(span: Considered) -> tuple[str, ...]:
     """Text, label or name, probability and fate of a span."""
     fate = ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason)))
     return span.text, span.label or span.name, f"{span.probability:.4f}", fate
+
+
+def _candidates(mention: Explanation) -> list[tuple[str, ...]]:
+    from spacy_bioel.pipeline.explanation import candidate_cells
+
+    return [(one.id, *candidate_cells(one)) for one in mention.candidates]
 
 
 def _lines(mention: Explanation) -> tuple[list[str], list[str]]:
@@ -114,13 +119,9 @@ def _lines(mention: Explanation) -> tuple[list[str], list[str]]:
     return before, after
 
 
-def _page(report: Report) -> str:
-    from spacy_bioel.pipeline.explain import pieces
-    from spacy_bioel.pipeline.explanation import candidate_cells
-
+def _page(report: Report, pieces: Pieces) -> str:
     text = "".join(
-        f"<mark>{escape(words)}</mark>" if mention else escape(words)
-        for words, mention in pieces(report)
+        f"<mark>{escape(words)}</mark>" if mention else escape(words) for words, mention in pieces
     )
     kbs = "".join(f"<li>{escape(str(kb))}</li>" for kb in report.kbs)
     found = f"Pipeline {report.model}. {report.finds}"
@@ -139,7 +140,7 @@ def _page(report: Report) -> str:
             before[0] = f"The pipeline does not find it. If it were a mention: {before[0]}"
         body = "".join(f"<p>{escape(line)}</p>" for line in [*before, *after])
         if mention.candidates:
-            rows = [[linked_id(c.id), *map(escape, candidate_cells(c))] for c in mention.candidates]
+            rows = [[linked_id(id), *map(escape, cells)] for id, *cells in _candidates(mention)]
             body += _table(f"Candidates of {mention.text}", _CANDIDATES, rows)
         sections.append(f"<h2>{escape(mention.text)} {escape(mention.label)}: {ids}</h2>{body}")
     sections = [f"<section>{section}</section>" for section in sections]

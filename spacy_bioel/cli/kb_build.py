@@ -221,11 +221,9 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         except BioelError as error:
             failure = error
     if failure is not None and skipped.first is not None and not skipped.kept:
-        names = ", ".join(map(str, sources))
-        message = Errors.B400.format(
-            n=skipped.n, sources=names, report=report, first=skipped.first.message
-        )
-        raise BioelError(message) from failure
+        places = {"sources": ", ".join(map(str, sources)), "report": report}
+        what = Errors.B400.format(n=skipped.n, first=skipped.first.message, **places)
+        raise BioelError(what) from failure
     if failure is not None:
         raise failure
     show_note(f"{count_of(skipped.n, 'bad record')} left out, see {report}")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from spacy_bioel.cli.console import count_of, make_folder, naming, show_note, track, writing
+from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.cli.models import load_model, require_linker
-from spacy_bioel.cli.texts import read_documents, read_mentions
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.layout import has_columns
-
-if TYPE_CHECKING:
-    from spacy_bioel.distributed.rows import LinkedText, Totals
-    from spacy_bioel.export.links import Write
 
 
 class Engine(StrEnum):
@@ -148,13 +141,11 @@ def link(
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
     choose the knowledge base.
     """
-    from spacy_bioel.export.formats import WITH_XREFS, suffix_of
+    from spacy_bioel.cli import texts
+    from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
+    from spacy_bioel.pipeline.loading import add_context
 
-    outputs = {name: suffix_of(name) for name in output or ["-"]}
-    for name, suffix in outputs.items():
-        if xrefs and suffix not in WITH_XREFS:
-            raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
-    outputs |= {} if html is None else {str(html): ".html"}
+    outputs = texts.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
     if is_given and (context or affirmed):
@@ -174,17 +165,14 @@ def link(
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
         }
-        for option, found in options.items():
-            if found:
+        for option, is_set in options.items():
+            if is_set:
                 raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
         totals = link_file(source, next(iter(outputs)), model=model, batch_size=batch_size)
     else:
-        from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
-        from spacy_bioel.pipeline.loading import add_context
-
         # Read first, so that errors are reported without delay.
-        read: Any = read_mentions if is_given else read_documents
-        texts = read(source, format)
+        read: Any = texts.read_mentions if is_given else texts.read_documents
+        documents = read(source, format)
         nlp = load_model(model, more=[str(folder) for folder in kb or ()])
         if is_given:
             require_linker(nlp, model)
@@ -192,11 +180,10 @@ def link(
         if context or affirmed:
             add_context(nlp)
         run: Any = link_given if is_given else link_texts
-        linked = run(nlp, texts, batch_size=batch_size, n_process=n_process)
         # Closed even if a result cannot be written, which ends the worker processes.
-        with closing(linked):
-            kept = _affirmed(linked) if affirmed else linked
-            totals = _write(kept, outputs, xrefs=xrefs, formulas=not no_formulas)
+        with closing(run(nlp, documents, batch_size=batch_size, n_process=n_process)) as linked:
+            found = texts.affirmed(linked) if affirmed else linked
+            totals = texts.write_links(found, outputs, xrefs=xrefs, formulas=not no_formulas)
         if is_given and not totals.mentions and not totals.failed:
             show_note(Warnings.W302.format(source=source))
     shown = f"{count_of(totals.documents, 'document')}, {count_of(totals.mentions, 'mention')}"
@@ -215,49 +202,3 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else "starter"), source
-
-
-def _affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
-    """Documents with the links that are affirmed."""
-    for one in linked:
-        links = tuple(link for link in one.links if link.context and link.context.is_affirmed)
-        yield replace(one, links=links)
-
-
-def _write(linked: Iterable[LinkedText], outputs: dict[str, str], **options: bool) -> Totals:
-    """Write files or to stdout; files get their names only on success."""
-    from spacy_bioel.distributed.rows import Totals
-    from spacy_bioel.export.formats import WITH_FAILURES
-
-    totals = Totals()
-    with ExitStack() as files:
-        writers = [
-            files.enter_context(_writing(Path(name), suffix, **options))
-            for name, suffix in outputs.items()
-        ]
-        for one in track(linked, "Linking"):
-            totals.add(one)
-            for write in writers:
-                write(one)
-            if one.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
-                why = f"[{one.error.code}] {one.error.message}"
-                show_note(f"Document {one.id or totals.documents} failed: {why}")
-    return totals
-
-
-@contextmanager
-def _writing(path: Path, suffix: str, **options: bool) -> Iterator[Write]:
-    from spacy_bioel.export.formats import TextFormat, format_of
-
-    def write_named(one: LinkedText) -> None:
-        with naming(path):  # errors of one output are not those of another
-            write(one)
-
-    format = format_of(suffix, **options)
-    if isinstance(format, TextFormat):
-        with writing(path) as file, format.writing(file) as write:
-            yield write_named
-    else:
-        make_folder(path.parent)
-        with naming(path), format(path) as write:
-            yield write_named

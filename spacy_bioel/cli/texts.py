@@ -1,25 +1,32 @@
-"""Texts for `bioel link`: plain text, tables of Parquet, and corpora with or without mentions."""
+"""Texts in, links out, for `bioel link`: plain text, tables, and corpora with or without mentions.
+
+It imports spaCy, so that the command imports it late.
+"""
 
 from __future__ import annotations
 
 import csv
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from spacy_bioel.cli.console import make_folder, naming, show_note, track, writing
+from spacy_bioel.corpus import read_texts
+from spacy_bioel.distributed import parquet
+from spacy_bioel.distributed.rows import Document, LinkedText, Totals
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.export.formats import WITH_FAILURES, WITH_XREFS, PathFormat, format_of, suffix_of
+from spacy_bioel.export.links import TextFormat, Write
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl
 from spacy_bioel.io.open import open_binary, open_text
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.types import AnnotatedText
-
-if TYPE_CHECKING:
-    from spacy_bioel.distributed.rows import Document
 
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
@@ -44,7 +51,7 @@ def read_mentions(source: str, format: str | None) -> Iterator[AnnotatedText]:
         raise BioelError(Errors.B101.format(path=source))
     if not path.is_dir() and _is_plain(path, format):
         raise BioelError(Errors.B344.format(source=source, found="plain text"))
-    return _read_texts(path, format)
+    return read_texts(path, format=format)
 
 
 def read_documents(source: str, format: str | None) -> Iterator[Document]:
@@ -57,9 +64,7 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
     _check_format(format)
     path = Path(source)
     if format is None and source.endswith(_PARQUET):
-        from spacy_bioel.distributed.parquet import read_documents
-
-        return read_documents(source)
+        return parquet.read_documents(source)
     if path.is_dir():
         if format in (None, _WHOLE):
             return _read_folder(path)
@@ -155,14 +160,8 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     if format in readers:
         texts = readers[format](path, annotations=False)
     else:
-        texts = _read_texts(path, format)
+        texts = read_texts(path, format=format)
     return ((text.text, text.id) for text in texts)
-
-
-def _read_texts(path: Path, format: str | None) -> Iterator[AnnotatedText]:
-    from spacy_bioel.corpus import read_texts
-
-    return read_texts(path, format=format)
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
@@ -172,3 +171,60 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
     except BioelError:  # no format detected; an unreadable file fails again when it is read
         return True
+
+
+def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
+    """Return the names of the outputs with their ends, which say the format.
+
+    RAISES BioelError: [B198] on an unknown format, [B324] on one without cross-references.
+    """
+    outputs = {name: suffix_of(name) for name in names}
+    for name, suffix in outputs.items():
+        if xrefs and suffix not in WITH_XREFS:
+            raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
+    return outputs | ({} if html is None else {str(html): ".html"})
+
+
+def write_links(
+    linked: Iterable[LinkedText], outputs: Mapping[str, str], **options: bool
+) -> Totals:
+    """Write files or to stdout; files get their names only on success.
+
+    options: Those of `export.formats.format_of`.
+    """
+    totals = Totals()
+    with ExitStack() as files:
+        writers = [
+            files.enter_context(_writing(Path(name), format_of(suffix, **options)))
+            for name, suffix in outputs.items()
+        ]
+        for one in track(linked, "Linking"):
+            totals.add(one)
+            for write in writers:
+                write(one)
+            if one.error is not None and WITH_FAILURES.isdisjoint(outputs.values()):
+                why = f"[{one.error.code}] {one.error.message}"
+                show_note(f"Document {one.id or totals.documents} failed: {why}")
+    return totals
+
+
+@contextmanager
+def _writing(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
+    def write_named(one: LinkedText) -> None:
+        with naming(path):  # errors of one output are not those of another
+            write(one)
+
+    if isinstance(format, TextFormat):
+        with writing(path) as file, format.writing(file) as write:
+            yield write_named
+    else:
+        make_folder(path.parent)
+        with naming(path), format(path) as write:
+            yield write_named
+
+
+def affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
+    """Yield the documents with the links that are affirmed."""
+    for one in linked:
+        links = tuple(link for link in one.links if link.context and link.context.is_affirmed)
+        yield replace(one, links=links)

@@ -1,30 +1,32 @@
 """Worker processes with ordered results, reliable shutdown and detection of killed workers.
 
-`Language.pipe` has processes too, but waits for ever for a killed one.
+`Language.pipe` waits for ever for a killed process, and so does `ProcessPoolExecutor` for one that
+was killed while it sent a result: its processes share a pipe, which then has no end.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Thread
-from typing import Any, TypeVar
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import TypeVar
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.processor import use_one_thread
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Worker = tuple[BaseProcess, Connection]
 
 # Items per process that may be in progress, so that a slow item does not block the others.
 _AHEAD = 4
-_work: Callable[[Any], Any]  # of a worker process
+_SECONDS_TO_DIE = 5
 
 
 @contextmanager
@@ -37,52 +39,71 @@ def worker_processes(
     YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
         RAISES BioelError: [B250] when a process died.
     """
-    pool = ProcessPoolExecutor(n_process, initializer=_begin, initargs=(work,))
-    processes = pool._processes  # the pool itself would wait for what is being done
+    workers: list[Worker] = []
+    idle: SimpleQueue[Worker] = SimpleQueue()
+    threads = ThreadPoolExecutor(n_process)  # each waits for one process
+
+    def ask(item: Item) -> Result:
+        worker = process, connection = idle.get()
+        try:
+            connection.send(item)
+            result: Result = connection.recv()
+            return result
+        except (EOFError, OSError) as error:
+            raise _death_of(process) from error
+        finally:
+            idle.put(worker)
 
     def spread(items: Iterable[Item]) -> Iterator[Result]:
         waiting: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(_do, item))
-                if len(waiting) == _AHEAD * n_process:
-                    yield waiting.popleft().result()
-            while waiting:
+        for item in items:
+            waiting.append(threads.submit(ask, item))
+            if len(waiting) == _AHEAD * n_process:
                 yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            pool.shutdown()
-            # The pool terminates the others.
-            statuses = [one.exitcode or 0 for one in processes.values()]
-            status = next((one for one in statuses if one != -signal.SIGTERM), -signal.SIGTERM)
-            how = f"exit status {status}" if status >= 0 else f"signal {-status}"
-            raise BioelError(Errors.B250.format(how=how)) from error
+        while waiting:
+            yield waiting.popleft().result()
 
     try:
+        # One by one, and before the threads: a forked worker must not inherit the far end of an
+        # earlier connection, or the death of the earlier worker would not close it.
+        for _ in range(n_process):
+            workers.append(_start(work))
+            idle.put(workers[-1])
         yield spread
     finally:
-        for process in list(processes.values()):
+        for process, _ in workers:
             process.kill()  # not terminate: an inherited signal handler might block it
-        pool.shutdown(cancel_futures=True)
+        threads.shutdown(cancel_futures=True)
+        for process, connection in workers:
+            process.join()
+            connection.close()
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
-    """Prepare a worker process. One thread: the processes share the cores. Also, a forked process
-    has none of the threads that PyTorch started before the fork, and would wait for them.
-    """
-    global _work
-    _work = work
+def _start(work: Callable[[Item], Result]) -> Worker:
+    ours, theirs = multiprocessing.Pipe()
+    # Daemon processes end with this process, even if the generator was never closed.
+    process = multiprocessing.Process(target=_serve, args=(work, theirs, ours), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _serve(work: Callable[[Item], Result], connection: Connection, far_end: Connection) -> None:
+    """Loop of a worker process: receive an item, send its result, until the caller is gone."""
+    far_end.close()  # otherwise the caller's end would stay open here after the caller's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
-    Thread(target=_end_with_caller, daemon=True).start()
+    # The processes share the cores. Also, a forked process has none of the threads that PyTorch
+    # started before the fork, and would wait for them.
     use_one_thread()
+    try:
+        while True:
+            connection.send(work(connection.recv()))
+    except (EOFError, ConnectionError):
+        return
 
 
-def _end_with_caller() -> None:
-    """End this process when the caller is killed."""
-    caller = multiprocessing.parent_process()
-    assert caller is not None
-    caller.join()
-    os._exit(1)
-
-
-def _do(item: Any) -> Any:
-    return _work(item)
+def _death_of(process: BaseProcess) -> BioelError:
+    process.join(_SECONDS_TO_DIE)
+    status = process.exitcode
+    how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+    return BioelError(Errors.B250.format(how=how))

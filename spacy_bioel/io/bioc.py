@@ -33,7 +33,6 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
     (CompositeRole IndividualMention) are dropped, since the composite itself has their ids.
 
     prefix (str): Vocabulary of ids without a prefix, unless their infon implies it ("MESH").
-    RAISES BioelError: [B105], [B106], [B111]-[B115], [B260], [B261]; errors of `open_binary`.
     """
     found = False
     for element in iter_xml(path, "document"):

@@ -39,9 +39,6 @@ def read_brat(
     path (str | PathLike): The .ann file, the .txt file beside it, or a folder with pairs.
     annotations (bool): Whether to read the mentions; False also skips their checks.
     YIELDS (AnnotatedText): The id is the name of the file without extension.
-    RAISES BioelError: [B105], [B106] wrong offsets, [B263] missing file of a pair, [B264] malformed
-        line, [B265] id of an unknown mention, [B340] two mentions of one key; errors of
-        `open_text`.
     """
     for text_path, annotation_path in _pairs(Path(path)):
         text = ""

@@ -89,7 +89,8 @@ def read_corpus(
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] not recognised, [B134] unknown format; errors of the reader.
+    RAISES BioelError: [B133] not recognised, [B134] unknown format; with their place, whatever the
+        reader does not understand.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader(CORPUS_FORMATS, name)(path, prefix=prefix)

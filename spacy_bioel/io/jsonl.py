@@ -33,9 +33,6 @@ def read_concepts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
     "id" is required. A record without "names" is a retired id if it has "replaced_by"; otherwise
     a build counts and drops it.
-
-    RAISES BioelError: [B131] no JSON object, [B132] missing or unknown key, or value of another
-        type; errors of `numbered_lines`.
     """
     for where, record in _records(path):
         with one_record():
@@ -64,9 +61,6 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     Without "id" or "pmid" the number of the record is the id. "mentions" is optional, and so is
     "annotates", the labels that were looked for; other keys are ignored. Output of `bioel link` has
     "links" in place of "mentions"; a document that failed there is skipped, with a warning [W260].
-
-    RAISES BioelError: [B105], [B106] wrong offsets, [B131] no JSON object, [B132] missing key, or
-        value of another type; errors of `numbered_lines`.
     """
     for number, (where, record) in enumerate(_records(path), start=1):
         error = record.get("error")
@@ -88,10 +82,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 
 
 def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
-    """Stream the text, None if it is missing, and the id of each line, unchecked.
-
-    RAISES BioelError: [B131] no JSON object; errors of `numbered_lines`.
-    """
+    """Stream the text, None if it is missing, and the id of each line, unchecked."""
     # Lone surrogates pass, since one bad text must not stop the others.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield record.get("text"), _id_of(record, number)

@@ -31,9 +31,6 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
     Types and parents of a descriptor follow from its tree numbers: the file is read twice, and
     only the tree is kept in memory. The parents of a supplementary record are its mapped headings;
     it has no types. Names are the heading, the preferred concept's terms, then all others.
-
-    RAISES BioelError: [B111] not well-formed, [B121] not MeSH XML, [B122] record without id or
-        name; errors of `open_binary`.
     """
     with open_text(path) as file:
         head = file.read(4096)
@@ -96,8 +93,6 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     folder (str | PathLike): With MRCONSO.RRF and MRSTY.RRF; MRDEF.RRF and MRCUI.RRF are optional.
         Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
     prefix (str): Ignored: ids are bare CUIs. Types are TUIs.
-    RAISES BioelError: [B123] missing file, [B124] not sorted by CUI, [B125] row too short;
-        errors of `numbered_lines`.
     """
     types = _InStep(_groups(folder, "MRSTY"))
     definitions = _InStep(_groups(folder, "MRDEF", optional=True))
@@ -186,8 +181,6 @@ def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Conce
     """Stream the genes with a symbol of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README).
 
     Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606".
-
-    RAISES BioelError: Those of `read_table`.
     """
     for gene in read_table(path, columns=_GENES, prefix=prefix):
         names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))

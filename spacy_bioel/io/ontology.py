@@ -56,8 +56,6 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     [W477]; fields that concepts do not have are not looked at.
 
     YIELDS (Concept): Names are the label, then the synonyms: exact, narrow, broad, related.
-    RAISES BioelError: [B119] OWL or OBO JSON that cannot be parsed, [B116] a line of OBO that is no
-        field, or one of ids and names that is not understood; errors of `numbered_lines`.
     """
     with open_binary(path) as file:
         start = file.peek(4096).removeprefix(BOM_UTF8).lstrip()[:1]
@@ -86,7 +84,6 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
 
     RETURNS (tuple[str, str]): Values of "data-version" and of the property "license"; "" if the
         header does not have them, and for .owl and OBO JSON.
-    RAISES BioelError: Errors of `open_text`.
     """
     release = licence = ""
     with open_text(path, errors="replace") as file:  # what follows the header may be wrong
@@ -224,8 +221,6 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
     Deprecated terms are kept only if they have a replacement. Parents are the ancestors at
     distance 1. Terms are streamed, since NCBITaxon has a million, each with all ancestors.
-
-    RAISES BioelError: [B120] another layout; errors of `open_text`.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         with one_record(Place(path)):

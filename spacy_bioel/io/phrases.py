@@ -25,8 +25,6 @@ def read_concept_file(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedT
 
     The words of a mention are kept unchanged, also if "|" joins the parts of a composite. The id of
     a text is "pmid:start-end", with the offsets in the source document.
-
-    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     for where, line in numbered_lines(path):
         if not line.strip():
@@ -51,8 +49,6 @@ def read_phrase_table(
     a text is "file name:line", its one mention covers the phrase.
 
     encoding (str): Encoding of the file; AskAPatient is published in "latin-1".
-    RAISES BioelError: [B118] row too short or without a phrase, [B126] broken quoting; errors of
-        `numbered_lines`.
     """
     line = first_line(path, encoding=encoding)
     separator = "\t" if "\t" in line else ","
@@ -85,7 +81,6 @@ def read_biosyn_dictionary(path: StrPath, *, prefix: str = "") -> Iterator[Conce
     July 2012), the concept is the MeSH id: corpora have it, and later MEDICs begin with it.
 
     YIELDS (Concept): Concepts with their names; alternate ids without names, with `replaced_by`.
-    RAISES BioelError: [B116] malformed row; errors of `numbered_lines`.
     """
     leading, partners = set(), {}
     for ids, _ in _dictionary_rows(path, prefix):
@@ -125,8 +120,6 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
     The concept names of AskAPatient and TwADR-L are distributed in this layout. Names of the kind
     "primary" come first.
-
-    RAISES BioelError: [B143] another layout; errors of `open_text`.
     """
     for raw_id, pairs in iter_json_object(path, problem=Errors.B143):
         with one_record(Place(path)):

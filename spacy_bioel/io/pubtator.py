@@ -28,7 +28,6 @@ def read_pubtator(
 
     annotations (bool): Whether to read the mentions; False also skips their checks.
     YIELDS (AnnotatedText): One document; ids may repeat, as they do in the NCBI corpus.
-    RAISES BioelError: [B105]-[B110], [B140], with file and line; errors of `open_text`.
     """
     for block in _blocks(path, warn=annotations):
         with one_record(block[0][0]):

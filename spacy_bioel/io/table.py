@@ -50,7 +50,6 @@ def read_rows(path: StrPath, *, separator: str, quoted: bool, encoding: str = "u
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes are part of the names, and a single one would swallow the rows after it.
-    RAISES BioelError: [B126] broken quoting; errors of `numbered_lines`.
     """
     lines = numbered_lines(path, encoding=encoding)
     if not quoted:
@@ -95,8 +94,6 @@ def read_table(
         If all are numbers, the table has no header.
     encoding (str): Encoding of the file, e.g. "latin-1".
     YIELDS (Concept): One per row, and one without names for each alternate id.
-    RAISES BioelError: [B127] unknown key or no "id", [B128] no such column, [B262] column number
-        below 1, [B129] row without id or name; errors of `read_rows`.
     """
     if "id" not in columns or not columns.keys() <= set(COLUMN_KEYS):
         known = ", ".join(COLUMN_KEYS)
@@ -118,10 +115,7 @@ def read_table(
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, recognised by the header.
-
-    RAISES BioelError: [B130] no such header among the comments; errors of `read_table`.
-    """
+    """Stream CTD_diseases or CTD_chemicals, as .csv or .tsv, recognised by the header."""
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
             break
@@ -134,10 +128,7 @@ def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
 
 
 def read_header_table(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Stream a table whose header has the keys of `read_table`: id, name, synonyms, ...
-
-    RAISES BioelError: [B141] no column "id" in the header; errors of `read_table`.
-    """
+    """Stream a table whose header has the keys of `read_table`: id, name, synonyms, ..."""
     header = [cell.strip(' #"') for cell in first_line(path).split(_separator(path))]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:

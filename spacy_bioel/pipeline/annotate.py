@@ -43,7 +43,13 @@ def set_links(
     nil_threshold (float): Score that a candidate had to have, see `explain_span`.
     RAISES BioelError: [B057] when offsets do not fall on token borders.
     """
-    spans = [_linked_span(doc, link, spans_key) for link in links]
+    spans = []
+    for link in links:
+        kb_id = "|".join(link.ids) or NIL
+        span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
+        if span is None:
+            raise BioelError(Errors.B057.format(start=link.start, end=link.end))
+        spans.append(span)
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs: dict[str, Any] = {}
     if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
@@ -58,14 +64,6 @@ def set_links(
 
 def _place_of(span: Span) -> tuple[int, int, str]:
     return span.start_char, span.end_char, span.label_
-
-
-def _linked_span(doc: Doc, link: Link, spans_key: str) -> Span:
-    kb_id = "|".join(link.ids) or NIL
-    span = doc.char_span(link.start, link.end, label=link.label, kb_id=kb_id, span_id=spans_key)
-    if span is None:
-        raise BioelError(Errors.B057.format(start=link.start, end=link.end))
-    return span
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:

@@ -162,9 +162,9 @@ class Verification:
     without: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def _add(self, folder: Path, check: Callable[[Path], bool]) -> None:
+    def _add(self, folder: Path, check: Callable[[Path], object]) -> None:
         try:
-            (self.whole if check(folder) else self.without).append(str(folder))
+            (self.without if check(folder) is False else self.whole).append(str(folder))
         except BioelError as error:
             self.failed[str(folder)] = str(error)
 
@@ -186,7 +186,7 @@ def verify(path: Path) -> Verification:
             for kb in sorted(home for home in pipe.iterdir() if has_columns(home)):
                 found._add(kb, _verify_folder)
         if not found.failed:
-            found._add(path, lambda path: bool(load_model(str(path))))
+            found._add(path, lambda path: load_model(str(path)))
     elif has_columns(path):
         found._add(path, _verify_folder)
     else:
@@ -204,9 +204,8 @@ def verify_kb(kb: KnowledgeBase) -> None:
     verify_tries(kb)
 
 
-def _verify_folder(folder: Path) -> bool:
+def _verify_folder(folder: Path) -> None:
     verify_kb(KnowledgeBase.open(folder))
-    return True
 
 
 def _verify_pipe(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import minibatch
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import get_links
@@ -23,7 +24,7 @@ from spacy_bioel.scoring.linking_errors import Knowledge
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
-BATCH = 32
+_BATCH = 32
 # Links of each document, by whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
 # Called with a description and, by name, a total; yields a function that is told how many are done.
@@ -120,10 +121,11 @@ def score_links(
     return sorted(found, key=lambda row: order.index(row.protocol))
 
 
-def docs_before(nlp: Language, pipe: Any, texts: Iterable[AnnotatedText]) -> Iterator[Doc]:
-    """Documents as a pipe of the pipeline gets them."""
+def batches_before(nlp: Language, pipe: Any, texts: Iterable[AnnotatedText]) -> Iterator[list[Doc]]:
+    """Batches of documents as a pipe of the pipeline gets them."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
-    yield from nlp.pipe((text.text for text in texts), batch_size=BATCH, disable=later)
+    docs = nlp.pipe((text.text for text in texts), batch_size=_BATCH, disable=later)
+    return minibatch(docs, _BATCH)
 
 
 def measure_names(
@@ -161,7 +163,7 @@ def link_open(
     key = spans_key(linker)
     bare = [text.text for text in texts]
     with progress("Running the pipeline", total=len(bare)) as advance:
-        for doc in nlp.pipe(bare, batch_size=BATCH):
+        for doc in nlp.pipe(bare, batch_size=_BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 
@@ -185,7 +187,7 @@ def link_given(
         changed(linker.cfg, {"mentions": "spans"}),
         progress("Linking gold mentions", total=len(texts)) as advance,
     ):
-        for doc in linker.pipe(docs, batch_size=BATCH):
+        for doc in linker.pipe(docs, batch_size=_BATCH):
             yield get_links(doc, spans_key=key)
             advance(1)
 

@@ -18,7 +18,7 @@ from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, rank_mentions
+from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries, rank_mentions
 from spacy_bioel.pipeline.loading import find_linker
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText
@@ -111,9 +111,10 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     docs (Iterable[Doc]): Documents with gold mentions in the linker's group `gold_key`.
     """
     of_generators: dict[CandidateGenerator, list[_Gold]] = {}
+    settings = linker.check_settings()
     for number, doc in enumerate(docs):
         spans = _gold_spans(linker, doc)
-        for span, query in zip(spans, linker.queries(spans), strict=True):
+        for span, query in zip(spans, mention_queries(spans, settings), strict=True):
             if query.whole:
                 gold = (number, query.whole, span.label_, split_ids(span.kb_id_))
                 generator = linker.generator.of(span.label_)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
@@ -19,9 +18,8 @@ from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.measuring import (
-    BATCH,
     ProgressBar,
-    docs_before,
+    batches_before,
     link_given,
     link_open,
     measure_pipeline,
@@ -196,7 +194,7 @@ def tune_nil(
     n_mentions = 0
     with progress("Choosing the NIL threshold", total=len(texts)) as advance:
         golds = iter(texts)
-        for docs in minibatch(docs_before(nlp, linker, texts), BATCH):
+        for docs in batches_before(nlp, linker, texts):
             of_batch = list(islice(golds, len(docs)))
             ranking = linker.ranking(docs)
             for of_setting, setting in zip(counts, NIL, strict=True):
@@ -225,7 +223,7 @@ def tune_detector(
     assert detector is not None
     docs, found = [], []
     with progress("Finding spans", total=len(texts)) as advance:
-        for batch in minibatch(docs_before(nlp, detector, texts), BATCH):
+        for batch in batches_before(nlp, detector, texts):
             docs += batch
             found += detector.score_spans(batch)
             advance(len(batch))

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 import spacy
+import srsly
 from commands import Bioel
+from spacy.cli.evaluate import evaluate
 
+from spacy_bioel.cli.convert import convert
 from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.cli.models import find_linker
 from spacy_bioel.corpus import docs_to_bin
@@ -168,3 +171,23 @@ def test_names_alone_stand_beside_the_pipeline(
     assert "names alone" in done.out and "[W455]" in done.err
     assert "end_to_end f1 88.9, the pipeline 33.3" in done.err
     assert "[W455]" not in bioel("evaluate", model, *argv[2:]).err
+
+
+def test_our_scores_in_spacy_evaluate(
+    model: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev, out = tmp_path / "dev.spacy", tmp_path / "out.json"
+    convert(corpus, dev, prefix="MESH")
+    capsys.readouterr()
+    evaluate(str(model), dev, silent=False, spans_key="bioel_link", output=out)
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    # Four of five linked gold mentions, as `bioel evaluate` counts them.
+    assert ["SPAN", "P", "100.00"] in printed
+    assert ["SPAN", "R", "80.00"] in printed
+    assert ["SPAN", "F", "88.89"] in printed
+    # Names of the knowledge base have its types as labels.
+    assert ["Chemical", "0.00", "0.00", "0.00"] in printed
+    assert srsly.read_json(out)["spans_bioel_link_r"] == pytest.approx(0.8)
+    evaluate(str(model), dev, output=out, per_component=True)
+    scores = srsly.read_json(out)["bioel_linker"]
+    assert (scores["bioel_link_r"], scores["bioel_link_acc"]) == (pytest.approx(0.8), 1.0)

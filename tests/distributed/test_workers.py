@@ -31,6 +31,10 @@ def die(n: int, *, at: int) -> int:
     return n
 
 
+def large(n: int) -> bytes:
+    return bytes(3_000_000 + n)
+
+
 def threads(_: int) -> int:
     import torch
 
@@ -92,6 +96,15 @@ def test_busy_workers_end_with_the_block(tmp_path: Path) -> None:
         results = spread([0, *[1] * 8])
         assert next(results) > 0
     assert multiprocessing.active_children() == []
+
+
+def test_workers_end_while_they_send() -> None:
+    """What they had sent of a result is more than a pipe holds, and less than the whole."""
+    for n in range(5):
+        with worker_processes(large, 2) as spread:
+            results = spread(range(30))
+            assert [len(next(results)) for _ in range(n)] == [3_000_000 + i for i in range(n)]
+        assert multiprocessing.active_children() == []
 
 
 def test_an_error_of_the_source_ends_the_workers() -> None:

@@ -105,7 +105,7 @@ def test_a_long_value_is_parsed_a_few_times(
     ("content", "code", "most"),
     [
         (zipped(b"a", b"b"), "B477", "has 2 files, expected one: 0.json, 1.json"),
-        (zipped(), "B477", "has 0 files") if zipped().startswith(b"PK\3\4") else (b"", "B102", ""),
+        (b"", "B102", ""),
         (zipped(b"abc" * 1000)[:-30], "B104", "damaged"),
         (zipped(b"abc" * 1000)[:40], "B104", "damaged"),
     ],

@@ -24,15 +24,10 @@ from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
 from spacy_bioel.types import AnnotatedText, Mention
 
+_OLD = {"synonyms": ["nerve cell"], "deprecated": True, "replaced_by": "CL:0000000"}
 CELLXGENE = {
     "CL:0000000": {"label": "cell", "deprecated": False, "ancestors": {}, "description": None},
-    "CL:0000001": {
-        "label": "neuron",
-        "synonyms": ["nerve cell"],
-        "ancestors": {"CL:0000000": 1},
-        "deprecated": True,
-        "replaced_by": "CL:0000000",
-    },
+    "CL:0000001": {"label": "neuron", "ancestors": {"CL:0000000": 1}} | _OLD,
 }
 PUBTATOR = (
     "1|t|Naïve flu\n1|a|Renal and liver failure\n1\t6\t9\tflu\tDisease\tD1|D2\tflu|flu\n"
@@ -51,11 +46,7 @@ CTD = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A file, or a folder of files, that reads without an error.
-
-    files (dict[str, bytes]): Content by name; a reader of a folder gets the folder.
-    read (Callable): Records of a path.
-    """
+    """A file, or a folder of files, by name, that reads without an error."""
 
     files: dict[str, bytes]
     read: Callable[[Path], Iterable[Any]]

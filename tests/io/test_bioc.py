@@ -62,30 +62,26 @@ def collection(**changes: object) -> dict[str, object]:
     return {"source": "", "date": "", "key": "", "infons": {}, "documents": [document]}
 
 
-def read_json(tmp_path, content: object) -> list[AnnotatedText]:
-    path = tmp_path / "corpus.json"
-    path.write_text(json.dumps(content), encoding="utf8")
-    return list(read_bioc_json(path))
+def read_json(write, content: object) -> list[AnnotatedText]:
+    return list(read_bioc_json(write(json.dumps(content))))
 
 
-def read_xml(tmp_path, content: str) -> list[AnnotatedText]:
-    path = tmp_path / "corpus.xml"
-    path.write_text(content, encoding="utf8")
-    return list(read_bioc_xml(path, prefix="X"))
+def read_xml(write, content: str) -> list[AnnotatedText]:
+    return list(read_bioc_xml(write(content), prefix="X"))
 
 
-def test_xml(tmp_path):
-    assert read_xml(tmp_path, XML) == [DOCUMENT]
+def test_xml(write):
+    assert read_xml(write, XML) == [DOCUMENT]
 
 
-def test_json(tmp_path):
+def test_json(write):
     expected = AnnotatedText("8", "Use lithium", (Mention(4, 11, "Chemical", ("MESH:D3",)),))
-    assert read_json(tmp_path, collection()) == [expected]
-    assert read_json(tmp_path, [collection(), collection()]) == [expected, expected]
-    assert read_json(tmp_path, {"PubTator3": collection()["documents"]}) == [expected]
+    assert read_json(write, collection()) == [expected]
+    assert read_json(write, [collection(), collection()]) == [expected, expected]
+    assert read_json(write, {"PubTator3": collection()["documents"]}) == [expected]
 
 
-def test_text_of_sentences(tmp_path):
+def test_text_of_sentences(write):
     sentences = [
         {"offset": 0, "infons": {}, "text": "Use.", "annotations": [], "relations": []},
         {
@@ -96,7 +92,7 @@ def test_text_of_sentences(tmp_path):
             "relations": [],
         },
     ]
-    (document,) = read_json(tmp_path, collection(text="", sentences=sentences, annotations=[]))
+    (document,) = read_json(write, collection(text="", sentences=sentences, annotations=[]))
     assert document.text == "Use. Lithium"
     assert document.mentions == (Mention(5, 12, "Chemical", ("MESH:D3",)),)
 
@@ -115,9 +111,9 @@ def test_text_of_sentences(tmp_path):
         (XML, "<collection></collection>", "B115"),
     ],
 )
-def test_malformed_xml(tmp_path, old, new, message):
+def test_malformed_xml(write, old, new, message):
     with pytest.raises(BioelError, match=message):
-        read_xml(tmp_path, XML.replace(old, new))
+        read_xml(write, XML.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -131,13 +127,12 @@ def test_malformed_xml(tmp_path, old, new, message):
         (collection(offset=10**10), r"\[B261\].*10000000000"),
     ],
 )
-def test_malformed_json(tmp_path, content, message):
+def test_malformed_json(write, content, message):
     with pytest.raises(BioelError, match=message):
-        read_json(tmp_path, content)
+        read_json(write, content)
 
 
-def test_no_json(tmp_path):
-    path = tmp_path / "corpus.json"
-    path.write_text('{"documents": [')
+def test_no_json(write):
+    path = write('{"documents": [', "corpus.json")
     with pytest.raises(BioelError, match="B115"):
         list(read_bioc_json(path))

@@ -104,9 +104,8 @@ def one_line(draw: Draw, content: bytes) -> bytes:
 
 
 CHANGES: tuple[Callable[[Draw, bytes], bytes], ...] = (
-    flip, cut, insert, move, replace_value, replace_value, nest, encode, pack,
-    one_line,
-)  # fmt: skip
+    *(flip, cut, insert, move, replace_value, replace_value, nest, encode, pack, one_line),
+)
 
 
 def check(record: object) -> None:

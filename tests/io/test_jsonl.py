@@ -23,34 +23,20 @@ TEXTS = [
 ]
 
 
-def lines(tmp_path, *records: object):
-    path = tmp_path / "records.jsonl"
-    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
-    return path
+def lines(write, *records: object):
+    return write("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
 
 
-def test_concepts(tmp_path):
-    path = lines(
-        tmp_path,
-        {
-            "id": "MESH:D1",
-            "names": ["Sjögren"],
-            "types": ["C05", "C"],
-            "parents": ["MESH:D0"],
-            "definition": "Dry mouth.",
-        },
-        {"id": "MESH:D9", "replaced_by": "MESH:D1"},
-    )
-    assert list(read_concepts_jsonl(path)) == [
+def test_concepts(write):
+    more = {"types": ["C05", "C"], "parents": ["D0"], "definition": "Dry mouth."}
+    # Those without names are for the build to count.
+    others = {"id": "D9", "replaced_by": "MESH:D1"}, {"id": "D2", "names": []}, {"id": "HP:3"}
+    path = lines(write, {"id": "D1", "names": ["Sjögren"]} | more, *others)
+    assert list(read_concepts_jsonl(path, prefix="MESH")) == [
         Concept("MESH:D1", ("Sjögren",), ("C05", "C"), ("MESH:D0",), "Dry mouth."),
         Concept("MESH:D9", (), replaced_by="MESH:D1"),
-    ]
-
-
-def test_concepts_get_the_prefix(tmp_path):
-    path = lines(tmp_path, {"id": "D1", "names": ["a"], "parents": ["D0"]})
-    assert list(read_concepts_jsonl(path, prefix="MESH")) == [
-        Concept("MESH:D1", ("a",), parents=("MESH:D0",))
+        Concept("MESH:D2", ()),
+        Concept("HP:3", ()),
     ]
 
 
@@ -60,9 +46,9 @@ def test_texts_there_and_back(tmp_path):
     assert list(read_texts_jsonl(path)) == TEXTS
 
 
-def test_texts_of_other_shapes(tmp_path):
+def test_texts_of_other_shapes(write):
     path = lines(
-        tmp_path,
+        write,
         {"pmid": 5, "text": "a fever", "mentions": [[2, 7, "fever", "UMLS:C0015967"]]},
         "",
         {"text": "no id", "source": "web"},
@@ -88,16 +74,9 @@ def test_texts_of_other_shapes(tmp_path):
         ({"id": "D1", "names": ["a"], "synonyms": []}, "B132.*unknown key 'synonyms'"),
     ],
 )
-def test_malformed_concepts(tmp_path, record, message):
+def test_malformed_concepts(write, record, message):
     with pytest.raises(BioelError, match=message):
-        list(read_concepts_jsonl(lines(tmp_path, {"id": "D1", "names": ["a"]}, record)))
-
-
-def test_concepts_without_names_are_for_the_build_to_count(tmp_path):
-    path = lines(tmp_path, {"id": "D1", "names": []}, {"id": "D2"}, {"id": "D3", "names": ["a"]})
-    assert [(c.id, c.names) for c in read_concepts_jsonl(path)] == [
-        ("D1", ()), ("D2", ()), ("D3", ("a",)),
-    ]  # fmt: skip
+        list(read_concepts_jsonl(lines(write, {"id": "D1", "names": ["a"]}, record)))
 
 
 @pytest.mark.parametrize(
@@ -114,17 +93,14 @@ def test_concepts_without_names_are_for_the_build_to_count(tmp_path):
         ({"start": 0, "end": 3, "fragments": [[0, 9]]}, "B105.*0-9"),
     ],
 )
-def test_malformed_mentions(tmp_path, mention, message):
+def test_malformed_mentions(write, mention, message):
     with pytest.raises(BioelError, match=message):
-        list(read_texts_jsonl(lines(tmp_path, {"id": "1", "text": "flu", "mentions": [mention]})))
-
-
-def test_text_without_text(tmp_path):
+        list(read_texts_jsonl(lines(write, {"id": "1", "text": "flu", "mentions": [mention]})))
     with pytest.raises(BioelError, match="B132.*line 1: key 'text' is missing"):
-        list(read_texts_jsonl(lines(tmp_path, {"id": "1"})))
+        list(read_texts_jsonl(lines(write, {"id": "1"})))
 
 
-def test_what_bioel_link_wrote_is_read(tmp_path, caplog):
+def test_what_bioel_link_wrote_is_read(write, caplog):
     candidates = [{"id": "MESH:D1", "score": 0.9, "name": "flu", "evidence": "exact"}]
     link = {"start": 4, "end": 7, "text": "flu", "label": "", "candidates": candidates}
     rows = [
@@ -135,8 +111,7 @@ def test_what_bioel_link_wrote_is_read(tmp_path, caplog):
         {"id": "2", "text": None, "links": [], "error": {"code": "B190", "message": "no text"}},
         {"id": "3", "text": "Nothing", "links": [], "error": None},
     ]  # fmt: skip
-    path = tmp_path / "links.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write("".join(json.dumps(row) + "\n" for row in rows), "links.jsonl")
     assert list(read_texts_jsonl(path)) == [
         AnnotatedText(
             "1", "The flu", (Mention(4, 7, "", ("MESH:D1", "MESH:D2")), Mention(4, 7, ""))
@@ -155,9 +130,8 @@ def test_what_bioel_link_wrote_is_read(tmp_path, caplog):
         ('"\\ud800"', r"\\ud800, which is half"),
     ],
 )
-def test_json_that_no_record_needs(tmp_path, value, found):
-    path = tmp_path / "x.jsonl"
-    path.write_text(f'{{"id": "1", "names": [], "x": {value}}}\n')
+def test_json_that_no_record_needs(write, value, found):
+    path = write(f'{{"id": "1", "names": [], "x": {value}}}\n', "x.jsonl")
     with pytest.raises(BioelError, match=rf"\[B131\] .*line 1: .*{found}"):
         list(read_concepts_jsonl(path))
 

@@ -12,15 +12,14 @@ from spacy_bioel.types import AnnotatedText, Mention
 TEXT = "1|t|Renal and liver failure.\n1|a|After naïve lithium use.\n"
 
 
-def read(tmp_path, content: str) -> list[AnnotatedText]:
-    path = tmp_path / "corpus.txt"
-    path.write_text(content, encoding="utf8")
+def read(write, content: str) -> list[AnnotatedText]:
+    path = write(content)
     return list(read_pubtator(path, prefix="MESH"))
 
 
-def test_mentions_of_every_kind(tmp_path):
+def test_mentions_of_every_kind(write):
     documents = read(
-        tmp_path,
+        write,
         TEXT + "1\t0\t23\tRenal and liver failure\tDisease\tD1|D2\tRenal failure|liver failure\n"
         "1\t10\t23\tliver failure\tDisease\t D2\n"
         "1\t37\t44\tlithium\tChemical\t-1\n"
@@ -42,9 +41,9 @@ def test_mentions_of_every_kind(tmp_path):
     ]
 
 
-def test_a_repeated_document_is_kept_twice_and_white_space_may_differ(tmp_path):
+def test_a_repeated_document_is_kept_twice_and_white_space_may_differ(write):
     row = "1\t0\t23\tRenal  and liver failure\tDisease\n"  # and no ids
-    first, second = read(tmp_path, f"{TEXT}\n{TEXT}{row}")
+    first, second = read(write, f"{TEXT}\n{TEXT}{row}")
     assert (first.id, first.mentions, second.id) == ("1", (), "1")
     assert second.mentions == (Mention(0, 23, "Disease"),)
 
@@ -52,7 +51,7 @@ def test_a_repeated_document_is_kept_twice_and_white_space_may_differ(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("1\t0\t5\tLiver\tDisease\tD1\n", "B106.*corpus.txt, line 3.*'Renal'.*'Liver'"),
+        ("1\t0\t5\tLiver\tDisease\tD1\n", "B106.*x.txt, line 3.*'Renal'.*'Liver'"),
         ("1\t40\t400\tlithium\tChemical\tD3\n", "B105.*line 3.*40-400"),
         ("1\t-5\t5\tRenal\tDisease\tD1\n", "B105.*line 3"),
         ("1\t0\t5\tRenal\n", "B107.*line 3.*4 column"),
@@ -60,21 +59,20 @@ def test_a_repeated_document_is_kept_twice_and_white_space_may_differ(tmp_path):
         ("2\t0\t5\tRenal\tDisease\tD1\n", "B109.*line 3.*'1'.*'2'"),
         ("2|t|Next\n2|a|Text\n", "B109.*line 3.*blank line"),
         ("1\tO\t5\tRenal\tDisease\tD1\n", "B110.*line 3"),
-        ("1\t0\t5\tRenal\tDisease\t\n", "B140.*corpus.txt, line 3.*-1"),
+        ("1\t0\t5\tRenal\tDisease\t\n", "B140.*x.txt, line 3.*-1"),
         ("\n1|t|Title only\n", r"B108.*line 4.*\|a\|"),
         ("\n1|a|Abstract only\n", r"B108.*line 4.*\|t\|"),
         ("\n1|t|Title\n1\t0\t5\tTitle\tDisease\tD1\n", r"B108.*line 5.*\|a\|"),
         ("\n1|t|Title\n2|a|Abstract\n", "B109.*line 5"),
     ],
 )
-def test_malformed_rows(tmp_path, rows, message):
+def test_malformed_rows(write, rows, message):
     with pytest.raises(BioelError, match=message):
-        read(tmp_path, TEXT + rows)
+        read(write, TEXT + rows)
 
 
-def test_wrong_annotations_can_be_left_unread(tmp_path):
-    path = tmp_path / "corpus.txt"
-    path.write_text(TEXT + "1\t0\t5\tLiver\tDisease\t\n1\tnowhere\n\n2|t|Next\n2|a|Text\n")
+def test_wrong_annotations_can_be_left_unread(write):
+    path = write(TEXT + "1\t0\t5\tLiver\tDisease\t\n1\tnowhere\n\n2|t|Next\n2|a|Text\n")
     assert list(read_pubtator(path, annotations=False)) == [
         AnnotatedText("1", "Renal and liver failure. After naïve lithium use."),
         AnnotatedText("2", "Next Text"),
@@ -84,14 +82,14 @@ def test_wrong_annotations_can_be_left_unread(tmp_path):
         list(read_pubtator(path, annotations=False))
 
 
-def test_a_last_row_that_may_be_cut_is_warned_of(tmp_path, caplog):
+def test_a_last_row_that_may_be_cut_is_warned_of(write, caplog):
     row = "1\t0\t5\tRenal\tDisease\tD00"
-    assert read(tmp_path, TEXT + row)[0].mentions[0].ids == ("MESH:D00",)
+    assert read(write, TEXT + row)[0].mentions[0].ids == ("MESH:D00",)
     (warning,) = caplog.messages
-    assert warning.startswith("[W140]") and "corpus.txt" in warning
+    assert warning.startswith("[W140]") and "x.txt" in warning
     caplog.clear()
-    read(tmp_path, TEXT + row + "\n")
-    read(tmp_path, TEXT.rstrip("\n"))
+    read(write, TEXT + row + "\n")
+    read(write, TEXT.rstrip("\n"))
     assert caplog.messages == []
 
 

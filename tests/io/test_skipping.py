@@ -11,31 +11,15 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.records import BadRecord, skipping_bad
 
-MESH = """<?xml version="1.0"?>
-<DescriptorRecordSet>
-<DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>a</String>
-</DescriptorName></DescriptorRecord>
-<DescriptorRecord><DescriptorUI>D2</DescriptorUI></DescriptorRecord>
-<DescriptorRecord><DescriptorUI>D3</DescriptorUI><DescriptorName><String>c</String>
-</DescriptorName></DescriptorRecord>
-</DescriptorRecordSet>
-"""
-OBO = """format-version: 1.2
-
-[Term]
-id: X:1
-name: fever
-
-[Term]
-id: X:2
-name: cough
-synonym: without quotes
-
-[Term]
-id: X:3
-name: rash
-is_a: X:1
-"""
+RECORD = "<DescriptorRecord><DescriptorUI>D{n}</DescriptorUI>{name}</DescriptorRecord>"
+NAME = "<DescriptorName><String>a</String></DescriptorName>"
+RECORDS = "\n".join(RECORD.format(n=n, name=NAME * (n != 2)) for n in (1, 2, 3))
+MESH = f"<DescriptorRecordSet>\n{RECORDS}\n</DescriptorRecordSet>"
+OBO = (
+    "format-version: 1.2\n\n[Term]\nid: X:1\nname: fever\n\n"
+    "[Term]\nid: X:2\nname: cough\nsynonym: without quotes\n\n"
+    "[Term]\nid: X:3\nname: rash\nis_a: X:1\n"
+)
 CONSO = "C000000{n}|ENG|P|L1|PF|S1|Y|A1||||SRC|PT|1|name {n}|0|N||\n"
 
 

@@ -59,12 +59,6 @@ def test_names_of_leaves():
     assert rows.tolist() == [10, 11, 13, 11, 13]
 
 
-def test_find():
-    trie = small()
-    found = [trie.find(p) for p in ([], [3], [3, 1], [3, END], [3, 2, 1, END], [1], [3, 4])]
-    assert found == [0, 1, 2, 4, 7, -1, -1]
-
-
 def test_a_trie_of_nothing():
     trie = trie_of(np.zeros(0, np.int32), np.zeros(2, np.int64), np.arange(2))
     assert trie.pieces.tolist() == [0]
@@ -74,7 +68,7 @@ def test_a_trie_of_nothing():
 def test_many_pieces_take_four_bytes():
     trie = trie_of(np.array([70_000, END]), np.array([2]), np.array([0]))
     assert trie.pieces.dtype == np.uint32
-    assert trie.find([70_000, END]) == 2
+    assert trie.pieces.tolist() == [0, 70_000, END]
 
 
 # All names of the starter: acceptance check 11 of the design.

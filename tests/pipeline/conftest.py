@@ -11,16 +11,7 @@ import pytest
 import spacy
 import torch
 from spacy.language import Language
-from tiny import (
-    DETECTOR,
-    LINKER,
-    VOCABULARY,
-    blank,
-    dual_nlp,
-    fleeting,
-    learn,
-    train,
-)
+from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, fleeting, learn, train
 
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.io.pubtator import read_pubtator

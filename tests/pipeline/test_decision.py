@@ -23,8 +23,7 @@ from spacy_bioel.types import Candidate, Concept, Link
 
 TEXT = "Breast and ovarian cancer"
 QUERY = Query(
-    "breast and ovarian cancer",
-    (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer")),
+    "breast and ovarian cancer", (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer"))
 )
 
 

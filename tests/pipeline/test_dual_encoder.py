@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.tokens import Doc
 from tiny import dual_nlp, evidence_of, learn, leave_evidence, links, transformer
 
 from spacy_bioel.errors import BioelError
@@ -95,14 +97,16 @@ def test_documents_that_were_not_read(dual: Language) -> None:
         dual.get_pipe("bioel_linker")(doc)
 
 
+def in_context(linker: Any, docs: list[Doc]) -> np.ndarray:
+    return encode_in_context(linker.model, linker.generator, linker.ranking(docs).mentions)
+
+
 def test_mentions_read_one_by_one(
     kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
 ) -> None:
     """Each alone in its words, by a transformer of the linker's own, which is saved with it."""
     nlp = dual_nlp(
-        kb_folder,
-        checkpoint,
-        model={"collective": False, "tok2vec": transformer(checkpoint)},
+        kb_folder, checkpoint, model={"collective": False, "tok2vec": transformer(checkpoint)}
     )
     losses = learn(nlp, texts, updates=25, name="bioel_linker")
     assert losses[-1] < max(losses) / 4  # the first are told from easier names
@@ -114,14 +118,14 @@ def test_mentions_read_one_by_one(
     for doc in docs[:2]:
         doc.spans["bioel"] = [doc[2:4], doc[len(doc) // 2 : len(doc) // 2 + 1]]
     linker, copy = (pipe.get_pipe("bioel_linker") for pipe in (nlp, again))
-    found = encode_in_context(linker.model, linker.generator, linker.mentions(docs))
+    found = in_context(linker, docs)
     assert found.shape == (4, 32)
-    stored = encode_in_context(copy.model, copy.generator, copy.mentions(docs))
+    stored = in_context(copy, docs)
     assert np.abs(stored - found).max() < 1e-5
     # What lies beyond the words around a mention says nothing about it.
     doc = nlp.make_doc(texts[0].text + " Nothing more is known." * 39)
     doc.spans["bioel"] = [doc[2:4]]
-    shorter = encode_in_context(linker.model, linker.generator, linker.mentions([doc]))
+    shorter = in_context(linker, [doc])
     assert np.abs(shorter - found[2]).max() < 1e-5
 
 

@@ -183,6 +183,7 @@ def test_search_by_spelling_is_for_unseen_strings(
 def test_nothing_is_known(kb: KnowledgeBase) -> None:
     assert table(["zzz", "qqq"], kb, MentionStatistics()) == {}
     assert table([], kb, MentionStatistics()) == {}
+    assert table(["cold"], kb, MentionStatistics({"cold": {"X:2": 1}}), evidence=()) == {}
 
 
 class Fixed:
@@ -253,10 +254,6 @@ def test_switches(
     kb: KnowledgeBase, statistics: MentionStatistics, off: str, cold: set[str], flus: set[str]
 ) -> None:
     assert switched(kb, statistics, off) == {"cold": COLD - cold, "flus": FLUS - flus}
-
-
-def test_without_any_evidence(kb: KnowledgeBase, statistics: MentionStatistics) -> None:
-    assert table(["cold", "flu"], kb, statistics, evidence=()) == {}
 
 
 def test_one_letter_is_like_nothing(kb: KnowledgeBase, statistics: MentionStatistics) -> None:

@@ -2,72 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
-from test_multitask import TOK2VEC, multitask_model
-from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, learn, with_linker
+from test_failed_loads import MAKERS
+from test_multitask import multitask_model
+from tiny import blank, learn, linking_nlp, with_linker
 
-from spacy_bioel.io.jsonl import read_concepts_jsonl
-from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.explanation import Explanation
-from spacy_bioel.types import Concept, Link
+from spacy_bioel.types import AnnotatedText, Concept, Link
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
-DATA = Path(__file__).parents[1] / "data"
-TEXTS = list(read_pubtator(DATA / "six.PubTator.txt", prefix="MESH"))
-BIO = {"@architectures": "spacy-bioel.BioTagger.v1", "tok2vec": TOK2VEC}
 # Mentions agree with each other, and many are NIL.
 DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
 Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
-def light_nlp(kb: Path, _: Path, **model: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config={"model": model or DETECTOR["model"]})
-    nlp.add_pipe("bioel_linker", config=LINKER | DECIDING | {"kb": str(kb)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
-
-
-def reading_nlp(kb: Path, _: Path) -> Language:
-    model = multitask_model(hidden=0, one_task=False)
-    return with_linker(blank(), kb, model, mentions="read", **DECIDING)
-
-
-MAKERS: dict[str, Callable[[Path, Path], Language]] = {
-    "light": light_nlp,
-    "bio": lambda kb, bert: light_nlp(kb, bert, **BIO),
-    "dual": lambda kb, bert: dual_nlp(kb, bert, **DECIDING),
-    "reading": reading_nlp,
-}
-
-
-def ontology_nlp(kb: Path) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb", **DECIDING})
-    return nlp
-
-
-@pytest.fixture(scope="module", params=[*MAKERS, "ontology"])
+@pytest.fixture(scope="module", params=["light", "bio", "dual", "reading", "ontology"])
 def nlp(
-    request: pytest.FixtureRequest, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
 ) -> Language:
-    kb = tmp_path_factory.mktemp("explained") / "mesh"
-    build_kb(read_concepts_jsonl(DATA / "concepts.jsonl"), kb)
     if request.param == "ontology":
-        return ontology_nlp(kb)
-    spacy.util.fix_random_seed(0)
-    nlp = MAKERS[request.param](kb, checkpoint)
-    learn(nlp, TEXTS, updates=80, name=nlp.pipe_names[-1])
+        nlp = linking_nlp(kb_folder, mentions="kb")
+    else:
+        spacy.util.fix_random_seed(0)
+        if request.param == "reading":
+            model = multitask_model(hidden=0, one_task=False)
+            nlp = with_linker(blank(), kb_folder, model, mentions="read")
+        else:
+            nlp = MAKERS[request.param](kb_folder, checkpoint)
+        learn(nlp, texts, updates=80, name=nlp.pipe_names[-1])
+    nlp.get_pipe("bioel_linker").cfg.update(DECIDING)  # type: ignore[attr-defined]
     return nlp
 
 
@@ -76,9 +48,9 @@ def decided(link: Link | Explanation) -> Decision:
     return (link.start, link.end, link.label, link.ids, candidates)
 
 
-def test_of_whole_texts(nlp: Language) -> None:
+def test_of_whole_texts(nlp: Language, texts: list[AnnotatedText]) -> None:
     n_links = n_nil = 0
-    for text in TEXTS:
+    for text in texts:
         doc = nlp(text.text)
         report = explain(nlp, text.text)
         links = list(map(decided, get_links(doc)))
@@ -97,8 +69,8 @@ def test_of_whole_texts(nlp: Language) -> None:
     assert n_nil < n_links
 
 
-def test_of_words_that_are_asked_for(nlp: Language) -> None:
-    for text in TEXTS:
+def test_of_words_that_are_asked_for(nlp: Language, texts: list[AnnotatedText]) -> None:
+    for text in texts:
         doc = nlp(text.text)
         links = {link[:2]: link for link in map(decided, get_links(doc))}
         for span in doc.spans["bioel"]:
@@ -108,8 +80,10 @@ def test_of_words_that_are_asked_for(nlp: Language) -> None:
             assert here == [links[link[:2]] for link in here]
 
 
-def test_words_that_are_no_mention_change_no_decision(nlp: Language) -> None:
-    text = TEXTS[1].text
+def test_words_that_are_no_mention_change_no_decision(
+    nlp: Language, texts: list[AnnotatedText]
+) -> None:
+    text = texts[1].text
     links = list(map(decided, get_links(nlp(text))))
     for words in ("persisted", "kidney", "lithium"):
         report = explain(nlp, text, words)

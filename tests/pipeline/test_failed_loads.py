@@ -17,16 +17,7 @@ from spacy.language import Language
 from test_generative import generative_nlp
 from test_multitask import TOK2VEC, multitask_nlp
 from test_reranker import reranking_nlp
-from tiny import (
-    DETECTOR,
-    LINKER,
-    VOCABULARY,
-    blank,
-    dual_nlp,
-    ents,
-    linking_nlp,
-    step,
-)
+from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, ents, linking_nlp, step
 from tiny import examples as examples_of
 
 from spacy_bioel.errors import BioelError
@@ -277,11 +268,7 @@ def networks(nlp: Language) -> list[Any]:
 
 @pytest.mark.parametrize("architecture", MAKERS)
 def test_after_initialising_twice(
-    architecture: str,
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path: Path,
+    architecture: str, kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
 ) -> None:
     updates = 60 if architecture == "multitask" else 3
     few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model

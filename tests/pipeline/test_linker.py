@@ -64,13 +64,6 @@ def test_label_types_decide_between_homonyms(kb_folder: Path) -> None:
     assert "MESH:D003080" not in {c.id for c in doc.ents[0]._.candidates}
 
 
-@pytest.mark.parametrize(("threshold", "cui"), [(0.0, "MESH:D001241"), (0.9999, "NIL")])
-def test_below_the_threshold_is_nil(kb_folder: Path, threshold: float, cui: str) -> None:
-    doc = linking_nlp(kb_folder, ["aspirin"], nil_threshold=threshold)("an aspirin")
-    assert ents(doc) == [("aspirin", cui)]
-    assert doc.ents[0]._.candidates[0].id == "MESH:D001241"
-
-
 @pytest.mark.parametrize(
     ("evidence", "expected"),
     [

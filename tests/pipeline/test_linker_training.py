@@ -119,8 +119,7 @@ def test_a_large_one_that_fits_into_the_pool_needs_no_vectors_while_training(
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
     nlp = make_linker(kb_folder, texts, pool_names=80)
     nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert len(nlp.get_pipe("bioel_linker").generator.names.vectors) == 75
 
 

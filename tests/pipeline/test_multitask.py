@@ -35,10 +35,7 @@ from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Mention
 
 TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(
-    {
-        "embed": {"width": 48, "rows": [500, 200, 200, 200]},
-        "encode": {"width": 48, "depth": 1},
-    }
+    {"embed": {"width": 48, "rows": [500, 200, 200, 200]}, "encode": {"width": 48, "depth": 1}}
 )
 PER_TOKEN = {"per_token": True, "vocabulary": "closed"}
 VARIANTS: dict[str, dict[str, Any]] = {

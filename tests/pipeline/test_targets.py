@@ -23,32 +23,22 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     return KnowledgeBase.open(folder)
 
 
-def nearest(kb: KnowledgeBase, *pairs: tuple[str, str]) -> list[str]:
-    strings, ids = zip(*pairs, strict=True)
-    return kb.names.take(nearest_names(kb, strings, kb.find_all(list(ids))))
-
-
 def test_likest_name_of_each_concept(kb: KnowledgeBase) -> None:
-    assert nearest(
-        kb,
-        ("renal failures", "X:1"),
-        ("diseased kidneys", "X:1"),
-        ("arf", "X:1"),
-        ("infarction", "X:2"),
-        ("attack of the heart", "X:2"),
-        ("renal failure", "X:3"),
-    ) == [
-        "Renal failure",
-        "Kidney Diseases",
-        "ARF",
-        "Myocardial infarction",
-        "Heart attack",
-        "Headache",
-    ]
-
-
-def test_preferred_name_where_none_is_like(kb: KnowledgeBase) -> None:
-    assert nearest(kb, ("qqq", "X:1"), ("", "X:2")) == ["Kidney Diseases", "Heart attack"]
+    expected = {
+        ("renal failures", "X:1"): "Renal failure",
+        ("diseased kidneys", "X:1"): "Kidney Diseases",
+        ("arf", "X:1"): "ARF",
+        ("infarction", "X:2"): "Myocardial infarction",
+        ("attack of the heart", "X:2"): "Heart attack",
+        ("renal failure", "X:3"): "Headache",
+        # The preferred one where none is like it.
+        ("qqq", "X:1"): "Kidney Diseases",
+        ("", "X:2"): "Heart attack",
+    }
+    strings, ids = zip(*expected, strict=True)
+    rows = nearest_names(kb, strings, kb.find_all(list(ids)))
+    assert kb.names.take(rows) == list(expected.values())
+    assert nearest_names(kb, [], np.zeros(0, np.int64)).tolist() == []
 
 
 def test_cosines_are_those_of_the_spelling_search(kb: KnowledgeBase) -> None:
@@ -57,7 +47,3 @@ def test_cosines_are_those_of_the_spelling_search(kb: KnowledgeBase) -> None:
     rows, _ = kb.ngrams.search(strings, 1)
     owners = kb.concepts_of_names(rows[:, 0])[1]
     assert nearest_names(kb, strings, owners).tolist() == rows[:, 0].tolist()
-
-
-def test_nothing(kb: KnowledgeBase) -> None:
-    assert nearest_names(kb, [], np.zeros(0, np.int64)).tolist() == []

@@ -73,8 +73,7 @@ def test_a_linker_before_its_ruler(kb_folder: Path) -> None:
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "T", "pattern": "aspirin"}])
     with pytest.warns(UserWarning, match=r"\[W271\] .*'bioel_linker' comes before 'entity_ruler'"):
         nlp("aspirin")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         nlp("aspirin")  # said once
 
 
@@ -89,8 +88,7 @@ def test_orders_that_are_fine(kb_folder: Path, first: str | None) -> None:
         later = nlp.add_pipe("entity_ruler", name="later")
         later.add_patterns([{"label": "T", "pattern": "rash"}])
     doc = with_entity(nlp, "aspirin", "aspirin")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert nlp(doc).ents[0]._.cui == "MESH:D001241"
 
 
@@ -117,8 +115,7 @@ def test_settings_that_do_not_fit_the_pipes_before(
         nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(labels, str(kb_folder)))
     with pytest.warns(UserWarning, match=expected):
         nlp("aspirin")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         nlp("aspirin")  # said once
 
 
@@ -134,8 +131,7 @@ def test_settings_that_may_fit(kb_folder: Path) -> None:
     nlp.add_pipe("finds_something", first=True)
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"}, first=True)
     ruler.add_patterns([{"label": "Thing", "pattern": "aspirin"}])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         doc = nlp("aspirin")
         elsewhere = linking_nlp(kb_folder, ["aspirin"], mentions="spans")
         elsewhere.add_pipe("finds_something", before="bioel_linker")

@@ -146,9 +146,7 @@ def test_widened_mention_finds_the_link_that_covers_it() -> None:
     links = [link(0, 10, "A"), link(20, 25, "B"), link(20, 25, "X", label="C")]
     found = count_gold_strict(golds, links)
     assert (found["right"], found["widened"], found["not_predicted"]) == (2, 1, 0)
-
-
-def test_a_covering_link_of_another_gold_mention_is_not_borrowed() -> None:
+    # That of another gold mention is not borrowed.
     found = count_gold_strict([gold(0, 10, "A"), gold(2, 5, "A")], [link(0, 10, "A")])
     assert (found["right"], found["not_predicted"]) == (1, 1)
 

@@ -92,14 +92,12 @@ def run_command(*argv: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_where_it_cannot_listen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        for where in (["--port", str(port)], ["--host", "no.such.host.invalid"]):
-            assert run_command("serve", *where) == 2
-    shown = capsys.readouterr().err
-    assert f"error: [B393] Cannot listen on 127.0.0.1, port {port}:" in shown
-    assert "error: [B393] Cannot listen on no.such.host.invalid" in shown
+        assert run_command("serve", "--port", str(port)) == 2
+    said = f"error: [B393] Cannot listen on 127.0.0.1, port {port}:"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])

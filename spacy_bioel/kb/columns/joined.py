@@ -20,16 +20,14 @@ from spacy_bioel.kb.columns.arrays import (
     Ragged,
     RawFile,
     SortedKeys,
-    StringColumn,
     offsets_of,
 )
-from spacy_bioel.kb.columns.keys import word_keys
+from spacy_bioel.kb.columns.keys import JoinedStrings, join_strings, string_column, word_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import KbRelease, remember
 
-SameForm = Callable[[list[str]], list[str]]
 # Columns that are made together, at first use, and by which method.
 _MADE = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
@@ -150,7 +148,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
         keys = word_keys(ids)
         order = np.argsort(keys, kind="stable")
-        self.retired = _string_column(ids)
+        self.retired = string_column(ids)
         self._retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
         self._by_retired = SortedKeys(keys[order], order.astype(np.int32), below=len(ids))
 
@@ -175,15 +173,20 @@ class JoinedKnowledgeBase(KnowledgeBase):
     # -- Concepts -------------------------------------------------------------------------------
 
     def definition(self, concept: int) -> str:
-        return next(filter(None, (kb.definition(row) for kb, row in self._found(concept))), "")
+        found = self._in_parts(np.array([concept]))
+        texts = (part.definition(row) for _, part, rows in found for row in rows.tolist())
+        return next(filter(None, texts), "")
 
     @property
     def has_xrefs(self) -> bool:
         return any(part.has_xrefs for part in self.parts)
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        found = (self._found(concept) for concept in concepts.tolist())
-        return [tuple(dict.fromkeys(x for kb, row in of for x in kb.xrefs(row))) for of in found]
+        found: list[dict[str, None]] = [{} for _ in concepts]
+        for at, part, rows in self._in_parts(concepts):
+            for i, xrefs in zip(at.tolist(), part.xrefs_of_all(rows), strict=True):
+                found[i] |= dict.fromkeys(xrefs)
+        return list(map(tuple, found))
 
     def labels_of(self, concepts: IntArray) -> list[str]:
         label_of = {number: label for label, number in reversed(self.labels.items())}
@@ -206,13 +209,13 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
         return map(self.has_concepts, range(len(self.parts)))
 
-    def _found(self, concept: int) -> Iterator[tuple[KnowledgeBase, int]]:
-        """Parts that have a concept, and its row there."""
-        id = self.ids[concept]
+    def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
+        """For each part, the places of the concepts that it has, and their rows in it."""
+        ids = self.ids.take(concepts)
         for part in self.parts:
-            row = part.find(id)
-            if row >= 0 and part.ids[row] == id:
-                yield part, row
+            rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
+            at = np.flatnonzero(rows >= 0)
+            yield at, part, rows[at]
 
     # -- Folders --------------------------------------------------------------------------------
 
@@ -252,87 +255,6 @@ def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
 
 def _rejoin(parts: Sequence[KnowledgeBase], labels: Mapping[str, int]) -> JoinedKnowledgeBase:
     return JoinedKnowledgeBase(parts, labels=labels)
-
-
-class JoinedStrings(StringColumn):
-    """Strings of several columns, each different one with a row of its own.
-
-    columns (Sequence[StringColumn]): One of each knowledge base.
-    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
-    """
-
-    def __init__(
-        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
-    ) -> None:
-        self._columns, self._part, self._row = columns, part, row
-
-    def __len__(self) -> int:
-        return len(self._part)
-
-    def _read(self, rows: IntArray) -> list[str]:
-        taken = np.empty(len(rows), dtype=object)
-        for number, at, own in self.local(rows):
-            taken[at] = self._columns[number].take(own)
-        strings: list[str] = taken.tolist()
-        return strings
-
-    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
-        parts = self._part[rows]
-        for number in range(len(self._columns)):
-            if len(at := np.flatnonzero(parts == number)):
-                yield number, at, self._row[rows[at]].astype(np.int64)
-
-    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
-        return _string_column(self).raw()
-
-
-def join_strings(
-    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
-) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Number the different strings of several columns, whose rows `by_key` has.
-
-    same_form (Callable): The form in which strings of equal keys are compared.
-    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
-        joined rows by their keys.
-    """
-    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
-    joined = SortedKeys(np.zeros(0, np.uint64), np.zeros(0, np.int32), below=0)
-    rows_of: list[NDArray[np.int32]] = []
-    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
-        keys = np.empty(len(own.keys), dtype=np.uint64)
-        keys[own.rows] = own.keys
-        rows = joined.search(keys)
-        known = np.flatnonzero(rows >= 0)
-        # Keys are hashes: strings are compared too.
-        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
-        rows[known[~is_same]] = -1
-        new = np.flatnonzero(rows < 0)
-        rows[new] = len(strings) + np.arange(len(new))
-        rows_of.append(rows.astype(np.int32))
-        part = np.append(strings._part, np.full(len(new), number, np.int16))
-        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
-        all_keys = np.append(joined.keys, keys[new])
-        all_rows = np.append(joined.rows, rows_of[-1][new])
-        order = np.argsort(all_keys, kind="stable")
-        joined = SortedKeys(all_keys[order], all_rows[order], below=len(strings))
-    return strings, rows_of, joined
-
-
-def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
-    """Whether strings are the same in the form that counts; most are as they are."""
-    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
-    others = np.flatnonzero(~is_same).tolist()
-    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
-    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
-    return is_same
-
-
-def _string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
-    """A column of strings in memory."""
-    lines = [f"{string}\n".encode() for string in strings]
-    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
-    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))
 
 
 def _joined(columns: Iterable[NDArray[Any]]) -> IntArray:

@@ -1,4 +1,4 @@
-"""64-bit keys of normalised names.
+"""64-bit keys of normalised names, and strings of several columns that are joined by their keys.
 
 The key of a name is a polynomial in the hashes of its words. The keys of all spans of a document
 therefore follow from its words by one vectorised recurrence, without building any string.
@@ -6,17 +6,26 @@ therefore follow from its words by one vectorised recurrence, without building a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import (
+    IntArray,
+    RawFile,
+    SortedKeys,
+    StringColumn,
+    offsets_of,
+)
+
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 _MASK = (1 << 64) - 1
 
 KeyArray = NDArray[np.uint64]
+SameForm = Callable[[list[str]], list[str]]
 
 
 @lru_cache(maxsize=1 << 18)
@@ -67,3 +76,89 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     for width in range(1, min(max_width, n)):
         keys[: n - width, width] = keys[: n - width, width - 1] * factor[width:] + own[width:]
     return keys
+
+
+class JoinedStrings(StringColumn):
+    """Strings of several columns, each different one with a row of its own.
+
+    columns (Sequence[StringColumn]): One of each knowledge base.
+    part, row (NDArray): Number of the column of each joined row, and the row there. Shape (n,).
+    """
+
+    def __init__(
+        self, columns: Sequence[StringColumn], part: NDArray[np.int16], row: NDArray[np.int32]
+    ) -> None:
+        self._columns, self._part, self._row = columns, part, row
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def __getitem__(self, row: int) -> str:
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self._columns[self._part[row]][int(self._row[row])]
+
+    def _read(self, rows: IntArray) -> list[str]:
+        taken = np.empty(len(rows), dtype=object)
+        for number, at, own in self.local(rows):
+            taken[at] = self._columns[number].take(own)
+        strings: list[str] = taken.tolist()
+        return strings
+
+    def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """For each column, its number, the places in `rows` of its rows, and these rows in it."""
+        parts = self._part[rows]
+        for number in range(len(self._columns)):
+            if len(at := np.flatnonzero(parts == number)):
+                yield number, at, self._row[rows[at]].astype(np.int64)
+
+    def raw(self) -> tuple[RawFile, NDArray[np.uint64]]:
+        return string_column(self).raw()
+
+
+def join_strings(
+    columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, same_form: SameForm
+) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
+    """Number the different strings of several columns, whose rows `by_key` has.
+
+    same_form (Callable): The form in which strings of equal keys are compared.
+    RETURNS (tuple): The strings; of each column, the joined row of each of its rows; and the
+        joined rows by their keys.
+    """
+    strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
+    joined = SortedKeys(np.zeros(0, np.uint64), np.zeros(0, np.int32), below=0)
+    rows_of: list[NDArray[np.int32]] = []
+    for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
+        keys = np.empty(len(own.keys), dtype=np.uint64)
+        keys[own.rows] = own.keys
+        rows = joined.search(keys)
+        known = np.flatnonzero(rows >= 0)
+        # Keys are hashes: strings are compared too.
+        is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
+        rows[known[~is_same]] = -1
+        new = np.flatnonzero(rows < 0)
+        rows[new] = len(strings) + np.arange(len(new))
+        rows_of.append(rows.astype(np.int32))
+        part = np.append(strings._part, np.full(len(new), number, np.int16))
+        strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
+        all_keys = np.append(joined.keys, keys[new])
+        all_rows = np.append(joined.rows, rows_of[-1][new])
+        order = np.argsort(all_keys, kind="stable")
+        joined = SortedKeys(all_keys[order], all_rows[order], below=len(strings))
+    return strings, rows_of, joined
+
+
+def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:
+    """Whether strings are the same in the form that counts; most are as they are."""
+    is_same = np.array([a == b for a, b in zip(there, here, strict=True)], dtype=bool)
+    others = np.flatnonzero(~is_same).tolist()
+    forms = (same_form([strings[i] for i in others]) for strings in (there, here))
+    is_same[others] = [a == b for a, b in zip(*forms, strict=True)]
+    return is_same
+
+
+def string_column(strings: Sequence[str] | StringColumn) -> StringColumn:
+    """A column of strings in memory."""
+    lines = [f"{string}\n".encode() for string in strings]
+    blob = np.frombuffer(b"".join(lines), dtype=np.uint8)
+    return StringColumn(blob, offsets_of([len(line) for line in lines]).astype(np.uint64))

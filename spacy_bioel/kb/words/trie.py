@@ -62,10 +62,6 @@ class NameTrie:
         """Number of nodes."""
         return len(self.pieces)
 
-    @property
-    def n_bytes(self) -> int:
-        return sum(getattr(self, name).nbytes for name in TRIE_COLUMNS)
-
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Children of many nodes, none of -1: indptr, shape (n + 1,), and nodes."""
         known = np.maximum(nodes, 0)
@@ -88,17 +84,6 @@ class NameTrie:
         starts = self.name_offsets[at].astype(np.int64)
         indptr, places = entries_of(starts, self.name_offsets[at + 1] - starts)
         return indptr, self.names[places].astype(np.int64)
-
-    def find(self, pieces: Sequence[int]) -> int:
-        """Node of a beginning; -1 if no name begins so."""
-        node = 0
-        for piece in pieces:
-            start, end = int(self.first_child[node]), int(self.first_child[node + 1])
-            at = start + int(np.searchsorted(self.pieces[start:end], piece))
-            if at == end or int(self.pieces[at]) != piece:
-                return -1
-            node = at
-        return node
 
 
 def build_trie(
@@ -221,7 +206,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
 
 
 def verify_tries(kb: KnowledgeBase) -> None:
-    """Read all tries, and compare checksums, which earlier versions did not write.
+    """Read all tries, and compare checksums.
 
     RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
     """
@@ -230,8 +215,6 @@ def verify_tries(kb: KnowledgeBase) -> None:
         home, parts = f"tries/{name}", files_of(files, "tries", name)
         text, nothing = parts[ABOUT_FILE].tobytes(), np.zeros(0, np.uint8)
         about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
-        if about.keys() == set(_COUNTS):
-            continue
         check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
         for part, expected in about["checksums"].items():
             raw = parts.get(part, nothing)

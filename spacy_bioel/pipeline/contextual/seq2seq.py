@@ -62,11 +62,12 @@ def read(
     pairs = owner * len(kb) + concept
 
     def likeness(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        at = np.minimum(np.searchsorted(pairs, wanted := mention * len(kb) + concept), last)
-        is_written = pairs[at] == wanted if len(pairs) else np.zeros(len(wanted), dtype=bool)
-        return np.where(is_written, score[at] if len(pairs) else _FLOOR, _FLOOR)
+        wanted = mention * len(kb) + concept
+        if not len(pairs):
+            return np.full(len(wanted), _FLOOR)
+        at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+        return np.where(pairs[at] == wanted, score[at], _FLOOR)
 
-    last = max(0, len(pairs) - 1)
     return weigh(
         kb,
         given,
@@ -136,10 +137,6 @@ class Training(NameTraining):
     def update(self, examples: Sequence[Example]) -> float | None:
         return self.learn(examples)
 
-    def targets(self, strings: Sequence[str], concepts: IntArray) -> list[str]:
-        """The normalised name to write about each mention."""
-        return normalize_names(self.kb.names.take(nearest_names(self.kb, strings, concepts)))
-
     def draw_names(self, contexts: Sequence[Marked]) -> tuple[list[Marked], list[str]]:
         """Names of the pool in the contexts of mentions, and what is to be written about each."""
         n = self.settings.synonyms
@@ -168,7 +165,8 @@ class Training(NameTraining):
         own = [strings[i] for i in chosen]
         context = self.model.get_ref("generator").attrs["max_pieces"]
         marked = mark([gold.spans[i] for i in chosen], own, context=context)
-        names = self.targets(own, rows[chosen])
+        nearest = nearest_names(self.kb, own, rows[chosen])
+        names = normalize_names(self.kb.names.take(nearest))
         others, their_names = self.draw_names(marked)
         losses, backprop = self.model.begin_update((marked + others, names + their_names))
         backprop(losses * 0 + 1 / len(losses))  # of their mean

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import entries_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.ngrams import name_ngrams
 from spacy_bioel.pipeline.linker.fusion import Fusion, rank
@@ -44,10 +45,8 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
     starts = np.searchsorted(owner, np.arange(len(strings) + len(names) + 1))
     # All 3-grams of each name, looked for among those of its mention.
     first, last = starts[len(strings) + place], starts[len(strings) + place + 1]
-    counts = last - first
-    pair = np.repeat(np.arange(len(rows)), counts)
-    ends = np.cumsum(counts)
-    at = np.repeat(first - (ends - counts), counts) + np.arange(counts.sum())
+    pair = np.repeat(np.arange(len(rows)), last - first)
+    _, at = entries_of(first, last - first)
     of_strings = (owner << 24 | codes)[: starts[len(strings)]]
     keys = mention[pair] << 24 | codes[at]
     found = np.minimum(np.searchsorted(of_strings, keys), max(0, len(of_strings) - 1))
@@ -74,11 +73,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 def default_reading() -> Fusion:
     """Weights until `fit_fusion` has seen a corpus: the log-odds of both are added."""
     n = len(READ_FEATURES)
-    none = np.zeros(0)
-    direct = np.array([1.0, np.log(_LOWEST), 0.0, 0.5, 0.0])
-    return Fusion(
-        np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -float(np.log(_LOWEST))
-    )
+    none, lowest = np.zeros(0), float(np.log(_LOWEST))
+    direct = np.array([1.0, lowest, 0.0, 0.5, 0.0])
+    return Fusion(np.zeros(n), np.ones(n), np.zeros((n, 0)), none, none, direct, -lowest)
 
 
 @dataclass(frozen=True)

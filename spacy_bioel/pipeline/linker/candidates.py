@@ -80,13 +80,8 @@ class LinkerState:
     """All that candidates depend on, by identity, and settings by value: none of it changes.
 
     encoder (FrozenEncoder | None): Of names; None: no dense evidence.
-    statistics (MentionStatistics): Of the training corpus.
-    fusion (Fusion | None): Weights of the evidence; None: those of the package.
-    reading (Fusion | None): Weights of what a contextual model reads; None: the default ones.
-    finding (Fusion | None): Weights of what is found with the knowledge base; None: those of the
-        package.
-    make_index (Callable): From vectors to a search among them.
-    make_spelling (Callable): From the knowledge base to a spelling search.
+    fusion, reading, finding (Fusion | None): Weights of the evidence, of what a contextual model
+        reads, and of what is found with the knowledge base; None: the default ones.
     pool (NamePool | None): The names that training searches among; None: all.
     """
 

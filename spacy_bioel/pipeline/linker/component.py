@@ -2,13 +2,13 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
 
@@ -22,9 +22,8 @@ from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as
 from spacy_bioel.pipeline.contextual import multitask
 from spacy_bioel.pipeline.contextual.methods import make_training, prepare_kb, prepare_reading
 from spacy_bioel.pipeline.linker import starter
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
-from spacy_bioel.pipeline.linker.queries import Mentions, Query, find_mentions, mention_queries
+from spacy_bioel.pipeline.linker.queries import find_mentions
 from spacy_bioel.pipeline.linker.resources import LinkerResources
 from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
@@ -50,26 +49,16 @@ class Linker(LinkerResources):
     def ranking(self, docs: Iterable[Doc]) -> Ranking:
         """Mentions with their candidates, of which `predict` decides."""
         generator = self.generator
-        return rank_candidates(self.model, generator, self._find(docs, generator))
-
-    def mentions(self, docs: Iterable[Doc]) -> Mentions:
-        """The mentions that are to be linked."""
-        return self._find(docs, self.generator)
-
-    def _find(self, docs: Iterable[Doc], generator: CandidateGenerator) -> Mentions:
         settings = generator.state.settings
+        if settings.mentions == "read" and not reads(self.model):
+            raise BioelError(Errors.B053.format(name=self.name))
         if settings.mentions == "read":
-            if not reads(self.model):
-                raise BioelError(Errors.B053.format(name=self.name))
-            return multitask.find(self.model, docs, settings)
-        mentions = find_mentions(docs, generator)
-        if not settings.by_kb:
-            self._surroundings.check_mentions(self.name, mentions)
-        return mentions
-
-    def queries(self, spans: Sequence[Span]) -> list[Query]:
-        """Strings to look up for the mentions of one document."""
-        return mention_queries(spans, self.check_settings())
+            mentions = multitask.find(self.model, docs, settings)
+        else:
+            mentions = find_mentions(docs, generator)
+            if not settings.by_kb:
+                self._surroundings.check_mentions(self.name, mentions)
+        return rank_candidates(self.model, generator, mentions)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""

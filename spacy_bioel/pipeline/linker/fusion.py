@@ -119,26 +119,14 @@ _Identity = tuple[str, set[str]]  # id and cross-references of a concept, in one
 # Rarer candidates take so little from the others that their cross-references are not read.
 _LEAST = 0.05
 # Sources spell the names of vocabularies in several ways. Ids of UMLS have no prefix.
-_SPELLINGS = {
-    "MSH": "MESH",
-    "UMLS": "",
-    "UMLS_CUI": "",
-    "SCTID": "SNOMED",
-    "SNOMEDCT": "SNOMED",
-    "SNOMEDCT_US": "SNOMED",
-    "SNOMED_CT": "SNOMED",
-}
+_SPELLINGS = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
+_SPELLINGS |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")
 
 
 def share_of_equivalents(
     kb: KnowledgeBase, concepts: IntArray, scores: FloatArray, groups: IntArray
 ) -> FloatArray:
-    """Probability of each candidate among those of its group and NIL, as `fusion.share` has it, but
-    with the likeliest of equivalents counted alone. Shape (n,).
-
-    concepts (IntArray): Concept rows of the candidates. Shape (n,).
-    scores, groups: See `fusion.share`.
-    """
+    """`share` with the likeliest of equivalents counted alone. concepts: rows, shape (n,)."""
     shares = share(scores, groups)
     repeated = repeats(kb, concepts, shares, groups)
     return share(scores, groups, counted=~repeated) if repeated.any() else shares

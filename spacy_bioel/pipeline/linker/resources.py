@@ -220,7 +220,8 @@ class LinkerResources(StoredPipe):
         """
         with self._lock:
             if self._kb is None:
-                kb = open_kbs(self.cfg["kb"], lambda path: starter.open_built(path, self._base))
+                opened = partial(starter.open_setting, base=self._base, builds=False)
+                kb = open_kbs(self.cfg["kb"], opened)
                 self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
             return self._kb
 

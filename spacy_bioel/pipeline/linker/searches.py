@@ -88,10 +88,6 @@ class FrozenEncoder:
         """The encoder as it is now."""
         return cls(model, inference_of(model))
 
-    @property
-    def dim(self) -> int:
-        return self.model.get_dim("nO")
-
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the encoder: weights, word pieces and the normalisation of names."""
@@ -106,7 +102,7 @@ class FrozenEncoder:
 
     def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
         """Encode all names of a knowledge base into its folder, see `write_vectors`."""
-        name, dim = self.fingerprint, self.dim
+        name, dim = self.fingerprint, self.model.get_dim("nO")
         return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
 

@@ -64,24 +64,19 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spacy-bioel"
 
 
-def open_setting(path: str, base: Path = Path()) -> KnowledgeBase:
+def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> KnowledgeBase:
     """Open what a value of the setting `kb` stands for: one of the package, or a folder.
 
     base (Path): What the folder is relative to.
-    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`.
+    RAISES BioelError: Those of `starter_kb` and `KnowledgeBase.open`; without `builds` [B320] where
+        one of the package would have to be built.
     """
-    if not path or path.startswith(PREFIX):
-        return starter_kb(path)
-    return KnowledgeBase.open(base / path)
-
-
-def open_built(path: str, base: Path) -> KnowledgeBase:
-    """`open_setting` without building. RAISES BioelError: [B320] where that would be needed."""
+    if path and not path.startswith(PREFIX):
+        return KnowledgeBase.open(base / path)
     name = path.removeprefix(PREFIX) or _MESH
-    is_ours = not path or path.startswith(PREFIX)
-    if is_ours and name in _CONCEPTS and not has_columns(_folder(name)):
+    if not builds and name in _CONCEPTS and not has_columns(_folder(name)):
         raise BioelError(Errors.B320.format(found=path or name))
-    return open_setting(path, base)
+    return starter_kb(path)
 
 
 def starter_kb(setting: str = "") -> KnowledgeBase:

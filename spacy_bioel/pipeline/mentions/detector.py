@@ -44,11 +44,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
 from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 
-# "width" is stored with them.
-_SETTINGS = {
-    *("labels", "threshold", "consistency", "allow_overlap", "abbreviations", "always", "never"),
-    *("set_ents", "spans_key", "gold_key", "width"),
-}
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
     **dict.fromkeys(("spans_key", "gold_key"), str),
@@ -73,13 +68,14 @@ class MentionDetector(StoredPipe):
         self.scorer = scorer
         self.lexicon = Lexicon.empty()
         self.cfg: dict[str, Any] = {"labels": [], **settings}
+        self._known = frozenset(self.cfg)
         self.check_settings()
 
     def check_settings(self) -> None:
         """RAISES BioelError: [B270] on a number out of range, [B336] on invalid word lists, [B443]
         on an unknown setting, [B465] on a value of another type."""
-        if unknown := sorted(set(self.cfg) - _SETTINGS):
-            known = ", ".join(sorted(_SETTINGS - {"width"}))
+        if unknown := sorted(set(self.cfg) - self._known - {"width"}):  # stored with them
+            known = ", ".join(sorted(self._known))
             raise BioelError(Errors.B443.format(name=unknown[0], known=known))
         for name in ("threshold", "consistency"):
             check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")

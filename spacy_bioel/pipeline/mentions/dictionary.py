@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,14 +25,6 @@ _IN_WORD = np.array([chr(code).isalnum() and code < 128 for code in range(256)])
 _LONG_NAMES: WeakKeyDictionary[KnowledgeBase, dict[int, int]] = WeakKeyDictionary()
 
 
-class _Word(NamedTuple):
-    """A normalised word, and the token that it begins and that it ends; -1 inside a token."""
-
-    text: str
-    first: int
-    last: int
-
-
 def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     """Find the spans that are names of concepts, none inside another, left to right.
 
@@ -41,11 +32,11 @@ def longest_names(doc: Doc, kb: KnowledgeBase) -> list[Span]:
     "at"), except two capitals ("MI") and names that were added to the knowledge base.
     """
     tokens = [token.text for token in doc]
-    ends = _longest_ends(_words(tokens, range(len(doc) + 1)), kb)
+    ends = _longest_ends(tokens, range(len(doc) + 1), kb)
     # "10mg" is two tokens and, in a name, one word.
     borders = _word_borders(doc, tokens)
     if len(borders) <= len(doc):
-        for first, last in _longest_ends(_words(tokens, borders), kb).items():
+        for first, last in _longest_ends(tokens, borders, kb).items():
             ends[first] = max(last, ends.get(first, last))
     spans: list[Span] = []
     for start in sorted(ends):
@@ -88,29 +79,31 @@ def _in_word(char: str) -> bool:
     return char.isalnum() or unicodedata.combining(char) > 0
 
 
-def _words(tokens: Sequence[str], borders: Sequence[int]) -> list[_Word]:
-    """Normalise each stretch of tokens between borders as a whole, and split it into words."""
-    words = []
+def _longest_ends(
+    tokens: Sequence[str], borders: Sequence[int], kb: KnowledgeBase
+) -> dict[int, int]:
+    """Map each token where a name begins to the last token of the longest such name.
+
+    borders (Sequence[int]): Of stretches of tokens that are normalised as a whole.
+    """
+    texts: list[str] = []
+    firsts: list[int] = []  # token that a word begins; -1 inside a stretch
+    lasts: list[int] = []  # token that it ends
     for first, end in pairwise(borders):
         text = "".join(tokens[first:end])
-        texts = [_BREAK] if BLANK_LINE.search(text) else normalize_token(text).split()
-        for number, text in enumerate(texts, start=1):
-            begins, ends = number == 1, number == len(texts)
-            words.append(_Word(text, first if begins else -1, end - 1 if ends else -1))
-    return words
-
-
-def _longest_ends(words: list[_Word], kb: KnowledgeBase) -> dict[int, int]:
-    """Map each token where a name begins to the last token of the longest such name."""
-    texts = [word.text for word in words]
+        words = [_BREAK] if BLANK_LINE.search(text) else normalize_token(text).split()
+        inner = [-1] * (len(words) - 1)
+        texts += words
+        firsts += [first, *inner] if words else []
+        lasts += [*inner, end - 1] if words else []
     keys = span_keys(texts, MAX_WORDS)
     rows = kb.lookup(keys)
     ends: dict[int, int] = {}
 
     def add(start: int, end: int) -> None:
         """Add a name of whole tokens; longer names come later."""
-        if words[start].first >= 0 and words[end].last >= 0:
-            ends[words[start].first] = words[end].last
+        if firsts[start] >= 0 and lasts[end] >= 0:
+            ends[firsts[start]] = lasts[end]
 
     for start, width in np.argwhere(rows >= 0).tolist():
         add(start, start + width)
