@@ -53,6 +53,7 @@ _MOST_KEPT = 1 << 16
 # well as of an everyday word.
 COMMON = 100.0
 _FEWEST = 3  # characters, of names that are not in capitals
+_SHORT_WORD = 5  # letters of an adjective that may be of another family
 _ACRONYM = 6  # letters of a name in capitals that is matched by case
 
 
@@ -208,9 +209,9 @@ def _nearness(words: list[str], name: str) -> int:
 
 def _may_be_adjective(word: str, noun: str) -> bool:
     """As "retinal", "embryonic" and "hypertensive" are; "muscarinic" is of a substance."""
-    if word.endswith(("al", "ar", "ary", "oid")):
+    if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
         return True
-    if word.endswith("ic") and noun.endswith(("o", "e")):
+    if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
         return True
     is_adjective = word.endswith(("ic", "sive", "matous"))
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
