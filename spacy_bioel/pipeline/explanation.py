@@ -15,8 +15,7 @@ from spacy.tokens import Span
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import context_of, record_of
-from spacy_bioel.pipeline.gold import split_ids
+from spacy_bioel.pipeline.annotate import context_of, record_of, split_ids
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.display import reason_of, to_hgvs
 from spacy_bioel.types import Candidate, KbRelease, Link, opened

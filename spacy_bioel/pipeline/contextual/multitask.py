@@ -19,9 +19,9 @@ from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
 from spacy_bioel.models.detector import MentionBatch
 from spacy_bioel.models.multitask import NIL, UNKNOWN, Inventory, Lesson, of_states, read_states
+from spacy_bioel.pipeline.annotate import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings

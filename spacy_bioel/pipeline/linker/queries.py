@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.gold import mention_spans
+from spacy_bioel.pipeline.annotate import mention_spans
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
