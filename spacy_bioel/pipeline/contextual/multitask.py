@@ -26,7 +26,7 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerSta
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.training import gold_mentions
-from spacy_bioel.pipeline.mentions.features import match_lexicon
+from spacy_bioel.pipeline.mentions.detector import match_lexicon
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.types import Candidate
 
