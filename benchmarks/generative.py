@@ -34,7 +34,7 @@ from spacy_bioel.corpus import read_docs
 from spacy_bioel.kb.words.trie import build_trie
 from spacy_bioel.models.torch_io import network_of
 from spacy_bioel.pipeline.contextual import seq2seq as network
-from spacy_bioel.pipeline.linker import candidates
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.tuning.development import gather_reading, gold_docs
@@ -58,6 +58,7 @@ def generative(
 ) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     texts = only(dev(corpus), lambda text, mention: mention.ids)
+    out = None if ablation else out
     if out is not None and (out / "meta.json").is_file():
         nlp = spacy.load(out)
         linker: Any = nlp.get_pipe("bioel_linker")
@@ -72,8 +73,9 @@ def generative(
     if ablation == "one name a concept":
         linker.set_kb(linker.kb)  # ends the training, and its pool of names
         rows = np.unique(linker.kb.preferred_rows(np.arange(len(linker.kb))))
-        pieces = linker.model.get_ref("generator").attrs["pieces"].writable
-        candidates.open_trie = lambda kb, fingerprint: build_trie(kb, pieces, rows=rows)
+        pieces = linker.model.get_ref("generator").attrs["pieces"]
+        trie = build_trie(linker.kb, pieces.writable, rows=rows)
+        CandidateGenerator.trie = lambda self, pieces: trie  # type: ignore[method-assign]
     else:
         linker.encode_kb(linker.kb)
     before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
