@@ -145,6 +145,12 @@ class SortedKeys:
         self._rows, self._below = rows, below
         self._origin = origin or Origin()
 
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64]) -> SortedKeys:
+        """Sort the keys of the rows 0, 1, ..."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], order.astype(np.int32), below=len(keys))
+
     @cached_property
     def rows(self) -> NDArray[np.int32]:
         """Row of each key; checked on first access."""

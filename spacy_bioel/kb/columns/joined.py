@@ -146,11 +146,9 @@ class JoinedKnowledgeBase(KnowledgeBase):
         ids = list(targets)
         current = self._by_id.find(word_keys(ids), ids, self.ids.take)
         ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
-        keys = word_keys(ids)
-        order = np.argsort(keys, kind="stable")
         self.retired = string_column(ids)
         self._retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
-        self._by_retired = SortedKeys(keys[order], order.astype(np.int32), below=len(ids))
+        self._by_retired = SortedKeys.of(word_keys(ids))
 
     def _join_meta(self) -> None:
         """Contents that other knowledge bases have in meta.json."""
