@@ -267,15 +267,15 @@ def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
     return offsets
 
 
-def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+def gather(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
         the positions[indptr[i] : indptr[i + 1]].
     """
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
-    starts = offsets[known]
-    return entries_of(starts, np.where(rows >= 0, offsets[known + 1] - starts, 0))
+    starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
+    return entries_of(starts, np.where(rows >= 0, ends - starts, 0))
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:

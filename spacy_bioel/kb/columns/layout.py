@@ -186,16 +186,14 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
     files: dict[str, RawFile] = {}
+    removed = removed_vectors(folder)
     for name in homes_in(folder, "vectors"):
         home = folder / "vectors" / name
         parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
-        if (home / ABOUT_FILE).is_file():  # writers remove the description first
+        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb")) and name not in removed
+        if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
             files |= in_home("vectors", name, parts)
-    wanted = set(homes_of(files, "vectors")) - removed_vectors(folder)
-    if of is not None:
-        abouts = {name: _parsed(files, f"vectors/{name}/{ABOUT_FILE}") for name in wanted}
-        wanted = {name for name, about in abouts.items() if about.get("kb") == of}
-    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted}
+    return files
 
 
 def map_tries(folder: Path, *, of: str) -> dict[str, RawFile]:
