@@ -180,8 +180,8 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         raise BioelError(Errors.B281.format(path=kb.where))
     try:
         about = json.loads(files[ABOUT_FILE].tobytes())
-        columns = {column: read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS}
-        return NameTrie(**columns, **{key: int(about[key]) for key in _COUNTS})
+        columns: list[Any] = [read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS]
+        return NameTrie(*columns, *(int(about[key]) for key in _COUNTS))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
