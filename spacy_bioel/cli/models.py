@@ -90,7 +90,7 @@ def load_with_gold(
     The documents are read first, so that errors in them are reported without delay.
     """
     from spacy_bioel.corpus import read_texts
-    from spacy_bioel.pipeline.gold import GOLD_KEY
+    from spacy_bioel.pipeline.annotate import GOLD_KEY
     from spacy_bioel.pipeline.measuring import gold_key
 
     texts = list(read_texts(gold, format=format, prefix=prefix))
