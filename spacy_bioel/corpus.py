@@ -17,7 +17,7 @@ from spacy.vocab import Vocab
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.io.formats import read_corpus
-from spacy_bioel.pipeline.gold import (
+from spacy_bioel.pipeline.annotate import (
     GOLD_KEY,
     Alignment,
     add_gold,

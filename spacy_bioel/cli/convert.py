@@ -91,7 +91,7 @@ def _write_docbin(
 ) -> dict[str, Any]:
     """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
     from spacy_bioel.corpus import docs_to_bin, text_to_doc
-    from spacy_bioel.pipeline.gold import Alignment
+    from spacy_bioel.pipeline.annotate import Alignment
 
     total = Alignment()
 

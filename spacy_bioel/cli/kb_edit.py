@@ -173,8 +173,9 @@ def upgrade(kb: options.KbFolder) -> None:
     """Convert a knowledge base of an earlier version to the current layout.
 
     The earlier layout can be read, too. The current one can be changed while others read it, and
-    can have vectors of several encoders. Names and vectors do not change. Commands that change a
-    knowledge base also convert its columns. Earlier versions cannot read the current layout.
+    can have vectors of several encoders. Names do not change; vectors are made again by `bioel kb
+    encode`. Commands that change a knowledge base also convert it. Earlier versions cannot read the
+    current layout.
     """
     done = upgrade_kb(kb)
     shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."

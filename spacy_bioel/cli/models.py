@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
-from spacy_bioel.pipeline.gold import GOLD_KEY
+from spacy_bioel.pipeline.annotate import GOLD_KEY
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.pipeline.loading import find_detector, find_linker, load_model
