@@ -83,8 +83,7 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "cli/card.py": ["jinja2"],
-    "cli/error_files.py": ["jinja2"],
+    "view": ["jinja2"],
     "__init__": ["spacy"],
 }
 
