@@ -20,7 +20,6 @@ from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
-from spacy_bioel.pipeline.linker.queries import String
 from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
@@ -36,8 +35,7 @@ from spacy_bioel.pipeline.linker.searches import (
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.mentions.finder import NameFinder
-from spacy_bioel.pipeline.short_forms import shorthand_beside
+from spacy_bioel.pipeline.mentions.finder import NameFinder, shorthand_beside
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -46,6 +44,7 @@ KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 T = TypeVar("T")
+String = tuple[str, str]  # normalised, and the label of the mention
 
 
 class Kept:
