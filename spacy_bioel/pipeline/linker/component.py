@@ -179,7 +179,7 @@ class Linker(LinkerResources):
         return losses
 
     def _start_training(self) -> NameTraining:
-        kind = getattr(METHODS.get(self.model.name), "Training", NameTraining)
+        kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
         self._training = kind(self.model, self.state, TrainingSettings.of(self.cfg))
         return self._training
 
