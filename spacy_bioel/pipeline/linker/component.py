@@ -12,6 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
+from thinc.types import FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.joined import parts_of
@@ -188,7 +189,7 @@ class Linker(LinkerResources):
         super().finish_update(sgd)
         self._kept.forget("encoder")
 
-    def use_params(self, params: Any) -> Iterator[None]:
+    def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
         """Predict by other weights, such as averages, until asked for the next item.
 
         `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
