@@ -12,7 +12,6 @@ import srsly
 
 from benchmarks import protocols, readme
 from benchmarks.reference import BUILT, DESCRIPTIONS, PAGE, built, defaults, filled
-from benchmarks.site import with_links_of_the_site
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,12 +20,6 @@ ROOT = Path(__file__).parents[1]
 def test_every_setting_is_described_in_the_order_of_the_code(pipe: str) -> None:
     described = srsly.read_yaml(DESCRIPTIONS)[pipe]
     assert list(described) == list(defaults(pipe))
-
-
-def test_commands_have_their_options() -> None:
-    text = BUILT["commands"]()
-    assert {"## bioel link", "## bioel kb build", "## bioel tune"} <= set(text.splitlines())
-    assert "| `--engine` | `local or spark` | `local` |" in text
 
 
 def test_the_settings_are_current() -> None:
@@ -45,25 +38,6 @@ def test_the_site_has_what_the_repository_has_not() -> None:
 def test_tables_are_current(page: Path) -> None:
     text = page.read_text("utf8")
     assert readme.filled(text) == text
-
-
-def test_links_of_the_readme_get_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "README.md").read_text("utf8")
-    assert set(re.findall(r"\]\[([\w ]+)\]", text)) == set(readme.LINKS)
-    for page in readme.LINKS.values():
-        assert (ROOT / page.partition("#")[0]).exists(), page
-    monkeypatch.setattr(readme, "address", lambda: "https://x.org/")
-    assert readme.block("LINKS").startswith("[install]: https://x.org/docs/install.md\n")
-
-
-def test_links_are_those_of_the_site() -> None:
-    text = "[a](../../README.md#install) [b](../guides/x.md) [c](https://x.org)\n"
-    assert with_links_of_the_site(text, source="docs/t/p.md", page="t/p.md") == (
-        "[a](../index.md#install) [b](../guides/x.md) [c](https://x.org)\n"
-    )
-    assert with_links_of_the_site("[d]: docs/y.md\n", source="README.md", page="index.md") == (
-        "[d]: y.md\n"
-    )
 
 
 def test_every_page_is_in_the_menu_or_one_link_from_it() -> None:

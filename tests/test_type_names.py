@@ -59,21 +59,3 @@ def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.Mo
     assert written("cells") == [
         {"id": "CVCL_0030", "names": ["HeLa", "HELA"], "types": ["CellLine"]}
     ]
-
-
-@pytest.mark.parametrize(
-    ("rank", "division", "known", "expected"),
-    [
-        (23, 0, {"common_name"}, True),
-        (23, 0, {"taxid2refseq"}, True),
-        (26, 0, {"taxid2refseq"}, False),  # a strain
-        (23, 4, {"en_wiki_title"}, True),
-        (23, 1, {"en_wiki_title"}, False),  # an insect
-        (8, 4, {"en_wiki_title"}, False),  # a genus
-        (23, 0, set(), False),
-    ],
-)
-def test_taxa_that_texts_write_of(
-    rank: int, division: int, known: set[str], expected: bool
-) -> None:
-    assert type_names._is_written_of(rank, division, known) is expected
