@@ -3,6 +3,7 @@ what processes beside each other do to one. Imports little, for these start fast
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import time
@@ -36,7 +37,7 @@ def all_files(folder: Path) -> list[str]:
 
 
 def to_old_layout(folder: Path) -> None:
-    """Move the files to where an earlier version had them; of vectors, those of one encoder."""
+    """Move the files to where an earlier version had them, without vectors."""
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     columns = folder / meta.pop("generation")
     del meta["columns"]["meta.json"]  # its own checksum
@@ -44,14 +45,7 @@ def to_old_layout(folder: Path) -> None:
     for path in columns.iterdir():
         path.rename(folder / path.name)
     columns.rmdir()
-    if (folder / "vectors").exists():
-        home = vectors_of(folder)
-        about = json.loads((home / "about.json").read_text("utf8"))
-        del about["text"]
-        (folder / "vectors.json").write_text(json.dumps(about | {"generation": "1a2b3c4d"}))
-        for path in set(home.iterdir()) - {home / "about.json"}:
-            path.rename(folder / f"vectors.1a2b3c4d.{path.name}")
-        shutil.rmtree(folder / "vectors")
+    shutil.rmtree(folder / "vectors", ignore_errors=True)
     (folder / ".lock").unlink()
 
 
@@ -84,3 +78,10 @@ def change(folder: Path, n: int) -> None:
             write_vectors(KnowledgeBase.open(folder), ones, fingerprint="f", dim=2)
         if i % 7 == 0:
             compact_kb(folder)
+
+
+def npy_bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of a .npy file."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return np.frombuffer(stream.getvalue(), dtype=np.uint8)

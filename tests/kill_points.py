@@ -54,7 +54,6 @@ def outdate_and_retire(kb: Path) -> None:
 
 def in_old_layout(kb: Path) -> None:
     build_kb(OLD, kb)
-    encode(kb)
     to_old_layout(kb)
 
 

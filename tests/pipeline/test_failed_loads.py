@@ -22,9 +22,8 @@ from tiny import examples as examples_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.annotate import get_links, with_gold_mentions
 from spacy_bioel.pipeline.factories import LINKER_TRAINING
-from spacy_bioel.pipeline.gold import with_gold_mentions
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import AnnotatedText
@@ -101,7 +100,7 @@ def test_a_load_that_fails_changes_nothing(
 ) -> None:
     folder, trained = saved
     nlp, fresh = spacy.load(folder), spacy.util.load_model_from_config(spacy.load(folder).config)
-    assert sum(map(len, trained)) > 30  # type: ignore[arg-type]
+    assert sum(map(len, trained)) > 25  # type: ignore[arg-type]
     # As worker processes get it under spawn.
     worker = spacy.load(folder)
     worker._components = [(name, pickle.loads(pickle.dumps(pipe))) for name, pipe in nlp.pipeline]
