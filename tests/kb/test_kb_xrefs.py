@@ -10,12 +10,7 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
-from spacy_bioel.kb.columns.schema import (
-    META_FILE,
-    columns_of_version,
-    fingerprint_of,
-    sealed_meta,
-)
+from spacy_bioel.kb.columns.schema import META_FILE, columns_of_version, fingerprint_of, sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
