@@ -5,8 +5,10 @@ hpo_dev, lines with id, text and mentions (start, end, id), against the branch H
 Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinical,
 benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
 against the same branch; of case_reports, lines with id, text and ids, those of the patient,
-documents alone; of craft_uberon, craft_cl and craft_so, full texts of CRAFT (FILE is the folder of
-articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of their annotation.
+documents alone; of notes, benchmarks/notes.jsonl, hard-wrapped clinical notes, and of
+notes_affirmed, what the patient has in them; of craft_uberon, craft_cl and craft_so, full texts of
+CRAFT (FILE is the folder of articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of
+their annotation.
 Labels are ignored, and retired ids are mapped, on both sides. Protocols, all of them
 micro-averaged F1, over documents without mentions too:
 
@@ -52,7 +54,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without_abbreviations": {"abbreviations": False},
     "without_shorthand": {"shorthand": False},
 }
-PHENOTYPES = ("hpo_dev", "clinical", "case_reports")  # JSON lines with HPO ids
+NOTES = ("notes", "notes_affirmed")
+PHENOTYPES = ("hpo_dev", "clinical", "case_reports", *NOTES)  # JSON lines with HPO ids
 REFITTED = "refitted"
 Found = set[tuple[int, int, str]]
 
@@ -112,7 +115,11 @@ def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
     if corpus in PHENOTYPES:
         for line in path.read_text("utf8").splitlines():
             record = json.loads(line)
-            places = [(m["start"], m["end"], m["id"]) for m in record["mentions"]]
+            places = [
+                (m["start"], m["end"], m["id"])
+                for m in record["mentions"]
+                if corpus != "notes_affirmed" or m["is"] == AFFIRMED
+            ]
             if corpus == "case_reports":  # not all ids have a place
                 places = [(0, 0, id) for id in record["ids"]]
             yield record["text"], set(places)
