@@ -200,10 +200,23 @@ class KbInfo(BaseModel):
     names: int
 
 
+class ModelInfo(BaseModel):
+    """Name and version of the pipeline."""
+
+    name: str
+    version: str
+
+
 class Info(BaseModel):
     """Everything that answers depend on, and the limits."""
 
-    model: dict[str, str] = Field(description="Name and version of the pipeline")
+    model: ModelInfo
     versions: dict[str, str]
     kbs: list[KbInfo]
     limits: Limits
+
+
+class Status(BaseModel):
+    """Answer to a probe."""
+
+    status: str

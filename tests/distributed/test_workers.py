@@ -41,6 +41,13 @@ def threads(_: int) -> int:
     return torch.get_num_threads()
 
 
+def meet(_: int, *, folder: Path) -> None:
+    """Wait until three processes are here."""
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 3:
+        time.sleep(0.01)
+
+
 def pid_after(n: int, *, folder: Path) -> int:
     """Its process; the second one sleeps for longer than any test."""
     (folder / str(os.getpid())).touch()
@@ -136,8 +143,8 @@ def test_workers_end_with_a_caller_that_was_killed(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path += [sys.argv[1], sys.argv[1] + '/..']\n"
         "from functools import partial; from pathlib import Path\n"
-        "from test_workers import pid_after, worker_processes\n"
-        "with worker_processes(partial(pid_after, folder=Path(sys.argv[2])), 3) as spread:\n"
+        "from test_workers import meet, worker_processes\n"
+        "with worker_processes(partial(meet, folder=Path(sys.argv[2])), 3) as spread:\n"
         "    list(spread([0, 0, 0]))\n"
         "    print('done', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -148,7 +155,7 @@ def test_workers_end_with_a_caller_that_was_killed(tmp_path: Path) -> None:
         caller.kill()
         # The workers have its stdout, too: it ends when they do.
         assert caller.communicate(timeout=60) == (b"", None)
-    assert list(tmp_path.iterdir())  # all have started, and some have worked
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 SPAWNED = """
