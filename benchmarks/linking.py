@@ -34,7 +34,7 @@ from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
 from spacy_bioel.corpus import read_docs, read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion
 from spacy_bioel.pipeline.measuring import link_given

@@ -52,13 +52,14 @@ PACKAGES: dict[str, list[str]] = {
     "kb": ["numpy"],
     "kb/transaction.py": ["filelock"],
     "kb/vectors/ann.py": ["faiss"],
-    "nn": ["torch"],
+    "nn": ["torch", "transformers"],
     "nn/losses.py": ["pytorch_metric_learning"],
-    "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+    "models": [
+        *["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
+        "transformers",
+    ],
     "models/document_transformer.py": ["srsly"],
-    "models/checkpoint.py": ["transformers", "huggingface_hub"],
-    "models/seq2seq.py": ["transformers"],
-    "models/writing.py": ["transformers"],
+    "models/checkpoint.py": ["huggingface_hub"],
     "scoring": ["numpy"],
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
@@ -82,8 +83,7 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "cli/card.py": ["jinja2"],
-    "cli/error_files.py": ["jinja2"],
+    "view": ["jinja2"],
     "__init__": ["spacy"],
 }
 

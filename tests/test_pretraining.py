@@ -18,7 +18,7 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.name_encoder import encode_names, read_encoder
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
-from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 SCRIPTS = Path(__file__).parents[1] / "training" / "scripts"

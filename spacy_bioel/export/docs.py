@@ -11,8 +11,7 @@ from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.errors import needing
 from spacy_bioel.export.links import LinkRow, link_rows
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import SPANS_KEY, split_ids
+from spacy_bioel.pipeline.annotate import SPANS_KEY, get_links, split_ids
 from spacy_bioel.text.display import address_of
 from spacy_bioel.view import STYLE, render_document, render_page
 

@@ -16,6 +16,7 @@ from spacy_bioel.kb.search import search_names
 from spacy_bioel.pipeline.explanation import (
     ExplainedCandidate,
     Explanation,
+    Features,
     explain_link,
     releases,
 )
@@ -181,58 +182,56 @@ def _explain(
         if (span.start, span.end) not in shown:
             continue
         generator = ranking.generator.of(span.label_)
-        settings, key = generator.state.settings, (query.whole, span.label_)
-        table = generator.gather([query.whole] if query.whole else [])
-        features = dict(zip(generator.kb.ids_of(table.concept), table.features, strict=True))
-        unlabelled = (query.whole, "")
+        key, unlabelled = (query.whole, span.label_), (query.whole, "")
         ranked = generator.rank([key, unlabelled])
-        of_string = {c.id: c.score for c in ranked[key]}
         about = explain_link(
             span,
             link,
             kb=ranking.generator.kb,
-            nil_threshold=settings.nil_threshold,
+            nil_threshold=generator.state.settings.nil_threshold,
             probability=probabilities.get((span.start_char, span.end_char, span.label_)),
         )
+        of_string = {c.id: c.score for c in ranked[key]}
+        features = _features(generator, query.whole)
+        candidates = tuple(
+            replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
+            for c in about.candidates
+        )
+        hits = [] if candidates else search_names(ranking.generator.kb, query.whole, _N_NEAR)
         about = replace(
             about,
-            candidates=tuple(
-                replace(
-                    c,
-                    of_string=of_string.get(c.id),
-                    features=tuple(
-                        (name, round(float(value), 4))
-                        for name, value in zip(FEATURES, features.get(c.id, ()), strict=False)
-                        if value
-                    ),
-                )
-                for c in about.candidates
-            ),
+            candidates=candidates,
             strings=tuple(dict.fromkeys([query.whole, *query.parts])),
             excluded=_excluded(generator, ranked[unlabelled], span.label_),
+            near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits),
         )
-        if not about.candidates:
-            hits = search_names(ranking.generator.kb, query.whole, _N_NEAR)
-            about = replace(about, near=tuple(f"{hit.name} ({hit.concept.id})" for hit in hits))
         if ranking.mentions.likely is not None:
-            more = "; the score counts how likely the words are a name here."
+            reason = about.reason + _of_words(
+                about, "; the score counts how likely the words are a name here."
+            )
         elif generator.types_of(about.label) == ():
             types = "by the settings label_types or kb"
             reason = f"NIL: mentions of {about.label} are linked to nothing, {types}."
-            about, more = replace(about, reason=reason), ""
         else:
-            more = f". {_of_document(about, organisms, generator.kb)}"
-        explained.append(replace(about, reason=f"{about.reason}{_of_words(about, more)}"))
+            of_document = _of_document(about, organisms, generator.kb)
+            reason = about.reason + _of_words(about, f". {of_document}")
+        explained.append(replace(about, reason=reason))
     return explained
 
 
-def _of_words(about: Explanation, more: str) -> str:
-    """Sentence on the best candidate where not the words alone decided; "" elsewhere.
+def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:
+    """Features of each candidate of a string that are not 0, by its id."""
+    table = generator.gather([string] if string else [])
+    return {
+        id: tuple((name, round(float(x), 4)) for name, x in zip(FEATURES, row, strict=True) if x)
+        for id, row in zip(generator.kb.ids_of(table.concept), table.features, strict=True)
+    }
 
-    more (str): The rest of the sentence; "": there is none to be written.
-    """
+
+def _of_words(about: Explanation, more: str) -> str:
+    """Sentence on the best candidate, with `more`, where not the words alone decided; else ""."""
     best = about.candidates[0] if about.candidates else None
-    if not more or best is None or best.of_string is None or len(about.ids) > 1:
+    if best is None or best.of_string is None or len(about.ids) > 1:
         return ""
     if abs(best.of_string - best.score) < _CHANGED:
         return ""

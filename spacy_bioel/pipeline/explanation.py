@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +15,12 @@ from spacy.tokens import Span
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import context_of, record_of
-from spacy_bioel.pipeline.gold import split_ids
+from spacy_bioel.pipeline.annotate import context_of, record_of, split_ids
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.display import reason_of, to_hgvs
 from spacy_bioel.types import Candidate, KbRelease, Link, opened
+
+Features = tuple[tuple[str, float], ...]  # names and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class ExplainedCandidate:
     score: float
     evidence: str
     of_string: float | None = None
-    features: tuple[tuple[str, float], ...] = ()
+    features: Features = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def features_text(features: Sequence[tuple[str, float]]) -> str:
+def features_text(features: Features) -> str:
     """Features in words: "a name of it, the preferred one; linked to it 7x in training (100%)"."""
     of = dict(features)
     parts = []

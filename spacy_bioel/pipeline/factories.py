@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from thinc.api import Config, Model
 
-from spacy_bioel.pipeline.gold import GOLD_KEY, SPANS_KEY
+from spacy_bioel.pipeline.annotate import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.settings import FINDING, SWITCHES
 
 if TYPE_CHECKING:

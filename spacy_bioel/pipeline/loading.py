@@ -18,7 +18,7 @@ from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import verify_vectors
 from spacy_bioel.kb.words.trie import verify_tries
-from spacy_bioel.pipeline.gold import SPANS_KEY
+from spacy_bioel.pipeline.annotate import SPANS_KEY
 from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles

@@ -13,8 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import GOLD_KEY, with_gold_mentions
+from spacy_bioel.pipeline.annotate import GOLD_KEY, get_links, with_gold_mentions
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
 from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors

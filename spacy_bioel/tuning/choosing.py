@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.scoring.counts import Counts
 from spacy_bioel.scoring.evaluation import percent
-from spacy_bioel.scoring.protocols import Metric, get_protocol
+from spacy_bioel.scoring.protocols import get_protocol
 
 Value = float | bool | str
 IntArray = NDArray[np.int64]
@@ -33,7 +33,8 @@ class Tuned:
     what (str): Name of the pipe.
     chosen (dict): Its chosen settings, by name.
     protocol, metric (str): Protocol and metric that were maximised, as in `bioel evaluate`.
-    fitted (float): Percentage on the documents used for the choice, which is optimistic.
+    fitted (float | None): Percentage on the documents used for the choice, which is optimistic.
+        None: not measured yet, see `tune`.
     cross_fitted (float | None): The same, each document measured with the settings chosen on the
         other folds; settings of earlier steps are not chosen again. None: only one document.
     """
@@ -42,14 +43,12 @@ class Tuned:
     chosen: dict[str, Value]
     protocol: str
     metric: str
-    fitted: float
+    fitted: float | None
     cross_fitted: float | None
 
     def to_json(self) -> dict[str, Any]:
-        rounded = {"fitted": round(self.fitted, 2)}
-        if self.cross_fitted is not None:
-            rounded["cross_fitted"] = round(self.cross_fitted, 2)
-        return asdict(self) | rounded
+        figures = {"fitted": self.fitted, "cross_fitted": self.cross_fitted}
+        return asdict(self) | {n: x if x is None else round(x, 2) for n, x in figures.items()}
 
 
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
@@ -70,41 +69,33 @@ def choose(
     counts: Sequence[Sequence[Counts]],
     *,
     protocol: str,
-    metric: str = "f1",
     folds: Sequence[Fold],
 ) -> Tuned:
-    """Choose the settings of a pipe with the highest metric; at a tie, the first.
+    """Choose the settings of a pipe with the highest F1; at a tie, the first.
 
     settings (Sequence): At least one, in the order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
     folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
-    how = metric_of(protocol, metric)
-    names = sorted({name for ratio in how.ratios for name in ratio})
-    counts_sdc = np.array([[[row[n] for n in names] for row in rows] for rows in counts], float)
 
-    def percents(sums_sc: NDArray[np.float64]) -> NDArray[np.float64]:
-        return percent(how, dict(zip(names, sums_sc.T, strict=True)))
+    def best_on(documents: Iterable[int]) -> int:
+        chosen = list(documents)
+        found = [percent_of([rows[i] for i in chosen], protocol, "f1") for rows in counts]
+        return int(np.argmax(found))
 
-    on_all = percents(counts_sdc.sum(axis=1))
-    best = int(np.argmax(on_all))
-    cross_fitted = None
-    if folds:
-        total_c = np.zeros(len(names))
-        for fold in folds:
-            chosen = int(np.argmax(percents(counts_sdc[:, fold.fitting].sum(axis=1))))
-            total_c += counts_sdc[chosen, fold.held_out].sum(axis=0)
-        cross_fitted = float(percents(total_c[None])[0])
-    return Tuned(what, dict(settings[best]), protocol, metric, float(on_all[best]), cross_fitted)
+    best = best_on(range(len(counts[0])))
+    fitted = percent_of(counts[best], protocol, "f1")
+    held_out: list[Counts] = []
+    for fold in folds:
+        of_others = counts[best_on(fold.fitting.tolist())]
+        held_out += [of_others[i] for i in fold.held_out.tolist()]
+    cross_fitted = percent_of(held_out, protocol, "f1") if folds else None
+    return Tuned(what, dict(settings[best]), protocol, "f1", fitted, cross_fitted)
 
 
-def percent_of(counts: Sequence[Counts], metric: Metric) -> float:
-    """Compute a metric, in percent, from the summed counts of documents."""
-    names = {name for ratio in metric.ratios for name in ratio}
+def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
+    """Compute a metric of a protocol, in percent, from the summed counts of documents."""
+    how = get_protocol(protocol)[1].metrics[metric]
+    names = {name for ratio in how.ratios for name in ratio}
     sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
-    return float(percent(metric, sums)[0])
-
-
-def metric_of(protocol: str, metric: str) -> Metric:
-    """Look up a metric in the table of protocols."""
-    return get_protocol(protocol)[1].metrics[metric]
+    return float(percent(how, sums)[0])

@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
+from spacy_bioel.pipeline.annotate import add_gold, split_ids
 from spacy_bioel.pipeline.contextual.methods import read_mentions
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
-from spacy_bioel.pipeline.gold import add_gold, split_ids
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries, rank_mentions

@@ -37,7 +37,6 @@ from spacy_bioel.tuning.choosing import (
     Value,
     choose,
     document_folds,
-    metric_of,
     percent_of,
 )
 from spacy_bioel.tuning.development import (
@@ -123,15 +122,9 @@ def tune_weights(
             advance(1)
         setattr(linker, name, _as_saved(fit(development), features))
         advance(1)
-    metric = metric_of(GIVEN, ACCURACY)
-    return Tuned(
-        linker.name,
-        {"weights": name, "mentions": len(development)},
-        GIVEN,
-        ACCURACY,
-        percent_of(_counts(nlp, texts, GIVEN), metric),
-        percent_of(held_out, metric) if held_out else None,
-    )
+    chosen: dict[str, Value] = {"weights": name, "mentions": len(development)}
+    cross_fitted = percent_of(held_out, GIVEN, ACCURACY) if held_out else None
+    return Tuned(linker.name, chosen, GIVEN, ACCURACY, None, cross_fitted)
 
 
 def tune_finding(
@@ -151,12 +144,12 @@ def tune_finding(
     if not folds or not any(right.any() for right in spans.right):
         return None
     weights, finding = linker.finding, linker.cfg["finding"]
+    counts: list[list[Counts]] = [[{}] * len(texts) for _ in FINDING]
 
     def fit(part: Development) -> Fusion:
         fitted = fit_fusion(part, prior=default_weights()) if len(part) else default_weights()
         return _as_saved(fitted, name_evidence.FEATURES)
 
-    counts: list[list[Counts]] = [[{}] * len(texts) for _ in FINDING]
     try:
         with progress("Fitting weights (finding)", total=len(folds) * len(FINDING)) as advance:
             for fold in folds:
@@ -221,20 +214,16 @@ def tune_detector(
     """Set the pipeline's detector to the settings with the best mention F1."""
     detector = find_detector(nlp)
     assert detector is not None
-    docs, found = [], []
+    found: list[tuple[Doc, list[ScoredSpan]]] = []
     with progress("Finding spans", total=len(texts)) as advance:
-        for batch in batches_before(nlp, detector, texts):
-            docs += batch
-            found += detector.score_spans(batch)
-            advance(len(batch))
+        for docs in batches_before(nlp, detector, texts):
+            found += zip(docs, detector.score_spans(docs), strict=True)
+            advance(len(docs))
     counts = []
     with progress("Choosing the detector's settings", total=len(DETECTOR)) as advance:
         for setting in DETECTOR:
             cfg = {**detector.cfg, **setting}
-            links = [
-                [_link(doc, span) for span in choose_mentions(doc, spans, cfg)]
-                for doc, spans in zip(docs, found, strict=True)
-            ]
+            links = [_links(doc, choose_mentions(doc, spans, cfg)) for doc, spans in found]
             counts.append(count_documents(texts, links, protocol=MENTIONS))
             advance(1)
     tuned = choose(detector.name, DETECTOR, counts, protocol=MENTIONS, folds=folds)
@@ -242,10 +231,10 @@ def tune_detector(
     return tuned
 
 
-def _link(doc: Doc, span: ScoredSpan) -> Link:
-    start, end, label, _ = span
-    last = doc[end - 1]
-    return Link(doc[start].idx, last.idx + len(last), label)
+def _links(doc: Doc, mentions: list[ScoredSpan]) -> list[Link]:
+    spans = [doc[start:end] for start, end, *_ in mentions]
+    labels = [label for *_, label, _ in mentions]
+    return [Link(s.start_char, s.end_char, x) for s, x in zip(spans, labels, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,10 +290,9 @@ def tune(
                 notes.append("finding is unchanged: no span that is like a name is right")
             found.append(finding)
     if detector is not None:
-        mentions = tune_detector(nlp, texts, folds=folds, progress=progress)
+        found.append(mentions := tune_detector(nlp, texts, folds=folds, progress=progress))
         if not mentions.fitted:
             notes.append("the detector finds no gold mention: train it for longer")
-        found.append(mentions)
     if linker is not None and has_ids:
         nil = tune_nil(nlp, texts, folds=folds, progress=progress)
         if nil is None:

@@ -12,7 +12,7 @@ import pytest
 from spacy.training import Example
 from tiny import blank, linking_nlp
 
-from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.pipeline.linker import candidates
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker

@@ -13,9 +13,8 @@ from spacy.tokens import Doc
 from tiny import dual_nlp, evidence_of, learn, leave_evidence, links, transformer
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.annotate import add_gold, get_links
 from spacy_bioel.pipeline.contextual.bi_encoder import encode_in_context
-from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.types import AnnotatedText, Link
 
 pytest.importorskip("transformers")

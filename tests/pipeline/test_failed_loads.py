@@ -22,9 +22,8 @@ from tiny import examples as examples_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.annotate import get_links, with_gold_mentions
 from spacy_bioel.pipeline.factories import LINKER_TRAINING
-from spacy_bioel.pipeline.gold import with_gold_mentions
 from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.types import AnnotatedText

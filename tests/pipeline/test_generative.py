@@ -14,8 +14,7 @@ from tokenizers import Tokenizer
 from spacy_bioel.cli.tune import require_extra
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.pipeline.gold import with_gold_mentions
+from spacy_bioel.pipeline.annotate import get_links, with_gold_mentions
 from spacy_bioel.tuning.run import tune
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 

@@ -6,7 +6,7 @@ from spacy.training import Example
 from tiny import blank, examples
 
 from spacy_bioel.corpus import text_to_doc
-from spacy_bioel.pipeline.gold import (
+from spacy_bioel.pipeline.annotate import (
     GoldSpan,
     add_gold,
     gold_spans,

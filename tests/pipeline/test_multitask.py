@@ -28,9 +28,8 @@ from tiny import (
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import get_links
+from spacy_bioel.pipeline.annotate import add_gold, get_links
 from spacy_bioel.pipeline.factories import MENTIONS_MODEL
-from spacy_bioel.pipeline.gold import add_gold
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Mention
 

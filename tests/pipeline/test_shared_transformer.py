@@ -22,7 +22,7 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.gold import add_gold
+from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")

@@ -45,7 +45,7 @@ def test_without_torch_pipelines_are_made_and_networks_are_not() -> None:
         nlp.add_pipe("bioel_linker")
         print(nlp.pipe_names)
         from spacy.training import Example
-        from spacy_bioel.pipeline.gold import add_gold
+        from spacy_bioel.pipeline.annotate import add_gold
         from spacy_bioel.types import AnnotatedText, Mention
         doc = nlp.make_doc("aspirin")
         add_gold(doc, AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ("X:1",)),)))

@@ -7,7 +7,7 @@ import spacy
 from tiny import blank
 
 from spacy_bioel.corpus import read_texts, text_to_doc
-from spacy_bioel.pipeline.gold import Alignment
+from spacy_bioel.pipeline.annotate import Alignment
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explanation import register_extensions
-from spacy_bioel.pipeline.short_forms import long_forms
+from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.types import Concept
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spacy_bioel.scoring.counts import Counts
-from spacy_bioel.tuning.choosing import (
-    Tuned,
-    choose,
-    document_folds,
-    metric_of,
-    percent_of,
-)
-
-F1 = metric_of("mention", "f1")
+from spacy_bioel.tuning.choosing import Tuned, choose, document_folds, percent_of
 
 
 def counted(right: int, predicted: int, gold: int) -> Counts:
@@ -53,8 +45,8 @@ def test_of_equal_settings_the_first() -> None:
 
 def test_percent_of_a_sum() -> None:
     # 3 of 4 right, 3 of 6 found: 2 * 0.75 * 0.5 / 1.25
-    assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], F1) == pytest.approx(60.0)
-    assert percent_of([counted(0, 0, 0)], F1) == 0.0
+    assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], "mention", "f1") == pytest.approx(60.0)
+    assert percent_of([counted(0, 0, 0)], "mention", "f1") == 0.0
 
 
 def test_json_of_what_was_tuned() -> None:

@@ -42,7 +42,7 @@ from spacy_bioel.models.name_rescnn import add_rescnn
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
 from spacy_bioel.models.vocabulary import make_vocabulary
 from spacy_bioel.nn.losses import info_nce_loss
-from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 

@@ -32,7 +32,7 @@ from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.gold import GOLD_KEY, split_ids
+from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.storage.atomic import replacing_file, replacing_folder

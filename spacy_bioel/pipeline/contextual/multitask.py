@@ -19,14 +19,14 @@ from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.bio_tagger import decode_bilou, encode_bilou, longest_spans
 from spacy_bioel.models.detector import MentionBatch
 from spacy_bioel.models.multitask import NIL, UNKNOWN, Inventory, Lesson, of_states, read_states
+from spacy_bioel.pipeline.annotate import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.contextual import bi_encoder
 from spacy_bioel.pipeline.contextual.weighing import Reading, weigh
-from spacy_bioel.pipeline.gold import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import LinkerSettings, TrainingSettings
 from spacy_bioel.pipeline.linker.training import gold_mentions
-from spacy_bioel.pipeline.mentions.features import match_lexicon
+from spacy_bioel.pipeline.mentions.detector import match_lexicon
 from spacy_bioel.pipeline.stored_pipe import require_token_vectors
 from spacy_bioel.types import Candidate
 

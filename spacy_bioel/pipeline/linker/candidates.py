@@ -36,8 +36,7 @@ from spacy_bioel.pipeline.linker.searches import (
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.mentions.finder import NameFinder
-from spacy_bioel.pipeline.short_forms import shorthand_beside
+from spacy_bioel.pipeline.mentions.finder import NameFinder, shorthand_beside
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 

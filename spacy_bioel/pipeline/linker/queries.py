@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.gold import mention_spans
+from spacy_bioel.pipeline.annotate import mention_spans
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
+from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding
-from spacy_bioel.pipeline.short_forms import long_forms
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composites
 from spacy_bioel.text.normalize import normalize_names

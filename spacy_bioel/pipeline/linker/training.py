@@ -16,7 +16,7 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import name_side
 from spacy_bioel.models.torch_io import loss_and_gradients
-from spacy_bioel.pipeline.gold import gold_spans
+from spacy_bioel.pipeline.annotate import gold_spans
 from spacy_bioel.pipeline.linker.candidates import LinkerState
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.searches import (

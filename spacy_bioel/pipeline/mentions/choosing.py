@@ -10,12 +10,16 @@ from functools import cache, partial
 from itertools import accumulate
 from math import log
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from spacy.tokens import Doc
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.pipeline.short_forms import long_forms
-from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.abbreviations import (
+    find_abbreviations,
+    find_short_binomials,
+    find_short_forms,
+)
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 
 # Start token, end token (exclusive), label, probability.
@@ -23,6 +27,9 @@ ScoredSpan = tuple[int, int, str, float]
 Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
 # Spans of at least this probability may become mentions by the words of the rest of the document.
 DOUBTFUL = 0.05
+
+# Short forms of documents, for all pipes. The text of a document does not change.
+_FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
 # Probabilities are kept this far from 0 and 1, where log-odds are infinite.
@@ -239,6 +246,25 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     split = (map(re.escape, words.split()) for words in longest_first if words.strip())
     any_of = "|".join(map(_SPACE.join, split))
     return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
+
+
+def long_forms(doc: Doc) -> dict[str, str]:
+    """Short forms that the document defines, and short names of species that it writes out
+    ("F. johnsoniae"); scispacy's detector is believed if it ran.
+    """
+    if Doc.has_extension("abbreviations") and doc._.abbreviations:
+        return dict(_read(short) for short in doc._.abbreviations)
+    if doc not in _FOUND:
+        text = doc.text  # which spaCy puts together each time
+        _FOUND[doc] = find_short_binomials(text) | find_abbreviations(text)
+    return _FOUND[doc]
+
+
+def _read(short: Any) -> tuple[str, str]:
+    """Short and long form of one of scispacy's: a span, or a dict with make_serializable = True."""
+    if isinstance(short, dict):
+        return str(short["short_text"]), str(short["long_text"])
+    return short.text, str(short._.long_form)
 
 
 def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
+from spacy.attrs import IS_SPACE, ORTH
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -19,9 +20,11 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.kb.columns.keys import name_keys
 from spacy_bioel.kb.columns.store import open_kb
-from spacy_bioel.kb.words.lexicon import Lexicon
+from spacy_bioel.kb.words.lexicon import Lexicon, unpack_bits
 from spacy_bioel.models.detector import (
+    SHORT_FORM,
     Logits,
     MentionBatch,
     TokenSpans,
@@ -30,7 +33,7 @@ from spacy_bioel.models.detector import (
     mention_loss,
 )
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
-from spacy_bioel.pipeline.gold import annotated_labels, gold_spans
+from spacy_bioel.pipeline.annotate import annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.settings import check_kinds, check_number, open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
 from spacy_bioel.pipeline.mentions.choosing import (
@@ -40,9 +43,11 @@ from spacy_bioel.pipeline.mentions.choosing import (
     check_lists,
     choose_mentions,
     consider_spans,
+    long_forms,
 )
-from spacy_bioel.pipeline.mentions.features import match_lexicon, without_breaks
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
+from spacy_bioel.text.abbreviations import find_short_forms
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names
 
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
@@ -117,7 +122,8 @@ class MentionDetector(StoredPipe):
             annotates one of the labels.
         """
         validate_get_examples(get_examples, "MentionDetector.initialize")
-        for label in labels or self._gold_labels(get_examples()):
+        groups = (eg.reference.spans.get(self.cfg["gold_key"], []) for eg in get_examples())
+        for label in labels or sorted({span.label_ for group in groups for span in group}):
             self.add_label(label)
         self._check_annotated(get_examples())
         if not self.labels:
@@ -139,11 +145,6 @@ class MentionDetector(StoredPipe):
                 return
         if missing:
             raise BioelError(Errors.B331.format(labels=", ".join(sorted(missing))))
-
-    def _gold_labels(self, examples: Iterable[Example]) -> list[str]:
-        key = self.cfg["gold_key"]
-        groups = (eg.reference.spans[key] for eg in examples if key in eg.reference.spans)
-        return sorted({span.label_ for group in groups for span in group})
 
     def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
         """Find the mentions of each document as (start token, end token, label, probability).
@@ -186,12 +187,10 @@ class MentionDetector(StoredPipe):
         offsets = np.cumsum([0] + [len(doc) for doc in read])
         owners = np.searchsorted(offsets, spans[:, 0], side="right") - 1
         tokens = np.concatenate(kept)
-        places = np.stack([tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1], axis=1).tolist()
-        labels = [self.labels[label] for label in spans[:, 2]]
-        for owner, place, label, p in zip(
-            owners, places, labels, probabilities.tolist(), strict=True
-        ):
-            mentions[owner].append((*place, label, p))
+        columns = (owners, tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1, spans[:, 2])
+        rows = zip(*(column.tolist() for column in (*columns, probabilities)), strict=True)
+        for owner, start, end, label, p in rows:
+            mentions[owner].append((start, end, self.labels[label], p))
         return mentions
 
     def _read(self, docs: list[Doc]) -> tuple[list[Doc], list[NDArray[np.int64]]]:
@@ -201,8 +200,8 @@ class MentionDetector(StoredPipe):
         """
         if listens(self.model):
             return docs, [np.arange(len(doc)) for doc in docs]
-        pairs = [without_breaks(doc) for doc in docs]
-        return [doc for doc, _ in pairs], [kept for _, kept in pairs]
+        kept = [_without_breaks(doc) for doc in docs]
+        return [_doc_of(doc, of) for doc, of in zip(docs, kept, strict=True)], kept
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         return match_lexicon(self.lexicon, docs, max_width=self.model.attrs["max_width"])
@@ -292,3 +291,58 @@ def _unpickle(
     make: Callable[..., MentionDetector], cfg: dict[str, Any], data: bytes
 ) -> MentionDetector:
     return make(settings=cfg).from_bytes(data)
+
+
+def _without_breaks(doc: Doc) -> NDArray[np.int64]:
+    """List the tokens that are no white space, and those of blank lines."""
+    breaks = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
+    return np.delete(np.arange(len(doc)), [i for i in breaks if not BLANK_LINE.search(doc[i].text)])
+
+
+def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
+    """Return a document of these tokens; a space stands for what was between them."""
+    if len(kept) == len(doc):
+        return doc
+    tokens, follows = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept == 1
+    spaces = [bool(t.whitespace_) or not follow for t, follow in zip(tokens, follows, strict=True)]
+    return Doc(doc.vocab, [token.text for token in tokens], spaces)
+
+
+def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
+    """Match documents with names, and with words of names.
+
+    max_width (int): The longest match in tokens.
+    """
+    lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+    tokens = _normalized_tokens(docs)
+    spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
+    for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
+        spans.append(_short_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
+    words = np.stack(lexicon.match_words(tokens), axis=1)
+    return MentionBatch(docs, np.concatenate(spans), words)
+
+
+def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
+    """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
+    found = []
+    long_of = long_forms(doc)
+    places = find_short_forms(doc.text, long_of) if long_of else {}
+    keys = name_keys(normalize_names(list(long_of.values())))
+    for short, key in zip(long_of, keys, strict=True):
+        bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
+        for start_char, end_char in places[short]:
+            span = doc.char_span(start_char, end_char)
+            if span is not None and len(span) <= max_width:
+                found += [(span.start, len(span) - 1, bit) for bit in bits]
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+def _normalized_tokens(docs: list[Doc]) -> list[str]:
+    """Normalise the tokens of all documents, each different one of a document once."""
+    found: list[str] = []
+    for doc in docs:
+        ids = doc.to_array(ORTH).tolist()
+        different = list(dict.fromkeys(ids))
+        words = normalize_names([doc.vocab.strings[id_] for id_ in different])
+        found += map(dict(zip(different, words, strict=True)).__getitem__, ids)
+    return found

@@ -17,7 +17,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.lexicon import Misspellings
 from spacy_bioel.pipeline.linker.fusion import Fusion
-from spacy_bioel.pipeline.mentions.choosing import Considered
+from spacy_bioel.pipeline.mentions.choosing import Considered, long_forms
 from spacy_bioel.pipeline.mentions.hits import Hits, Words, find_hits, read_words
 from spacy_bioel.pipeline.mentions.name_evidence import (
     EQUAL,
@@ -27,10 +27,10 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
     common_words,
     ruled_out,
 )
-from spacy_bioel.pipeline.short_forms import forms_to_write_out, shorthand_beside
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
-_WEIGHTS = Path(__file__).parents[2] / "assets" / "finder.json"
+_ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 17
 # Without a learned model: a span this near to a name is one with this probability.
 _BY_RULES = {
@@ -97,12 +97,7 @@ class NameFinder:
 
     def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
-        forms_of = partial(
-            forms_to_write_out,
-            abbreviations=how.abbreviations,
-            shorthand=self._shorthand if how.shorthand else {},
-        )
-        words = read_words(docs, stem_key, forms_of)
+        words = read_words(docs, stem_key, partial(self._forms_of, how=how))
         if how.typos:
             words.meant = tuple(self._correct(form) or form for form in words.forms)
             for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
@@ -111,6 +106,13 @@ class NameFinder:
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
         return words, find_hits(words, self.bags, known, variants=how.variants)
+
+    def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
+        """From short to long form: shorthand that a document has; what it defines goes first."""
+        text = doc.text
+        shorthand = self._shorthand if how.shorthand else {}
+        found = {short: long for short, long in shorthand.items() if short in text}
+        return found | long_forms(doc) if how.abbreviations else found
 
     def weigh(self, words: Words, hits: Hits) -> Weighed:
         """Return the spans near a name with their features, and why some are ruled out."""
@@ -180,7 +182,7 @@ class NameFinder:
 @cache
 def default_weights() -> Fusion:
     """Read the weights that come with the package, see training/scripts/names.py."""
-    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+    return Fusion.from_json(srsly.read_json(_ASSETS / "finder.json"), FEATURES)
 
 
 def _by_rules(features: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -220,3 +222,17 @@ def choose(
         spans.add((start, end))
         kept.append(i)
     return np.array(kept, dtype=np.int64)
+
+
+def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
+    """From short form, as notes have it, to long form, except forms that are names themselves."""
+    shorthand = _clinical_shorthand()
+    rows = kb.lookup_names(normalize_names(list(shorthand)))
+    return {
+        short: long for (short, long), row in zip(shorthand.items(), rows, strict=True) if row < 0
+    }
+
+
+@cache
+def _clinical_shorthand() -> dict[str, str]:
+    return srsly.read_json(_ASSETS / "shorthand.json")
