@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 _NOT_SPACE = re.compile(r"\S")
 
 
-def parse_json(text: str, *, lone_surrogates: bool = False) -> object:
+def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
     """Parse a JSON text.
 
     lone_surrogates (bool): Accept halves of surrogate pairs. UTF-8 cannot encode them, so the
@@ -53,9 +53,9 @@ def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> 
 
 def _depth(value: object, above: int = 0) -> int:
     """Depth of lists and objects in each other; those below the first that is too deep are left."""
-    values = value.values() if isinstance(value, dict) else value
     if above > _MAX_DEPTH or not isinstance(value, dict | list):
         return above
+    values = value.values() if isinstance(value, dict) else value
     return max((_depth(nested, above + 1) for nested in values), default=above + 1)
 
 
@@ -118,7 +118,7 @@ class _Reader:
         self._at += 1
         return mark
 
-    def value(self) -> object:
+    def value(self) -> Any:
         """Parse the next value."""
         self.peek()
         while True:

@@ -108,7 +108,7 @@ def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
 
 
-def _read_mention(where: str, mention: object, text: str, prefix: str) -> Mention:
+def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
     match mention:
         case [start, end, words, ids]:
             mention = {"start": start, "end": end, "text": words, "ids": ids}

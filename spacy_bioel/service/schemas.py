@@ -44,7 +44,7 @@ class Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_other_key(cls, value: object) -> Any:
+    def _no_other_key(cls, value: object) -> object:
         # pydantic would make an error of each key, of which a request may have a million.
         if isinstance(value, Mapping):
             for key in value:

@@ -48,13 +48,6 @@ def meet(_: int, *, folder: Path) -> None:
         time.sleep(0.01)
 
 
-def pid_after(n: int, *, folder: Path) -> int:
-    """Its process; the second one sleeps for longer than any test."""
-    (folder / str(os.getpid())).touch()
-    time.sleep(3600 * n)
-    return os.getpid()
-
-
 def test_results_are_in_order() -> None:
     with worker_processes(halve, 3) as spread:
         assert list(spread(range(40))) == [n / 2 for n in range(40)]
@@ -86,22 +79,6 @@ def test_a_worker_that_is_killed_is_noticed(at: int) -> None:
         for result in spread(range(20)):
             seen.append(result)
     assert seen == list(range(len(seen))) and len(seen) <= at
-    assert multiprocessing.active_children() == []
-
-
-def test_an_idle_worker_that_is_killed_is_noticed() -> None:
-    with worker_processes(halve, 2) as spread:
-        results = spread(iter(range(100)))
-        next(results)
-        os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
-        with pytest.raises(BioelError, match=r"\[B250\]"):
-            list(results)
-
-
-def test_busy_workers_end_with_the_block(tmp_path: Path) -> None:
-    with worker_processes(partial(pid_after, folder=tmp_path), 2) as spread:
-        results = spread([0, *[1] * 8])
-        assert next(results) > 0
     assert multiprocessing.active_children() == []
 
 
