@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from spacy_bioel.service import Limits
+from spacy_bioel.types import KbRelease
 
 
 def _string(value: object) -> str:
@@ -188,15 +190,10 @@ class SearchAnswer(BaseModel):
     concepts: list[FoundConcept]
 
 
-class KbInfo(BaseModel):
+@dataclass(frozen=True, slots=True)
+class KbInfo(KbRelease):
     """A knowledge base; texts are empty where it does not say."""
 
-    name: str
-    source: str
-    release: str
-    licence: str
-    fingerprint: str = Field(description="Digest of its contents")
-    concepts: int
     names: int
 
 
