@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TextIO
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 import zstandard
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import Place, StrPath, one_record
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 _BESIDE = re.compile(r"/$|^__MACOSX/")  # folders, and what a Mac adds
 _CHUNK = 1 << 16
@@ -43,11 +40,10 @@ class _Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        room = memoryview(buffer)
+    def readinto(self, buffer: Any, /) -> int:
         self._ready = self._ready or memoryview(next(filter(None, self._chunks), b""))
-        n = min(len(room), len(self._ready))
-        room[:n], self._ready = self._ready[:n], self._ready[n:]
+        n = min(len(buffer), len(self._ready))
+        buffer[:n], self._ready = self._ready[:n], self._ready[n:]
         self._left -= n
         if self._left < 0:
             path, limit = self._path, self._limit
