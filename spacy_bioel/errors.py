@@ -264,7 +264,8 @@ class Errors(metaclass=_Coded):
     B487 = "The argument {name} of {tool} is not as expected: {problem}. Correct it and call again."
     B488 = "--allowed-host {found!r}: expected the name alone, without https:// and without a port, such as bioel.example.org."
     B490 = "{path} is no file of rules for bioel_context ({error}). Expected a JSON object of cues, pseudo, ends and sections: change a copy of spacy_bioel/assets/context.json."
-    B491 = "--context and --affirmed read mentions that the pipeline finds, and not those of --mentions given. Leave one of them out."
+    B491 = "--context, --affirmed and --preset read mentions that the pipeline finds, and not those of --mentions given. Leave one of them out."
+    B492 = "{found!r} is no preset. Give preset='clinical', or none."
 
 
 class Warnings(metaclass=_Coded):

@@ -31,7 +31,6 @@ PACKAGE, TRAINED = "en_core_link", ROOT / "models" / "embedded" / "final"
 GIVEN = {
     "README.md": {
         "hp.obo": "format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\n",
-        "notes.txt": "She had seizures.\n",
     }
 }
 BLOCK = re.compile(

@@ -21,6 +21,12 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
+class Preset(StrEnum):
+    """Options that are set together."""
+
+    CLINICAL = "clinical"
+
+
 class Mentions(StrEnum):
     """Mentions to link: those that are found, or those that the input has."""
 
@@ -88,6 +94,10 @@ def link(
             "another person.",
         ),
     ] = False,
+    preset: Annotated[
+        Preset | None,
+        Option(help="clinical, for notes: --context, and a file of text is one note."),
+    ] = None,
     no_formulas: Annotated[
         bool,
         Option(
@@ -147,7 +157,10 @@ def link(
     outputs = texts.outputs_of(output or ["-"], html, xrefs=xrefs)
     model, source = _model_and_input(arguments)
     is_given = mentions is Mentions.GIVEN
-    if is_given and (context or affirmed):
+    if preset and not format and texts.is_plain_text(source):
+        format = "whole"
+    context |= affirmed or preset is not None
+    if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
@@ -158,8 +171,7 @@ def link(
             "--kb": bool(kb),
             "--xrefs": xrefs,
             "--no-formulas": no_formulas,
-            "--context": context,
-            "--affirmed": affirmed,
+            "--context, --affirmed or --preset": context,
             "--n-process": n_process > 1,
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
@@ -176,7 +188,7 @@ def link(
         if is_given:
             models.require_linker(nlp, model)
         check_linker(nlp)
-        if context or affirmed:
+        if context:
             add_context(nlp)
         run: Any = link_given if is_given else link_texts
         # Closed even if a result cannot be written, which ends the worker processes.

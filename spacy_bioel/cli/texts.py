@@ -87,6 +87,11 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
     return chain([first], documents)
 
 
+def is_plain_text(source: str) -> bool:
+    """Whether the input is one file of text, and no table or corpus."""
+    return Path(source).is_file() and _is_plain(Path(source), None)
+
+
 def _check_format(format: str | None) -> None:
     known = (_PLAIN, _WHOLE, _DOCBIN, *CORPUS_FORMATS)
     if format is not None and format not in known:

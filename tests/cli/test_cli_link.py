@@ -13,7 +13,9 @@ from commands import Bioel
 from kb_files import columns_of
 from spacy.tokens import DocBin
 
+import spacy_bioel
 from spacy_bioel.corpus import read_texts
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus
 
 STARTER_TEXT = "The BRAF V600E mutation is common in melanoma.\n"
@@ -163,6 +165,18 @@ def test_a_file_as_one_document(
     assert [link["start"] for link in row["links"]] == [0, 33, 47]
     from_stdin(monkeypatch, notes.read_bytes())
     assert bioel("link", model, "-", "--format", "whole").json["links"] == row["links"]
+
+
+def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("He was given\nNarcan. His father had\nnaloxone.\n", encoding="utf8")
+    links = bioel("link", model, note, "--preset", "clinical").json["links"]
+    assert [(link["text"], link["context"]["experiencer"]) for link in links] == [
+        ("Narcan", "patient"),
+        ("naloxone", "family"),
+    ]
+    with pytest.raises(BioelError, match="B492"):
+        spacy_bioel.load(preset="surgical")
 
 
 @pytest.mark.parametrize("format", ["text", "whole"])
