@@ -54,19 +54,6 @@ def test_a_mask_of_everyone_changes_nothing_and_nothing_stays(network: NameTrans
     assert torch.equal(encode(network, NAMES), free)
 
 
-def test_restrictions_end_with_an_error(network: NameTransformer) -> None:
-    free = encode(network, NAMES)
-
-    def broken(length: int, last: bool) -> np.ndarray:
-        if last:
-            raise RuntimeError("stop")
-        return only_itself(length, last)
-
-    with pytest.raises(RuntimeError, match="stop"), restricted_attention(network, broken):
-        encode(network, NAMES)
-    assert torch.equal(encode(network, NAMES), free)
-
-
 def test_networks_without_attention_masks_have_no_layers(network: NameTransformer) -> None:
     assert len(attention_layers(network)) == 2
 
