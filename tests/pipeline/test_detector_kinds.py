@@ -90,14 +90,6 @@ def test_a_document_is_the_same_alone_and_in_any_batch(
             assert [p for *_, p in spans] == pytest.approx([p for *_, p in expected], abs=1e-5)
 
 
-def test_empty_documents(detector: MentionDetector) -> None:
-    assert detector.predict([]) == []
-    assert detector.predict([tokenised(""), tokenised("")]) == [[], []]
-    assert len(detector(tokenised("")).spans["bioel"]) == 0
-    empty = Example(tokenised(""), tokenised(""))
-    assert detector.update([empty]) == {"bioel_mentions": 0.0}
-
-
 @pytest.mark.parametrize("way", ["disk", "bytes", "pickle"])
 def test_round_trip(
     kind: str, detector: MentionDetector, texts: list[AnnotatedText], way: str, tmp_path: Path

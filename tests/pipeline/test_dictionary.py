@@ -9,7 +9,6 @@ from tiny import blank
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions import dictionary
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.types import Concept
 
@@ -95,18 +94,6 @@ def test_names_are_found_between_the_tokens_of_another_tokenizer(odd_kb: Knowled
     words = ["do", "n't", "IL-2h", "drug-free", "5", "days"]
     doc = Doc(blank().vocab, words, spaces=[False, True, True, True, True, False])
     assert [span.text for span in longest_names(doc, odd_kb)] == ["don't", "IL-2h", "5 days"]
-
-
-@pytest.mark.parametrize("block", [1, 3, 100])
-def test_long_names_are_looked_for_block_by_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(dictionary, "_BLOCK", block)
-    letters = [" ".join("abcdefghijklmnop"[:n]) for n in (12, 13, 16, 2)]
-    kb = kb_of(tmp_path / "kb", letters)
-    for name in letters:
-        assert found(name, kb) == [name]
-    assert len(found(letters[2] + " " + letters[1], kb)) == 2
 
 
 def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:

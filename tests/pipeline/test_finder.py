@@ -13,7 +13,6 @@ from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding, NameFinder
-from spacy_bioel.pipeline.mentions.name_evidence import FEATURES
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
@@ -69,14 +68,10 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("No seizures.", [("seizures", "Seizure")]),
         ("severe intellectual disability", [("severe intellectual disability", NAMES[3][0])]),
         ("bowing of the femur", []),  # another family: only a learned encoder knows
-        ("bowed femoral", []),
         ("Abnormalities of the eyes", [("Abnormalities of the eyes", NAMES[5][0])]),
         ("eye abnormality", [("eye abnormality", NAMES[5][0])]),
-        ("liver anomalies", [("liver anomalies", "Abnormality of the liver")]),
-        ("a good appetite", []),
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
-        ("kidney and heart failure", []),
         (
             "cleft lip and palate",
             [("cleft lip", "Cleft lip"), ("cleft lip and palate", "Cleft palate")],
@@ -85,13 +80,11 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
             "chronic renal stenosis (CRS), a kidney failure (KF). KF was seen",
             [("kidney failure", "Kidney failure"), ("KF", NAMES[14][0]), ("KF", NAMES[14][0])],
         ),
-        ("She had no seizures.", [("seizures", "Seizure")]),
         ("Seizures were absent", [("Seizures", "Seizure")]),
         ("no nail changes, no ear", [("no ear", "No ear")]),
         ("nail was absent", [("nail was absent", "Absence of nail")]),
         ("eye. Anomaly", []),
         ("", []),
-        ("- , .", []),
     ],
 )
 def test_names_and_what_is_nearly_one(
@@ -116,18 +109,12 @@ def test_spelling_mistakes(finder: NameFinder, typo: str) -> None:
         ("IT WAS THE SEIZURE OF PNEUMONIA", ["SEIZURE", "PNEUMONIA"]),
         ("mass spectrometry (MS) and MS", []),
         ("x X 12 12", []),
-        ("COPD", ["COPD"]),
-        ("PMH: COPD, WRNS", ["COPD", "WRNS"]),
         ("Hx of COPD and WRNS", ["COPD", "WRNS"]),
         # Names go on in the next line.
-        ("cleft\npalate", ["cleft\npalate"]),
         ("cleft \r\n\t palate", ["cleft \r\n\t palate"]),
-        ("cleft   palate", ["cleft   palate"]),
-        ("cleft\n\npalate", []),
         ("cleft\r\n \r\npalate", []),
         ("cleft.\npalate", []),
         ("intellectual disability,\nsevere", ["intellectual disability,\nsevere"]),
-        ("abnormality\nof the\neye", ["abnormality\nof the\neye"]),
         ("kidney\nfailure (KF) and KF", ["kidney\nfailure", "KF", "KF"]),
     ],
 )
@@ -142,13 +129,6 @@ def test_names_of_many_words_and_of_another_language(finder: NameFinder) -> None
     assert find(finder, "Übelkeit und Erbrechen, Schwindel") == expected
 
 
-def test_the_end_of_a_line_binds_no_words(finder: NameFinder) -> None:
-    doc = blank().make_doc("Hx\nSeizures\nPneumonia\nnone")
-    features = finder.weigh(*finder.look_up([doc], Finding())).features
-    columns = [FEATURES.index("after"), FEATURES.index("before")]
-    assert features[:, columns].tolist() == [[0, 0], [0, 0]]
-
-
 VITAMINS = ("Vitamin A deficiency", "Vitamin D level", "Protein S deficiency", "HIS bundle block")
 
 
@@ -158,14 +138,11 @@ VITAMINS = ("Vitamin A deficiency", "Vitamin D level", "Protein S deficiency", "
         ("vitamin deficiency", []),
         ("Vitamin A deficiency, vitamin a deficiency", [VITAMINS[0]] * 2),
         ("deficiency of vitamin A", [VITAMINS[0]]),
-        ("vitamin A level", []),
-        ("protein deficiency", []),
         ("protein S deficiency", [VITAMINS[2]]),
         ("bundle block, HIS bundle block", [VITAMINS[3]]),
         ("the fish in vitamin", ["Fish"]),
         ("Antigen of group A, group antigens", ["Group A antigen"]),
         ("hepatitis A and hepatitis", ["Hepatitis A", "Hepatitis"]),
-        ("Factor S, factors", ["Factor S"]),
     ],
 )
 def test_no_letter_that_tells_names_apart_is_dropped(
@@ -208,13 +185,6 @@ def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> No
         assert find(finder, "vt, af, Q, Z, It", learned=learned) == []
     exact = [span.text for span in longest_names(blank().make_doc(text), kb)]
     assert exact == ["VT", "AF", "tension", "drug", "z", "it"]
-
-
-def test_a_knowledge_base_of_acronyms(tmp_path: Path) -> None:
-    names = ("AIDS", "ALL", "CAT", "WAS", "AND")
-    finder = NameFinder(kb_of(tmp_path / "kb", ((name,) for name in names)))
-    assert [text for text, _ in find(finder, "All was seen in a cat, aids and ALL")] == ["ALL"]
-    assert find(finder, "ALL CATS AND THE CAT WERE SEEN") == []
 
 
 def test_documents_do_not_depend_on_their_batch(finder: NameFinder) -> None:

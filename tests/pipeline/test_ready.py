@@ -59,13 +59,6 @@ def test_it_says_what_it_is(nlp: Language) -> None:
     assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]
 
 
-def test_the_same_alone_and_in_a_batch_and_on_nothing(nlp: Language) -> None:
-    docs = list(nlp.pipe(["", TEXT, "   ", TEXT + " TP53 and aspirin."], batch_size=4))
-    assert found(docs[0]) == found(docs[2]) == set()
-    assert found(docs[1]) == FOUND
-    assert FOUND < found(docs[3])
-
-
 def test_saved_and_loaded(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "saved")
     assert not list((tmp_path / "saved").rglob("kb*"))  # the package has them
@@ -85,14 +78,6 @@ def test_with_two_processes_under_spawn(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[6, 6, 6]"
-
-
-@pytest.mark.slow
-def test_a_text_of_66_000_tokens(nlp: Language) -> None:
-    sentence = "Aspirin was given to mice with melanoma and BRAF mutations . "
-    doc = nlp(sentence * 6000)
-    assert len(doc) == 66_000
-    assert len(doc.spans["bioel"]) == 4 * 6000
 
 
 def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:

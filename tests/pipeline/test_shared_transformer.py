@@ -22,7 +22,6 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -114,38 +113,6 @@ def test_disk_and_bytes(shared: Language, inputs: list[str], tmp_path: Path) -> 
         assert [mentions(doc) for doc in docs] == expected
         assert np.array_equal(embeddings(nlp), embeddings(shared))
     assert copy.to_bytes() == shared.to_bytes()
-
-
-def test_nothing_saved_is_a_pickle(shared: Language, run: tuple[Path, list[float]]) -> None:
-    for name in ("tok2vec", "bioel_mentions"):
-        files = [path for path in (run[0] / name).rglob("*") if path.is_file()]
-        assert files
-        for data in (path.read_bytes() for path in files):
-            # The zip file of torch.save, and the word with which its pickles name tensors.
-            assert b"PK\x03\x04" not in data
-            assert b"_rebuild_tensor" not in data
-            assert not data.startswith(b"\x80\x04")
-    assert b"_rebuild_tensor" not in shared.to_bytes()
-
-
-def test_two_processes(shared: Language, inputs: list[str], start_method: str) -> None:
-    docs = list(shared.pipe(inputs, n_process=2, batch_size=4))
-    assert [mentions(doc) for doc in docs] == [mentions(doc) for doc in shared.pipe(inputs)]
-    assert [doc.text for doc in docs] == inputs
-
-
-def test_batches_change_nothing(shared: Language, inputs: list[str]) -> None:
-    alone = [mentions(shared(text)) for text in inputs]
-    assert [mentions(doc) for doc in shared.pipe(inputs, batch_size=5)] == alone
-    assert alone[len(inputs) - len(ODD_TEXTS)] == []
-
-
-def test_gold_in_the_input_changes_nothing(shared: Language, texts: list[AnnotatedText]) -> None:
-    for text in texts:
-        doc = shared.make_doc(text.text)
-        add_gold(doc, text)
-        assert len(doc.spans["bioel_gold"]) > 0
-        assert mentions(shared(doc)) == mentions(shared(text.text))
 
 
 def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]) -> None:

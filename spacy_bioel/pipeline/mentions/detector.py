@@ -239,7 +239,7 @@ class MentionDetector(StoredPipe):
         losses[self.name] += loss
         return losses
 
-    def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
+    def get_loss(self, examples: Iterable[Example], scores: Logits) -> tuple[float, Logits]:
         """Compute the loss and its gradient with respect to the logits `scores`."""
         gold, known = self._targets(examples)
         return mention_loss(self.model, scores, gold, known)
