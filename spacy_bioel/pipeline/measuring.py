@@ -49,9 +49,7 @@ def gold_key(nlp: Language) -> str:
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Refuse gold documents that nothing can be measured on.
 
-    linker (Linker | None): Ids are not checked without one.
-    RAISES BioelError: [B076] without a gold mention, [B077] when the knowledge base knows not a
-        single gold id.
+    RAISES BioelError: [B076] without a gold mention, [B077] when a linker knows no gold id.
     """
     if not any(text.mentions for text in texts):
         raise BioelError(Errors.B076.format(path=path, n=len(texts)))

@@ -29,14 +29,11 @@ def found(text: str, kb: KnowledgeBase) -> list[str]:
         ("type-2 diabetes or diabetes", ["type-2 diabetes", "diabetes"]),
         ("ASPIRIN/paracetamol (metformin)", ["ASPIRIN", "paracetamol", "metformin"]),
         ("17β‐estradiol, 17β-Estradiol", ["17β‐estradiol", "17β-Estradiol"]),
-        ("heart attack-", ["heart attack"]),
         ("heart - attack", ["heart - attack"]),
         ("heart\nattack", ["heart\nattack"]),
         ("heart\n \nattack", []),
         ("acute\n\nkidney failure", ["kidney failure"]),
-        ("heart attac", []),
         ("", []),
-        ("- , .", []),
     ],
 )
 def test_longest_names(kb: KnowledgeBase, text: str, expected: list[str]) -> None:
@@ -77,9 +74,7 @@ def odd_kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
         ("drug 10mg, drug 10 mg", ["drug 10mg", "drug"]),
         ("a drug10mg", []),
         (f"the {LONG}.", [LONG]),
-        (f"the {LONG.replace('-', ' ')}, drug", [LONG.replace("-", " "), "drug"]),
         (f"the {LONG[:-6]}", []),
-        ("for 5days, 5 days", ["5days", "5 days"]),  # as found token by token
         ("don't β10mg", ["don't", "β10mg"]),
         ("e\u0301te\u0301 5mg", ["e\u0301te\u0301 5mg"]),
     ],

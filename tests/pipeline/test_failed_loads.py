@@ -245,17 +245,6 @@ def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -
     return nlp
 
 
-def layers(nlp: Language) -> list[Any]:
-    models: list[Any] = [pipe.model for _, pipe in nlp.pipeline]  # type: ignore[attr-defined]
-    return [node for model in models for node in model.walk()]
-
-
-def networks(nlp: Language) -> list[Any]:
-    """The torch parts of the pipes; a shared transformer is kept, as it may be trained on."""
-    with nlp.select_pipes(enable=[name for name in nlp.pipe_names if name != "tok2vec"]):
-        return [shim for node in layers(nlp) for shim in node.shims]
-
-
 @pytest.mark.parametrize("architecture", MAKERS)
 def test_after_initialising_twice(
     architecture: str, kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
@@ -263,20 +252,12 @@ def test_after_initialising_twice(
     updates = 60 if architecture == "multitask" else 3
     few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
     nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
-    once, before = [node.name for node in layers(nlp)], networks(nlp)
     learn_anew(nlp, texts, updates=updates)
-    assert [node.name for node in layers(nlp)] == once
-    assert not [one for one in networks(nlp) if any(one is other for other in before)]
     expected = answers(nlp, texts)
     assert sum(map(len, expected)) > 30  # type: ignore[arg-type]
     nlp.to_disk(tmp_path / "twice")
     loaded = spacy.load(tmp_path / "twice")
     assert answers(loaded, texts) == expected
-
-    learn_anew(loaded, few, updates=updates)
-    assert [node.name for node in layers(loaded)] == once
-    loaded.to_disk(tmp_path / "thrice")
-    expected = answers(loaded, texts)
-    assert answers(spacy.load(tmp_path / "thrice"), texts) == expected
+    learn_anew(loaded, few, updates=updates).to_disk(tmp_path / "thrice")
     # In the place of weights of other documents.
-    assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == expected
+    assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == answers(loaded, texts)

@@ -43,19 +43,14 @@ def embeddings(nlp: Language) -> np.ndarray:
     return network.backbone.embeddings.word_embeddings.weight.detach().numpy().copy()
 
 
-@pytest.fixture(
-    scope="module", params=[LISTENING_DETECTOR, SPELLING_DETECTOR], ids=["alone", "with_spelling"]
-)
+@pytest.fixture(scope="module")
 def run(
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    checkpoint: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
     with fleeting(checkpoint, folder) as copy:
-        nlp = sharing_nlp(copy, detector=request.param)
+        nlp = sharing_nlp(copy, detector=SPELLING_DETECTOR)
         losses = learn(nlp, texts, updates=80)
         nlp.to_disk(folder / "trained")
     return folder / "trained", losses
@@ -144,33 +139,8 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
     assert np.abs(embeddings(shared) - before).max() > 0
 
 
-# Errors.
-
-
-def test_documents_that_were_not_read(shared: Language) -> None:
-    detector = shared.get_pipe("bioel_mentions")
-    refused = r"\[B174\] The model span_enumerator listens to the pipe tok2vec"
-    with pytest.raises(BioelError, match=refused):
-        detector(shared.make_doc("Headache"))
-    with shared.select_pipes(disable="tok2vec"), pytest.raises(BioelError, match=refused):
-        shared("Headache")
-    assert detector.predict([shared.make_doc("")]) == [[]]
-
-
 def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
     model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
     found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
     with pytest.raises(BioelError, match=found):
         blank().add_pipe("bioel_mentions", config={"model": model})
-
-
-def test_predicting_before_training(checkpoint: Path) -> None:
-    nlp = sharing_nlp(checkpoint)
-    with pytest.raises(BioelError, match=r"\[B172\].*spacy.load"):
-        nlp("heart")
-
-
-def test_no_checkpoint(texts: list[AnnotatedText]) -> None:
-    nlp = sharing_nlp("")
-    with pytest.raises(BioelError, match=r"\[B171\]"):
-        nlp.initialize(lambda: examples(nlp, texts))

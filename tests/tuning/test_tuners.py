@@ -161,21 +161,10 @@ def test_a_corpus_without_plurals_is_learned_and_saved(
     assert tuned is not None and tuned.chosen["refitted"] is True
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
     assert linker.state.finding is linker.finding
-    for once_more in (nlp, _saved(nlp, tmp_path), _packed(nlp)):
+    nlp.to_disk(tmp_path / "saved")
+    for once_more in (nlp, spacy.load(tmp_path / "saved")):
         assert found(once_more, "Beta fevers are a group.") == []
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
-
-
-def _saved(nlp: Language, folder: Path) -> Language:
-    nlp.to_disk(folder / "saved")
-    return spacy.load(folder / "saved")
-
-
-def _packed(nlp: Language) -> Language:
-    other = spacy.blank("en", config={"nlp": {"tokenizer": nlp.config["nlp"]["tokenizer"]}})
-    config = {"mentions": "kb", "model": {"dim": 16}}
-    other.add_pipe("bioel_linker", config=config)
-    return other.from_bytes(nlp.to_bytes())
 
 
 def test_nothing_that_is_like_a_name(make_linker: MakeLinker) -> None:

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.text.abbreviations import (
     find_abbreviations,
     find_short_binomials,
@@ -196,15 +195,6 @@ def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[S
 def _log_odds(p: float) -> float:
     p = min(max(p, _CLIP), 1 - _CLIP)
     return log(p) - log(1 - p)
-
-
-def check_lists(always: Any, never: Any) -> None:
-    """Check the settings `always` and `never`. RAISES BioelError: [B336]."""
-    labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
-    lists = [*always.values(), never] if labelled else [None]
-    for words in lists:
-        if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
-            raise BioelError(Errors.B336.format(always=always, never=never))
 
 
 def apply_lists(
