@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tiny import blank, links
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
@@ -211,20 +210,6 @@ def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
     assert links(nlp("Siezures")) == []
     linker.cfg["mentions"] = "kb_exact"
     assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
-
-
-@pytest.mark.parametrize(
-    ("finding", "code"),
-    [
-        ({"typo": True}, r"B311\] Unknown setting finding = \{'typo': True\}: "),
-        ({"typos": 1, "learned": True}, r"B311\] Unknown setting finding = \{'typos': 1\}: "),
-        ({"threshold": 2}, "B270"),
-    ],
-)
-def test_settings_that_are_refused(finder: NameFinder, finding: dict, code: str) -> None:
-    config = {"kb": str(finder.kb.path), "mentions": "kb", "finding": finding}
-    with pytest.raises(BioelError, match=code):
-        blank().add_pipe("bioel_linker", config=config)
 
 
 @pytest.mark.parametrize(

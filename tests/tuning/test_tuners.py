@@ -28,10 +28,10 @@ def detecting() -> Language:
     return nlp
 
 
-def linked(start: int, end: int, *scored: tuple[str, float], n: int = 1, label: str = "D") -> Link:
-    """A link to the first n candidates."""
+def linked(start: int, end: int, *scored: tuple[str, float], label: str = "D") -> Link:
+    """A link to the first candidate."""
     candidates = tuple(Candidate(id_, score) for id_, score in scored)
-    return Link(start, end, label, tuple(sorted(c.id for c in candidates[:n])), candidates)
+    return Link(start, end, label, (candidates[0].id,), candidates)
 
 
 def text(words: str, *gold: tuple[Any, ...]) -> AnnotatedText:
@@ -77,12 +77,6 @@ def test_consistency_and_overlap(
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
 
 
-def test_documents_without_gold_change_nothing(detecting: Language, answering: Answering) -> None:
-    answering(detecting.get_pipe("finder"), {"aa": [(0, 1, "D", 0.9)]})
-    tuned = tune_detector(detecting, [text("aa")], folds=[])
-    assert (tuned.fitted, tuned.chosen) == (0.0, DEFAULTS)
-
-
 def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
     nlp = make_linker()
     # The second gold id is retired; the link has another label, which is not compared.
@@ -103,18 +97,6 @@ def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
     # The first document with the 0.25 of the second: 1 right of 2; the second with 0.35: 1 of 1.
     # 2 right, 3 predicted, 2 gold.
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
-
-
-def test_composites_are_right_with_exactly_their_ids(
-    make_linker: MakeLinker, answering: Answering
-) -> None:
-    nlp = make_linker()
-    # Two parts of 0.9 and 0.5: as likely as 0.5 squared, and they have to exceed the threshold.
-    composite = linked(0, 5, ("X:B", 0.9), ("X:A", 0.5), n=2)
-    linker = answering(nlp.get_pipe("bioel_linker"), {"aa bb": [composite]})
-    tuned = tune_nil(nlp, [text("aa bb", (0, 5, "D", ("X:A", "X:B")))], folds=[])
-    assert tuned is not None and linker.cfg["nil_threshold"] == 0.2
-    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
 
 
 def test_nothing_found_changes_nothing(make_linker: MakeLinker, answering: Answering) -> None:
