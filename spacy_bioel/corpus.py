@@ -85,14 +85,14 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
     return lambda nlp: chain.from_iterable(corpus(nlp) for corpus in corpora)
 
 
-def declared(text: AnnotatedText, annotates: Sequence[str], *, path: Path) -> AnnotatedText:
-    """Add the labels that were looked for. RAISES BioelError: [B330] on another one."""
+def declared(
+    text: AnnotatedText, annotates: Sequence[str], *, path: Path, error: str = Errors.B330
+) -> AnnotatedText:
+    """Add the labels that were looked for. RAISES BioelError: `error` on another one."""
     for m in text.mentions:
         if m.label not in annotates:
             found, known = f"{m.label!r} ({text.text[m.start : m.end]!r})", ", ".join(annotates)
-            raise BioelError(
-                Errors.B330.format(path=path, id=text.id, found=found, annotates=known)
-            )
+            raise BioelError(error.format(path=path, id=text.id, found=found, annotates=known))
     return replace(text, annotates=tuple(annotates))
 
 

@@ -213,7 +213,7 @@ class Errors(metaclass=_Coded):
     B361 = "--prefix gives {first!r} and {second!r} for the same ids. Give one prefix for all labels (--prefix MESH), and one for each label that has another (--prefix Gene=NCBIGene)."
     B362 = "--label {found!r}: expected GOLD=MODEL, once for each label GOLD of the corpus, e.g. --label SpecificDisease=Disease; GOLD= leaves the mentions of GOLD out."
     B363 = "{path}: no gold mention is labelled {label!r}, which an option names. The corpus has the labels {known}."
-    B364 = "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only {known}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
+    B364 = "{path}, document {id}: a gold mention is labelled {found}, but --annotates names only {annotates}. Name it too, rename it (--label GOLD=MODEL), or leave it out (--label GOLD=)."
     B365 = "{path} is no pipeline: it has no meta.json. Give the folder that `bioel tune` wrote."
     B366 = "{path} has no scores for a card: expected what `bioel evaluate MODEL GOLD --json FILE` writes with its default protocols, found {found}. Measure the pipeline anew."
     B367 = "{path} is there already. Give --replace to write another one in its place."

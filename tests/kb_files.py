@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
+
+import numpy as np
 
 
 def columns_of(folder: Path) -> Path:
@@ -25,7 +28,7 @@ def all_files(folder: Path) -> list[str]:
 
 
 def to_old_layout(folder: Path) -> None:
-    """Move the files to where an earlier version had them; of vectors, those of one encoder."""
+    """Move the files to where an earlier version had them, without vectors."""
     meta = json.loads((folder / "meta.json").read_text("utf8"))
     columns = folder / meta.pop("generation")
     del meta["columns"]["meta.json"]  # its own checksum
@@ -33,12 +36,12 @@ def to_old_layout(folder: Path) -> None:
     for path in columns.iterdir():
         path.rename(folder / path.name)
     columns.rmdir()
-    if (folder / "vectors").exists():
-        home = vectors_of(folder)
-        about = json.loads((home / "about.json").read_text("utf8"))
-        del about["text"]
-        (folder / "vectors.json").write_text(json.dumps(about | {"generation": "1a2b3c4d"}))
-        for path in set(home.iterdir()) - {home / "about.json"}:
-            path.rename(folder / f"vectors.1a2b3c4d.{path.name}")
-        shutil.rmtree(folder / "vectors")
+    shutil.rmtree(folder / "vectors", ignore_errors=True)
     (folder / ".lock").unlink()
+
+
+def npy_bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of a .npy file."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return np.frombuffer(stream.getvalue(), dtype=np.uint8)

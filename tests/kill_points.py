@@ -55,7 +55,6 @@ def in_old_layout(kb: Path) -> None:
     from kb_files import to_old_layout
 
     build_kb(OLD, kb)
-    encode(kb)
     to_old_layout(kb)
 
 

@@ -145,7 +145,7 @@ def test_pages_have_one_title_and_blocks_that_mostly_run() -> None:
     found = [block for page in PAGES for block in blocks(page)]
     assert {block.language for block in found} <= {"", *LANGUAGES}
     assert sum(bool(block.reason) for block in found) <= 18
-    assert {block.needs for block in found} == {"", PACKAGE, "negspacy"}
+    assert {block.needs for block in found} == {"", PACKAGE}
     assert len((ROOT / "README.md").read_text("utf8").splitlines()) <= 150
 
 

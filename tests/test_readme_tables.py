@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from benchmarks import readme
 from benchmarks.readme import LINKS, PAGES, block, filled, write_block
 from benchmarks.tables import SPECS, install_table, linking_tables, render
+from benchmarks.where import STEPS
 
 ROOT = Path(__file__).parents[1]
 Row = dict[str, Any]
@@ -58,6 +60,11 @@ def test_linking_has_floors_first_and_means_over_seeds() -> None:
         " | 80.0 (79.0-81.0) |",
     ]
     assert "Seed 0, NCBI Disease: mean of seeds 0, 1; in brackets" in text
+
+
+def test_the_steps_of_an_abstract_are_functions() -> None:
+    for path in STEPS:
+        assert callable(resolve_name(path)), path
 
 
 def test_folds_are_averaged_and_a_system_without_all_of_them_is_left_out() -> None:

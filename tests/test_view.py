@@ -89,4 +89,4 @@ def test_all_that_is_shown_is_escaped() -> None:
     for live in ("<script", "<img", "<svg", "\"'>"):
         assert live not in page
     assert page.count("&lt;script&gt;") == 6  # text, twice; id, twice; candidate; reason
-    assert page.count("<title>&lt;img src=x onerror=document.title=&#x27;run&#x27;&gt;<") == 1
+    assert page.count("<title>&lt;img src=x onerror=document.title=&#39;run&#39;&gt;<") == 1

@@ -1,7 +1,7 @@
 """`bioel card`: write the model card of a pipeline, README.md and meta.json, from its scores.
 
 Its scores are those of `bioel evaluate`, by protocol. Those of the training loop are not: they were
-measured with other weights and thresholds, and losses are no scores. `card.md` is the card.
+measured with other weights and thresholds, and losses are no scores. It is `pages/card.md`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from typer import Argument, Option
 
 from spacy_bioel import __version__
 from spacy_bioel.cli.console import count_of, show_note
-from spacy_bioel.cli.evaluate import finds_names, fingerprint_folder
-from spacy_bioel.cli.models import find_linker, load_model
+from spacy_bioel.cli.evaluate import fingerprint_folder
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.scoring.protocols import describe
 from spacy_bioel.storage.atomic import replacing_text
@@ -104,26 +103,26 @@ class Facts:
 
 
 def card(
-    model: Annotated[Path, typer.Argument(help="Folder of a pipeline, which gets the card.")],
-    scores: Annotated[Path, typer.Argument(help="What `bioel evaluate MODEL GOLD --json` wrote.")],
+    model: Annotated[Path, Argument(help="Folder of a pipeline, which gets the card.")],
+    scores: Annotated[Path, Argument(help="What `bioel evaluate MODEL GOLD --json` wrote.")],
     name: Annotated[
-        str, typer.Option(help="Name of the package, without the language; default: as it is.")
+        str, Option(help="Name of the package, without the language; default: as it is.")
     ] = "",
-    version: Annotated[str, typer.Option(help="Version of the package; default: as it is.")] = "",
-    author: Annotated[str, typer.Option(help="Who made it.")] = "",
-    corpus: Annotated[str, typer.Option(help="Name of the training corpus.")] = "",
-    licence: Annotated[str, typer.Option(help="Licence of the corpus.")] = "",
+    version: Annotated[str, Option(help="Version of the package; default: as it is.")] = "",
+    author: Annotated[str, Option(help="Who made it.")] = "",
+    corpus: Annotated[str, Option(help="Name of the training corpus.")] = "",
+    licence: Annotated[str, Option(help="Licence of the corpus.")] = "",
     domain: Annotated[
-        str, typer.Option(help='Kind of its texts, e.g. "discharge letters in English".')
+        str, Option(help='Kind of its texts, e.g. "discharge letters in English".')
     ] = "",
     train: Annotated[
-        Path | None, typer.Option(help="Training documents, to be counted, as `convert` reads.")
+        Path | None, Option(help="Training documents, to be counted, as `convert` reads.")
     ] = None,
     limit: Annotated[
-        list[str] | None, typer.Option(help="A further limit of the pipeline; can be repeated.")
+        list[str] | None, Option(help="A further limit of the pipeline; can be repeated.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a README.md that is there.")
+        bool, Option("--replace", help="Replace a README.md that is there.")
     ] = False,
 ) -> None:
     """Write the model card of a tuned and measured pipeline: README.md, and meta.json.
@@ -133,6 +132,7 @@ def card(
     puts both files into the package. The scores and losses of training, which spaCy keeps in
     meta.json, are replaced by those of SCORES.
     """
+    from spacy_bioel.cli import models
     from spacy_bioel.pipeline.training_log import STEPS
 
     if name and not name.isidentifier():
@@ -146,11 +146,11 @@ def card(
     found, expected = fingerprint_folder(model), rows[0].get("model_fingerprint")
     if found != expected:
         show_note(Warnings.W311.format(path=scores, found=expected or "none", expected=found))
-    nlp = load_model(str(model))
+    nlp = models.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if finds_names(nlp):  # their labels are not those of gold
+    if models.finds_names(nlp):  # their labels are not those of gold
         rows = [row for row in rows if row["protocol"] != "mention"]
-    linker = find_linker(nlp)
+    linker = models.find_linker(nlp)
     made = []
     if STEPS in meta:
         seed = nlp.config["training"]["seed"]
@@ -224,17 +224,10 @@ def _meta(facts: Facts) -> dict[str, Any]:
 
 
 def _readme(facts: Facts) -> str:
-    from jinja2 import Environment, PackageLoader
+    from spacy_bioel.view import PAGES
 
-    pages = Environment(
-        loader=PackageLoader("spacy_bioel", "cli"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    pages.filters["cell"] = lambda text: text.replace("|", "\\|")
     shown = facts.shown
-    return pages.get_template("card.md").render(
+    return PAGES.get_template("card.md").render(
         facts=facts,
         limits=[facts.demo, *facts.limits] if facts.demo else facts.limits,
         domains=dict.fromkeys(corpus.domain or NOT_STATED for corpus in facts.corpora),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,13 +21,6 @@ from rich.text import Text
 from spacy_bioel.storage.atomic import replacing_text
 
 Item = TypeVar("Item")
-KbFolder = Annotated[Path, typer.Argument(help="Folder that `bioel kb build` wrote.")]
-FormatOption = Annotated[
-    str | None, typer.Option(help="Format of the input; default: detected from the content.")
-]
-PrefixOption = Annotated[
-    str, typer.Option(help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
-]
 _WIDTH_OF_FILES = 160
 # Errors of writing to an open file, which do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -45,24 +38,6 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
         return super().render_str(visible(text), **options)
-
-
-def refuse_folder(path: Path | None) -> Path | None:
-    """Refuse a folder before anything is done, not when the result is there to be written."""
-    if path is not None and path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "", str(path))
-    return path
-
-
-JsonOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Also write the result as JSON; - for stdout.",
-        callback=refuse_folder,
-    ),
-]
 
 
 def show_error(message: str) -> None:

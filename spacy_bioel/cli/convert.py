@@ -6,19 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from spacy_bioel.cli.console import (
-    FormatOption,
-    JsonOption,
-    PrefixOption,
-    count_of,
-    make_folder,
-    naming,
-    show_note,
-    track,
-    write_json,
-)
+from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.storage.atomic import replacing_file
@@ -33,21 +23,19 @@ _N_EXAMPLES = 5
 
 def convert(
     corpus: Annotated[
-        Path,
-        typer.Argument(help="PubTator, BioC XML or JSON, BRAT, JSONL, .concept, phrases."),
+        Path, Argument(help="PubTator, BioC XML or JSON, BRAT, JSONL, .concept, phrases.")
     ],
-    out: Annotated[Path, typer.Argument(help="OUT.spacy or OUT.jsonl.")],
-    format: FormatOption = None,
-    prefix: PrefixOption = "",
-    lang: Annotated[str, typer.Option(help="Language of the tokenizer.")] = "en",
+    out: Annotated[Path, Argument(help="OUT.spacy or OUT.jsonl.")],
+    format: options.Format = None,
+    prefix: options.Prefix = "",
+    lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
     tokenizer: Annotated[
-        str, typer.Option(help="Registered tokenizer; train with the same one.")
+        str, Option(help="Registered tokenizer; train with the same one.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool,
-        typer.Option(help="Widen mentions that cut a token to whole tokens; else drop them."),
+        bool, Option(help="Widen mentions that cut a token to whole tokens; else drop them.")
     ] = True,
-    json_file: JsonOption = None,
+    json_file: options.Json = None,
 ) -> None:
     """Convert a corpus, and report mentions that cannot be aligned to tokens.
 
@@ -56,17 +44,18 @@ def convert(
     """
     from spacy_bioel.corpus import read_texts
 
-    texts = track(read_texts(corpus, format=format, prefix=prefix), "Converting")
-    make_folder(out.parent)
-    with naming(out):
+    texts = console.track(read_texts(corpus, format=format, prefix=prefix), "Converting")
+    console.make_folder(out.parent)
+    with console.naming(out):
         if out.suffix == ".jsonl":
             report = _write_jsonl(texts, out)
         elif out.suffix == ".spacy":
             report = _write_docbin(texts, out, nlp=_make_nlp(lang, tokenizer), widen=widen)
         else:
             raise BioelError(Errors.B074.format(path=out))
-    show_note(f"{corpus}: {count_of(report['documents'], 'document')} to {out}.")
-    write_json(json_file, report)
+    n = console.count_of(report["documents"], "document")
+    console.show_note(f"{corpus}: {n} to {out}.")
+    console.write_json(json_file, report)
 
 
 def _make_nlp(lang: str, tokenizer: str) -> Language:
@@ -93,7 +82,7 @@ def _write_jsonl(texts: Iterable[AnnotatedText], out: Path) -> dict[str, Any]:
             yield text
 
     n_documents = write_texts_jsonl(out, counted())
-    show_note(f"{count_of(n_mentions, 'mention')}.")
+    console.show_note(f"{console.count_of(n_mentions, 'mention')}.")
     return {"documents": n_documents, "mentions": n_mentions}
 
 
@@ -116,8 +105,8 @@ def _write_docbin(
     with replacing_file(out) as path:
         docs.to_disk(path)
     counts = f"{total.widened:,} widened to tokens, {len(total.lost):,} lost"
-    show_note(f"{count_of(total.n, 'mention')}: {counts}.")
+    console.show_note(f"{console.count_of(total.n, 'mention')}: {counts}.")
     for lost in total.lost[:_N_EXAMPLES]:
-        show_note(f"  lost: {lost}")
+        console.show_note(f"  lost: {lost}")
     about = {"widened": total.widened, "lost": total.lost}
     return {"documents": len(docs), "mentions": total.n} | about

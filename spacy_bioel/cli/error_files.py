@@ -1,7 +1,7 @@
 """Files of the errors of a pipeline: what `bioel evaluate --errors` and `--html` write.
 
-`errors.html` is the page, whose values Jinja2 escapes. It needs no other file, and its colours
-follow the reader's preference for dark or light.
+The page is `pages/errors.html`. It needs no other file, and its colours follow the reader's
+preference for dark or light.
 """
 
 from __future__ import annotations
@@ -11,24 +11,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from jinja2 import Environment, PackageLoader
+from typing import Any
 
 from spacy_bioel.cli.console import writing
-from spacy_bioel.cli.models import find_linker
-from spacy_bioel.pipeline.measuring import knowledge_of
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.measuring import Predicted, knowledge_of
 from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
-from spacy_bioel.scoring.evaluation import Reliability, reliability
+from spacy_bioel.scoring.evaluation import Measurement, Reliability, reliability
 from spacy_bioel.scoring.linking_errors import LinkingError, confusions, find_errors, strings_of
 from spacy_bioel.types import AnnotatedText, Link, Mention
-
-if TYPE_CHECKING:
-    from spacy.language import Language
-
-    from spacy_bioel.pipeline.linker.component import Linker
-    from spacy_bioel.pipeline.measuring import Predicted
-    from spacy_bioel.scoring.evaluation import Measurement
+from spacy_bioel.view import PAGES
 
 NameOf = Callable[[str], str]  # from an id to its preferred name; "": unknown
 
@@ -61,7 +53,7 @@ COLUMNS = {
 
 
 def report_errors(
-    nlp: Language,
+    linker: Linker | None,
     texts: Sequence[AnnotatedText],
     links: Predicted,
     *,
@@ -77,7 +69,6 @@ def report_errors(
     labels (bool): Whether the labels of the pipeline are those of gold.
     RETURNS (int): Number of errors.
     """
-    linker = find_linker(nlp)
     given = False not in links
     has_labels = any(mention.label for text in texts for mention in text.mentions)
     errors = list(
@@ -101,11 +92,7 @@ def report_errors(
             errors,
             name_of,
             about=_about(about, linker, texts, links[given], given=given),
-            scores=[
-                (m.protocol, m.metric, f"{m.value:.2f}", f"{m.low:.2f}-{m.high:.2f}", f"{m.n:,}")
-                for m in scores
-                if not m.label and m.metric in _METRICS
-            ],
+            scores=[m for m in scores if not m.label and m.metric in _METRICS],
             reliabilities=_reliabilities(linker, texts, links[given]),
             all_errors=rows,
         )
@@ -177,21 +164,13 @@ def _one_line(text: str) -> str:
     return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
-def _render(
-    errors: Sequence[LinkingError],
-    name_of: NameOf,
-    *,
-    reliabilities: Mapping[str, Reliability],
-    **shown: Any,
-) -> str:
+def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> str:
     """Render the page.
 
-    shown: about (dict[str, str]), scores (rows of cells), all_errors (Path | None).
+    shown: about (dict[str, str]), scores (list[Measurement]), reliabilities (dict[str,
+        Reliability]), all_errors (Path | None).
     """
     by_kind = {kind: [error for error in errors if error.kind == kind] for kind in KINDS}
-    labels = sorted({error.place.label for error in errors})
-    n_of = Counter((error.kind, error.place.label) for error in errors)
-    marks = Counter(mark for error in errors for mark in error.marks)
 
     def named(ids: Iterable[str]) -> str:
         return ", ".join(f"{id} {name_of(id)}".strip() for id in ids)
@@ -205,31 +184,17 @@ def _render(
         chosen = [found[i * n // SHOWN] for i in range(SHOWN)] if n > SHOWN else found
         return [(row_of(error, name_of), _context(error)) for error in chosen]
 
-    pages = Environment(loader=PackageLoader("spacy_bioel", "cli"), autoescape=True)
-    return pages.get_template("errors.html").render(
+    return PAGES.get_template("errors.html").render(
         **shown,
-        reliabilities=reliabilities,
-        bins={
-            f"{name}: expected calibration error {one.calibration_error:.3f}, n {one.n:,}": [
-                (f"{b.low:.1f}-{b.high:.1f}", f"{b.n:,}", f"{b.score:.3f}", f"{b.right:.3f}")
-                for b in one.bins
-            ]
-            for name, one in reliabilities.items()
-        },
         counts={kind: len(found) for kind, found in by_kind.items()},
-        kinds_head=("kind", *(label or "(no label)" for label in labels), "all"),
-        by_kind=[
-            (kind, *(n_of[kind, label] for label in labels), len(found))
-            for kind, found in by_kind.items()
-            if found
-        ],
-        by_mark=[(mark, marks[mark]) for mark in MARKS],
+        labels=sorted({error.place.label for error in errors}),
+        n_of=Counter((error.kind, error.place.label) for error in errors),
+        n_marked=Counter(mark for error in errors for mark in error.marks),
         confused=[
             (named(gold), named(predicted), n)
             for (gold, predicted), n in confusions(errors).most_common(_WORST)
         ],
-        missed=worst("missed"),
-        spurious=worst("spurious"),
+        worst=worst,
         examples={kind: examples(found) for kind, found in by_kind.items() if found},
         named=named,
         described=_described,

@@ -10,26 +10,9 @@ from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from spacy_bioel.cli.console import (
-    FormatOption,
-    JsonOption,
-    count_of,
-    progress_bar,
-    refuse_folder,
-    show_note,
-    show_table,
-    write_json,
-)
-from spacy_bioel.cli.models import (
-    AnnotatesOption,
-    LabelOption,
-    PrefixesOption,
-    find_linker,
-    load_with_mapped_gold,
-    require_linker,
-)
+from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.scoring.counts import KINDS, MARKS, PAIRING
 from spacy_bioel.scoring.protocols import ALIASES, PROTOCOLS, describe, get_protocol
@@ -55,44 +38,44 @@ def _errors_file(path: Path | None) -> Path | None:
     """Refuse a file of errors that is a folder, or of an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
         raise BioelError(Errors.B360.format(path=path))
-    return refuse_folder(path)
+    return options.refuse_folder(path)
 
 
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Pipeline, by folder or package name; or a knowledge base.")
+        str, Argument(help="Pipeline, by folder or package name; or a knowledge base.")
     ],
     gold: Annotated[
-        Path, typer.Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
+        Path, Argument(help="Corpus with gold mentions, in any format of `bioel convert`.")
     ],
     kb: Annotated[
-        Path | None, typer.Option(help="Link against this knowledge base instead of the model's.")
+        Path | None, Option(help="Link against this knowledge base instead of the model's.")
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help=f"Protocol, can be repeated: {', '.join(PROTOCOLS)}; "
             f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. "
             f"Default: {', '.join(_DEFAULT)}.",
         ),
     ] = None,
-    format: FormatOption = None,
-    prefix: PrefixesOption = None,
-    label: LabelOption = None,
-    annotates: AnnotatesOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    format: options.Format = None,
+    prefix: options.Prefixes = None,
+    label: options.Label = None,
+    annotates: options.Annotates = None,
+    seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--names-alone",
             help="Also show what the names of the knowledge base find alone, without training.",
         ),
     ] = False,
-    json_file: JsonOption = None,
+    json_file: options.Json = None,
     errors: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="OUT.tsv",
             callback=_errors_file,
             help="Also write every error, a row each; OUT.csv and OUT.jsonl will do too.",
@@ -100,49 +83,58 @@ def evaluate(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="OUT.html",
-            callback=refuse_folder,
+            callback=options.refuse_folder,
             help="Also write a page of errors: counts, confusions, reliability of scores, "
             "and up to 50 single errors of each kind.",
         ),
     ] = None,
 ) -> None:
+    from spacy_bioel.cli import error_files, models
     from spacy_bioel.pipeline.measuring import measure_names, predict_links, score_links
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
-    nlp, texts = load_with_mapped_gold(
+    nlp, texts = models.load_with_mapped_gold(
         model, gold, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
     )
+    linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
     if names_alone or any(one.given_mentions for one in chosen.values()):
-        require_linker(nlp, model)
-    links = predict_links(nlp, texts, chosen, progress=progress_bar)
+        models.require_linker(nlp, model)
+    links = predict_links(nlp, texts, chosen, progress=console.progress_bar)
     found = score_links(nlp, texts, links, chosen, seed=seed)
     alone: dict[tuple[str, str], float] = {}
     if names_alone:
         # Names have no labels of gold, so that they are right and wrong without them.
         compared = {name: one for name, one in chosen.items() if name != "mention"}
-        alone = measure_names(nlp, texts, compared, progress=progress_bar)
-    about = _describe_run(nlp, model=model, gold=gold, seed=seed)
-    if write_json(json_file, [_json_row(row, alone) | about for row in found]):
+        alone = measure_names(nlp, texts, compared, progress=console.progress_bar)
+    about = {
+        "model": model,
+        "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
+        "encoder_fingerprint": linker.fingerprint if linker and linker.has_encoder else "",
+        "kb_fingerprint": linker.kb.fingerprint if linker is not None else "",
+        "gold": str(gold),
+        "seed": seed,
+        "command": shlex.join(["bioel", *sys.argv[1:]]),
+    }
+    if console.write_json(json_file, [_json_row(row, alone) | about for row in found]):
+        unlabelled = {name for name, one in chosen.items() if by_names and not one.given_mentions}
         more = {"cross-fitted": _cross_fitted(nlp, texts), "names alone": alone}
-        unlabelled = {name for name, one in chosen.items() if not one.given_mentions}
-        _show(found, unlabelled=unlabelled if finds_names(nlp) else set(), more=more)
+        _show(found, unlabelled=unlabelled, more=more)
         for key, value in about.items():
-            show_note(f"{key}: {value}")
+            console.show_note(f"{key}: {value}")
     for row in found:
         names = 0 if row.label or row.metric != "f1" else alone.get((row.protocol, "f1"), 0)
         if names > row.value:
             of = {"protocol": row.protocol, "metric": row.metric, "value": row.value}
-            show_note(Warnings.W455.format(alone=names, **of))
+            console.show_note(Warnings.W455.format(alone=names, **of))
     if errors is not None or html is not None:
-        from spacy_bioel.cli.error_files import report_errors
-
-        n = report_errors(
-            nlp, texts, links, scores=found, about=about, rows=errors, page=html,
-            labels=not finds_names(nlp),
+        n = error_files.report_errors(
+            linker, texts, links, scores=found, about=about, rows=errors, page=html,
+            labels=not by_names,
         )  # fmt: skip
-        show_note(f"{count_of(n, 'error')} -> {', '.join(str(p) for p in (errors, html) if p)}")
+        files = ", ".join(str(path) for path in (errors, html) if path)
+        console.show_note(f"{console.count_of(n, 'error')} -> {files}")
 
 
 def _listed(meanings: Mapping[str, str]) -> str:
@@ -189,19 +181,6 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
     return {(name, metric): value for name, metric, value in figures if value is not None}
 
 
-def _describe_run(nlp: Language, *, model: str, gold: Path, seed: int) -> dict[str, Any]:
-    linker = find_linker(nlp)
-    return {
-        "model": model,
-        "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",
-        "encoder_fingerprint": linker.fingerprint if linker and linker.has_encoder else "",
-        "kb_fingerprint": linker.kb.fingerprint if linker is not None else "",
-        "gold": str(gold),
-        "seed": seed,
-        "command": shlex.join(["bioel", *sys.argv[1:]]),
-    }
-
-
 def fingerprint_folder(folder: Path) -> str:
     """Compute a fingerprint of a saved pipeline from the names and contents of its files, but for
     those of its model card, which change nothing in what it does.
@@ -214,14 +193,6 @@ def fingerprint_folder(folder: Path) -> str:
                 content = file_digest(file, "blake2b").digest()
             digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
     return digest.hexdigest()
-
-
-def finds_names(nlp: Language) -> bool:
-    """Whether mentions are names of the knowledge base, which gives no labels."""
-    from spacy_bioel.pipeline.linker.settings import BY_KB
-
-    linker = find_linker(nlp)
-    return linker is not None and linker.cfg["mentions"] in BY_KB
 
 
 def _show(
@@ -247,12 +218,14 @@ def _show(
                 *(f"{row.n:,}", f"{row.candidates or ''}", row.label or "(all)"),
                 *(f"{values[place]:.2f}" if place in values else "" for values in more.values()),
             ])  # fmt: skip
-    show_table((*_COLUMNS, *more), rows)
+    console.show_table((*_COLUMNS, *more), rows)
     totals = {row.protocol: row.details for row in reversed(found) if not row.label}
     for name, details in reversed(totals.items()):
-        show_note(f"{name}: {describe(name)}")
+        console.show_note(f"{name}: {describe(name)}")
         counted = [f"{key} {details[key]:.0f}" for key in _NOTES if details.get(key)]
         if counted:
-            show_note(f"{name}: {', '.join(counted)}")
+            console.show_note(f"{name}: {', '.join(counted)}")
     if "mention" in unlabelled:
-        show_note("mention: names of a knowledge base have no label; see mention_unlabelled")
+        console.show_note(
+            "mention: names of a knowledge base have no label; see mention_unlabelled"
+        )

@@ -10,23 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, TextIO
 
-import typer
+from typer import Argument, Option
 
-from spacy_bioel.cli.console import (
-    FormatOption,
-    JsonOption,
-    KbFolder,
-    PrefixOption,
-    count_of,
-    progress_bar,
-    show_note,
-    show_table,
-    track,
-    write_json,
-    writing,
-)
+from spacy_bioel.cli import console, options
 from spacy_bioel.cli.kb_show import ann_text
-from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.formats import detect_ontology_format, read_ontology
 from spacy_bioel.io.ontology import read_obo_header
@@ -38,70 +25,42 @@ from spacy_bioel.kb.columns.layout import map_vectors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
-SourcesArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="SOURCE",
-        help="OBO, OWL, MeSH XML, a UMLS folder, CTD, BioSyn dictionary, JSONL, CSV or TSV.",
-    ),
-]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY=COLUMN,...",
-        help="Columns of a table, by number or header: id=1,name=2,synonyms=Synonyms.",
-    ),
-]
-SourceNameOption = Annotated[
-    str, typer.Option(help="Name of the source, for the record; default: the file names.")
-]
-ReleaseOption = Annotated[
-    str, typer.Option(help="Release of the source, for the record; default: that of OBO headers.")
-]
-LicenceOption = Annotated[
-    str, typer.Option(help="Licence of the source, for the record; default: that of OBO headers.")
-]
 # Longer numbers are taken for names in the header.
 _MAX_DIGITS = 9
 Columns = dict[str, str | int | tuple[str, ...]]
 
 
 def build(
-    out: Annotated[Path, typer.Argument(help="Folder to create, or knowledge base to replace.")],
-    sources: SourcesArgument,
-    format: FormatOption = None,
-    prefix: PrefixOption = "",
-    columns: ColumnsOption = None,
-    types: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE,...", help="Keep only concepts that have one of these types."),
-    ] = None,
+    out: Annotated[Path, Argument(help="Folder to create, or knowledge base to replace.")],
+    sources: options.Sources,
+    format: options.Format = None,
+    prefix: options.Prefix = "",
+    columns: options.Columns = None,
+    types: options.Types = None,
     under: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ID", help="Keep only this concept and those below it; may be repeated."
-        ),
+        Option(metavar="ID", help="Keep only this concept and those below it; may be repeated."),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Leave out this concept and those below it; the same."),
+        Option(metavar="ID", help="Leave out this concept and those below it; the same."),
     ] = None,
-    source_name: SourceNameOption = "",
-    release: ReleaseOption = "",
-    licence: LicenceOption = "",
+    source_name: options.SourceName = "",
+    release: options.Release = "",
+    licence: options.Licence = "",
     retired: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
+        Option(metavar="FILE.tsv", help="Retired ids: the old id, a tab, the current id."),
     ] = None,
     skip_bad: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="REPORT.tsv",
             help="Leave out bad records, and write each to this table; default: the first is an "
             "error.",
         ),
     ] = None,
-    json_file: JsonOption = None,
+    json_file: options.Json = None,
 ) -> None:
     """Build a knowledge base from one or several sources.
 
@@ -124,23 +83,25 @@ def build(
         if retired is not None:
             concepts = chain(concepts, read_retired(retired, prefix=prefix))
         report = build_kb(
-            track(concepts, "Reading concepts"),
+            console.track(concepts, "Reading concepts"),
             out,
             types=None if types is None else split_list(types),
             branches=Branches(under or (), exclude or ()) if under or exclude else None,
             **about,
         )
-    if write_json(json_file, asdict(report)):
+    if console.write_json(json_file, asdict(report)):
         show_counts(f"Built {out}", asdict(report))
     if had_vectors:
-        show_note(f"The vectors of the names before are gone: run bioel kb encode {out} MODEL")
+        console.show_note(
+            f"The vectors of the names before are gone: run bioel kb encode {out} MODEL"
+        )
 
 
 def encode(
-    kb: KbFolder,
+    kb: options.KbFolder,
     model: Annotated[
         str,
-        typer.Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
+        Argument(help="Pipeline with a bioel_linker; or KB again, for the bundled encoder."),
     ],
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
@@ -150,14 +111,18 @@ def encode(
     so that an interrupted run resumes. A pipeline that writes names gets a trie of them too.
     Commands that change the knowledge base wait meanwhile.
     """
+    from spacy_bioel.cli.models import load_model, require_linker
+
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)
-    with progress_bar("Encoding names", total=base.n_names) as advance:
+    with console.progress_bar("Encoding names", total=base.n_names) as advance:
         done = linker.encode_kb(base, progress=advance)
     kept = f", {done.copied:,} were there" if done.copied else ""
-    show_note(f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}.")
+    console.show_note(
+        f"Encoded {done.encoded:,} names of {kb} with encoder {linker.fingerprint}{kept}."
+    )
     if done.ann:
-        show_note(f"Built an {ann_text(done.ann)}.")
+        console.show_note(f"Built an {ann_text(done.ann)}.")
 
 
 def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
@@ -214,7 +179,7 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         yield
         return
     failure: BioelError | None = None
-    with writing(report) as file, skipping_bad(partial(_write_bad, file)) as skipped:
+    with console.writing(report) as file, skipping_bad(partial(_write_bad, file)) as skipped:
         file.write("file\tline\tcode\tmessage\n")
         try:
             yield
@@ -226,7 +191,7 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
         raise BioelError(what) from failure
     if failure is not None:
         raise failure
-    show_note(f"{count_of(skipped.n, 'bad record')} left out, see {report}")
+    console.show_note(f"{console.count_of(skipped.n, 'bad record')} left out, see {report}")
 
 
 def _write_bad(file: TextIO, record: BadRecord) -> None:
@@ -242,7 +207,7 @@ def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
         for name, count in counts.items()
         if count
     ]
-    show_table(("count", "value"), rows, title=title)
+    console.show_table(("count", "value"), rows, title=title)
 
 
 def parse_columns(text: str) -> Columns:

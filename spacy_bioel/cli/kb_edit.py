@@ -6,29 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from spacy_bioel.cli.console import (
-    FormatOption,
-    JsonOption,
-    KbFolder,
-    PrefixOption,
-    count_of,
-    show_note,
-    track,
-    write_json,
-)
-from spacy_bioel.cli.kb_build import (
-    ColumnsOption,
-    LicenceOption,
-    ReleaseOption,
-    SourceNameOption,
-    SourcesArgument,
-    open_sources,
-    read_retired,
-    show_counts,
-    split_list,
-)
+from spacy_bioel.cli import console, options
+from spacy_bioel.cli.kb_build import open_sources, read_retired, show_counts, split_list
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
 from spacy_bioel.kb.build.grow import (
@@ -50,19 +31,16 @@ _COUNTS = (
 
 
 def add(
-    kb: KbFolder,
-    sources: SourcesArgument,
-    format: FormatOption = None,
-    prefix: PrefixOption = "",
-    columns: ColumnsOption = None,
-    types: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE,...", help="Add only new concepts with one of these types."),
-    ] = None,
-    source_name: SourceNameOption = "",
-    release: ReleaseOption = "",
-    licence: LicenceOption = "",
-    json_file: JsonOption = None,
+    kb: options.KbFolder,
+    sources: options.Sources,
+    format: options.Format = None,
+    prefix: options.Prefix = "",
+    columns: options.Columns = None,
+    types: options.Types = None,
+    source_name: options.SourceName = "",
+    release: options.Release = "",
+    licence: options.Licence = "",
+    json_file: options.Json = None,
 ) -> None:
     """Add the concepts of one or several sources to a knowledge base.
 
@@ -83,7 +61,7 @@ def add(
         about={"source": source_name, "release": release, "licence": licence},
     )
     chosen = None if types is None else split_list(types)
-    growth = add_concepts(kb, track(concepts, "Reading concepts"), types=chosen, **about)
+    growth = add_concepts(kb, console.track(concepts, "Reading concepts"), types=chosen, **about)
     show_growth(f"Added to {kb}", growth, kb=kb, json_file=json_file)
 
 
@@ -93,30 +71,30 @@ def show_growth(title: str, growth: Growth, *, kb: Path, json_file: Path | None)
     counts = {key: report[key] for key in _COUNTS}
     new = {"concepts": growth.concepts, "names": growth.names, "retired": growth.retired}
     about = {f"new_{key}": n for key, n in new.items()} | counts
-    if write_json(json_file, about | {"vectors_outdated": growth.vectors_outdated}):
+    if console.write_json(json_file, about | {"vectors_outdated": growth.vectors_outdated}):
         changed = {f"{'gone' if n < 0 else 'new'}_{key}": abs(n) for key, n in new.items()}
         show_counts(title, changed | counts)
     if growth.vectors_outdated:
-        show_note(
+        console.show_note(
             f"The vectors are of an earlier state: run bioel kb encode {kb} MODEL; it encodes new "
             "names only."
         )
 
 
 def edit(
-    kb: KbFolder,
-    id: Annotated[str, typer.Argument(help="Id of the concept.")],
+    kb: options.KbFolder,
+    id: Annotated[str, Argument(help="Id of the concept.")],
     add: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Synonym to add; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="Synonym to add; may be repeated.")
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name to remove; may be repeated.")
+        list[str] | None, Option(metavar="NAME", help="Name to remove; may be repeated.")
     ] = None,
     rename: Annotated[
-        str, typer.Option(metavar="NAME", help="New preferred name; the old one is a synonym then.")
+        str, Option(metavar="NAME", help="New preferred name; the old one is a synonym then.")
     ] = "",
-    prefix: PrefixOption = "",
-    json_file: JsonOption = None,
+    prefix: options.Prefix = "",
+    json_file: options.Json = None,
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
@@ -136,17 +114,17 @@ def edit(
 
 
 def retire(
-    kb: KbFolder,
-    old: Annotated[str | None, typer.Argument(help="Id to retire.")] = None,
+    kb: options.KbFolder,
+    old: Annotated[str | None, Argument(help="Id to retire.")] = None,
     replaced_by: Annotated[
-        str, typer.Option(metavar="ID", help="Id of the concept that takes its place.")
+        str, Option(metavar="ID", help="Id of the concept that takes its place.")
     ] = "",
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
+        Option(metavar="FILE.tsv", help="Ids to retire: the old id, a tab, the current id."),
     ] = None,
-    prefix: PrefixOption = "",
-    json_file: JsonOption = None,
+    prefix: options.Prefix = "",
+    json_file: options.Json = None,
 ) -> None:
     """Retire ids of a knowledge base.
 
@@ -166,11 +144,11 @@ def retire(
 
 
 def compact(
-    kb: KbFolder,
+    kb: options.KbFolder,
     forget_retired: Annotated[
-        bool, typer.Option("--forget-retired", help="Also remove all retired ids.")
+        bool, Option("--forget-retired", help="Also remove all retired ids.")
     ] = False,
-    json_file: JsonOption = None,
+    json_file: options.Json = None,
 ) -> None:
     """Remove unused files of a knowledge base.
 
@@ -181,23 +159,24 @@ def compact(
     """
     done = compact_kb(kb, forget_retired=forget_retired)
     about = {"leftovers": done.leftovers, "megabytes": round(done.n_bytes / 1e6, 1), "forgotten": 0}
-    shown = f"Removed {count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
+    shown = f"Removed {console.count_of(done.leftovers, 'leftover')} of {about['megabytes']:,} MB."
     if (growth := done.growth) is not None:
         about["forgotten"] = -growth.retired
-        shown += f" Forgot {count_of(-growth.retired, 'retired id')}."
+        shown += f" Forgot {console.count_of(-growth.retired, 'retired id')}."
         if growth.vectors_outdated:
             shown += f" The vectors fit no longer: run bioel kb encode {kb} MODEL; no name is new."
-    show_note(shown)
-    write_json(json_file, about)
+    console.show_note(shown)
+    console.write_json(json_file, about)
 
 
-def upgrade(kb: KbFolder) -> None:
+def upgrade(kb: options.KbFolder) -> None:
     """Convert a knowledge base of an earlier version to the current layout.
 
     The earlier layout can be read, too. The current one can be changed while others read it, and
-    can have vectors of several encoders. Names and vectors do not change. Commands that change a
-    knowledge base also convert its columns. Earlier versions cannot read the current layout.
+    can have vectors of several encoders. Names do not change; vectors are made again by `bioel kb
+    encode`. Commands that change a knowledge base also convert it. Earlier versions cannot read the
+    current layout.
     """
     done = upgrade_kb(kb)
     shown = f"Converted {kb} to the current layout." if done else f"{kb} has the current layout."
-    show_note(shown)
+    console.show_note(shown)

@@ -10,49 +10,44 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Argument, Exit, Option
 
-from spacy_bioel.cli.console import JsonOption, show_error, show_note, show_table, write_json
-from spacy_bioel.cli.models import open_kb
+from spacy_bioel.cli import console, options
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import search_names
 from spacy_bioel.kb.vectors.stored import describe_vectors
 
-KbArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="KB",
-        help="Folder that `bioel kb build` wrote, or a knowledge base of the package: "
-        "starter:mesh, starter:genes, starter:species or starter:cells.",
-    ),
-]
 # In tables; JSON has all.
 _N_TYPES = 12
 _N_CHILDREN = 20
 
 
 def info(
-    kb: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder that `bioel kb build` wrote, or starter:mesh, starter:genes ..."
-        ),
-    ],
-    json_file: JsonOption = None,
+    kb: options.Kb,
+    json_file: options.Json = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read every byte and compare checksums.")
+        bool, Option("--verify", help="Read every byte and compare checksums.")
     ] = False,
 ) -> None:
     """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
-    base = open_kb(str(kb))
+    base = open_kb(kb)
     about = describe(base)
     if verify:
         from spacy_bioel.pipeline.loading import verify_kb
 
         verify_kb(base)
         about["verified"] = True
-    if write_json(json_file, about):
-        show_table(("what", "value"), _info_rows(about, kb=kb), title="Knowledge base")
+    if console.write_json(json_file, about):
+        console.show_table(("what", "value"), _info_rows(about, kb=kb), title="Knowledge base")
+
+
+def open_kb(kb: str) -> KnowledgeBase:
+    """Open a knowledge base for reading: a folder, or one of the package, as "starter:genes"."""
+    if kb.startswith("starter:") and not Path(kb).exists():
+        from spacy_bioel.pipeline.linker.starter import starter_kb
+
+        return starter_kb(kb)
+    return KnowledgeBase.open(kb)
 
 
 def describe(base: KnowledgeBase) -> dict[str, Any]:
@@ -70,7 +65,7 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
     return about
 
 
-def _info_rows(about: dict[str, Any], *, kb: Path) -> Iterator[tuple[str, str]]:
+def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
         if key == "types":
             shown = [f"{name} {n:,}" for name, n in list(value.items())[:_N_TYPES]]
@@ -88,7 +83,7 @@ def _info_rows(about: dict[str, Any], *, kb: Path) -> Iterator[tuple[str, str]]:
             yield key, str(value)
 
 
-def _vectors_text(vectors: dict[str, Any], *, kb: Path) -> str:
+def _vectors_text(vectors: dict[str, Any], *, kb: str) -> str:
     text = f"{vectors['n']:,} x {vectors['dim']}, encoder {vectors['fingerprint']}"
     if not vectors["current"]:
         return f"{text}; of what it was before: run bioel kb encode {kb} MODEL"
@@ -105,44 +100,44 @@ def ann_text(ann: dict[str, Any] | None) -> str:
 
 
 def show(
-    kb: KbArgument,
-    id: Annotated[str, typer.Argument(help="Id of a concept, also one that was retired.")],
-    json_file: JsonOption = None,
+    kb: options.Kb,
+    id: Annotated[str, Argument(help="Id of a concept, also one that was retired.")],
+    json_file: options.Json = None,
 ) -> None:
     """Show a concept: its names, definition, types, parents, children, cross-references and the ids
     that it replaced."""
     base = open_kb(kb)
     about = _describe_concept(base, id)
-    if write_json(json_file, about):
+    if console.write_json(json_file, about):
         title = f"{about['id']} {about['preferred_name']}"
         title += f" (replaced {about['asked_for']})" if "asked_for" in about else ""
-        show_table((), [row for row in _concept_rows(about).items() if row[1]], title=title)
-        show_note(f"Knowledge base: {base.releases[0]}")
+        console.show_table((), [row for row in _concept_rows(about).items() if row[1]], title=title)
+        console.show_note(f"Knowledge base: {base.releases[0]}")
 
 
 def search(
-    kb: KbArgument,
-    words: Annotated[list[str], typer.Argument(help="Words of a name, or an id.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
-    json_file: JsonOption = None,
+    kb: options.Kb,
+    words: Annotated[list[str], Argument(help="Words of a name, or an id.")],
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
+    json_file: options.Json = None,
 ) -> None:
     """Search for concepts by their names, which may be misspelled. The exit status is 1 when there
     is none."""
     base = open_kb(kb)
     hits = search_names(base, " ".join(words), limit)
-    if write_json(json_file, [asdict(hit) for hit in hits]):
+    if console.write_json(json_file, [asdict(hit) for hit in hits]):
         rows = [
             (c.id, c.names[0], hit.name, ", ".join(c.types), f"{hit.score:.2f}")
             for hit in hits
             for c in [hit.concept]
         ]
         if rows:
-            show_table(("id", "preferred name", "matched name", "types", "score"), rows)
+            console.show_table(("id", "preferred name", "matched name", "types", "score"), rows)
         else:
-            show_note(f"No name is like {' '.join(words)!r}.")
-        show_note(f"Knowledge base: {base.releases[0]}")
+            console.show_note(f"No name is like {' '.join(words)!r}.")
+        console.show_note(f"Knowledge base: {base.releases[0]}")
     if not hits:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
@@ -194,10 +189,8 @@ def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
 
 
 def verify(
-    path: Annotated[
-        Path, typer.Argument(help="Folder of a saved pipeline, or of a knowledge base.")
-    ],
-    json_file: JsonOption = None,
+    path: Annotated[Path, Argument(help="Folder of a saved pipeline, or of a knowledge base.")],
+    json_file: options.Json = None,
 ) -> None:
     """Read every byte of a saved pipeline or a knowledge base, and compare digests.
 
@@ -211,15 +204,15 @@ def verify(
     from spacy_bioel.pipeline.loading import verify as run
 
     found = run(path)
-    if write_json(json_file, asdict(found)):
+    if console.write_json(json_file, asdict(found)):
         shown = {
             "as it was saved": found.whole,
             "saved by an earlier version: there is nothing to compare": found.without,
             "not as it was saved": found.failed,
         }
         rows = [(folder, state) for state, folders in shown.items() for folder in folders]
-        show_table(("folder", "found"), rows)
+        console.show_table(("folder", "found"), rows)
     for message in found.failed.values():
-        show_error(message)
+        console.show_error(message)
     if found.failed:
-        raise typer.Exit(1)
+        raise Exit(1)

@@ -7,10 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from spacy_bioel.cli.console import count_of, show_note
-from spacy_bioel.cli.models import load_model, require_linker
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.layout import has_columns
 
@@ -32,7 +31,7 @@ class Mentions(StrEnum):
 def link(
     arguments: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="[MODEL] INPUT",
             help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
             "are then found, and what is nearly one, without training; default: the pipeline of "
@@ -42,7 +41,7 @@ def link(
     ],
     output: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="OUT",
@@ -53,29 +52,29 @@ def link(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
+        Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
     ] = None,
     mentions: Annotated[
         Mentions,
-        typer.Option(help="given: link the mentions of INPUT, a corpus, in place of finding any."),
+        Option(help="given: link the mentions of INPUT, a corpus, in place of finding any."),
     ] = Mentions.FOUND,
     kb: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Another knowledge base to find and link names of, beside MODEL, which is one "
             "too. May be given several times."
         ),
     ] = None,
     xrefs: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--xrefs",
             help="Also write the cross-references of candidates to other vocabularies (JSON).",
         ),
     ] = False,
     context: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--context",
             help="Also say of each mention whether it is negated, uncertain, past, conditional, or "
             "of another person.",
@@ -83,7 +82,7 @@ def link(
     ] = False,
     affirmed: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--affirmed",
             help="Keep what the patient has or had: no mention that is negated, conditional or of "
             "another person.",
@@ -91,7 +90,7 @@ def link(
     ] = False,
     no_formulas: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-formulas",
             help="In .csv and .tsv, put an apostrophe before what a spreadsheet would run as a "
             "formula: cells that begin with =, +, - or @.",
@@ -99,23 +98,23 @@ def link(
     ] = False,
     format: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Format of the input, e.g. whole: a file is one document, not one per line; "
             "default: detected."
         ),
     ] = None,
     n_process: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1,
             help="Worker processes. They save time only on idle cores: two take a sixth more "
             "processor time than one.",
         ),
     ] = 1,
-    batch_size: Annotated[int, typer.Option(min=1, help="Documents per batch.")] = 64,
+    batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
     engine: Annotated[
         Engine,
-        typer.Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
+        Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
     ] = Engine.LOCAL,
 ) -> None:
     """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
@@ -141,7 +140,7 @@ def link(
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
     choose the knowledge base.
     """
-    from spacy_bioel.cli import texts
+    from spacy_bioel.cli import models, texts
     from spacy_bioel.distributed.rows import check_linker, link_given, link_texts
     from spacy_bioel.pipeline.loading import add_context
 
@@ -173,9 +172,9 @@ def link(
         # Read first, so that errors are reported without delay.
         read: Any = texts.read_mentions if is_given else texts.read_documents
         documents = read(source, format)
-        nlp = load_model(model, more=[str(folder) for folder in kb or ()])
+        nlp = models.load_model(model, more=[str(folder) for folder in kb or ()])
         if is_given:
-            require_linker(nlp, model)
+            models.require_linker(nlp, model)
         check_linker(nlp)
         if context or affirmed:
             add_context(nlp)
@@ -191,7 +190,7 @@ def link(
     if totals.failed:
         failed = count_of(totals.failed, "document")
         show_note(f"{failed} failed: see error in the output, or above.")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _model_and_input(arguments: list[str]) -> tuple[str, str]:

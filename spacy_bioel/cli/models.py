@@ -1,68 +1,25 @@
-"""Pipelines, knowledge bases and gold documents, as arguments and options of commands name them.
+"""Pipelines and gold documents, as arguments and options of commands name them.
 
-Imports of the pipeline are late: they keep `bioel --help` free of spaCy.
+It imports spaCy, so that commands import it late.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+from spacy.language import Language
 
+from spacy_bioel.corpus import declared, read_texts
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.records import curie
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import GOLD_KEY
+from spacy_bioel.pipeline.linker.component import Linker
+from spacy_bioel.pipeline.linker.settings import BY_KB
+from spacy_bioel.pipeline.loading import find_detector, find_linker, load_model
+from spacy_bioel.pipeline.measuring import check_gold, gold_key
 from spacy_bioel.types import AnnotatedText, Mention
-
-if TYPE_CHECKING:
-    from spacy.language import Language
-
-    from spacy_bioel.pipeline.linker.component import Linker
-
-LabelOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--label",
-        metavar="GOLD=MODEL",
-        help="The label MODEL of the pipeline is GOLD in the corpus; can be repeated, also for one "
-        "MODEL. GOLD= leaves the mentions of GOLD out.",
-    ),
-]
-PrefixesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prefix",
-        metavar="PREFIX",
-        help="Prefix of ids without one, e.g. MESH: D003920 becomes MESH:D003920. Gene=NCBIGene is "
-        "for the label Gene of the corpus alone; can be repeated.",
-    ),
-]
-AnnotatesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="LABEL",
-        help="A label of the pipeline that the corpus annotates, can be repeated: predictions of "
-        "other labels are left out, and not counted as wrong. Default: what the documents say, or "
-        "all labels.",
-    ),
-]
-
-
-def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
-    """Load a pipeline, see `pipeline.loading.load_model`."""
-    from spacy_bioel.pipeline import loading
-
-    return loading.load_model(model, more=more)
-
-
-def find_linker(nlp: Language) -> Linker | None:
-    """Find the linker of a pipeline, see `pipeline.loading.find_linker`."""
-    from spacy_bioel.pipeline import loading
-
-    return loading.find_linker(nlp)
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
@@ -73,32 +30,10 @@ def require_linker(nlp: Language, model: str) -> Linker:
     return linker
 
 
-def open_kb(kb: str) -> KnowledgeBase:
-    """Open a knowledge base for reading: a folder, or one of the package, as "starter:genes"."""
-    if kb.startswith("starter:") and not Path(kb).exists():
-        from spacy_bioel.pipeline.linker.starter import starter_kb
-
-        return starter_kb(kb)
-    return KnowledgeBase.open(kb)
-
-
-def load_with_gold(
-    model: str, gold: Path, *, format: str | None, prefix: str
-) -> tuple[Language, list[AnnotatedText]]:
-    """Load a pipeline and gold documents, with mentions from the pipeline's own `gold_key`.
-
-    The documents are read first, so that errors in them are reported without delay.
-    """
-    from spacy_bioel.corpus import read_texts
-    from spacy_bioel.pipeline.annotate import GOLD_KEY
-    from spacy_bioel.pipeline.measuring import gold_key
-
-    texts = list(read_texts(gold, format=format, prefix=prefix))
-    nlp = load_model(model)
-    key = gold_key(nlp)
-    if key != GOLD_KEY:
-        texts = list(read_texts(gold, format=format, prefix=prefix, gold_key=key))
-    return nlp, texts
+def finds_names(nlp: Language) -> bool:
+    """Whether mentions are names of the knowledge base, which gives no labels."""
+    linker = find_linker(nlp)
+    return linker is not None and linker.cfg["mentions"] in BY_KB
 
 
 def load_with_mapped_gold(
@@ -119,13 +54,14 @@ def load_with_mapped_gold(
         is not among `annotates`, [B369] on a label that the detector does not have; and on gold
         that nothing can be measured on.
     """
-    from spacy_bioel.pipeline.loading import find_detector
-    from spacy_bioel.pipeline.measuring import check_gold
-
     prefixes, labels = _parse_prefixes(prefix or ()), _parse_labels(label or ())
     # The reader gives one prefix to all labels. Where they differ, ids get theirs after it.
     of_all = prefixes.pop("", "") if set(prefixes) <= {""} else ""
-    nlp, texts = load_with_gold(model, gold, format=format, prefix=of_all)
+    # Documents are read first, so that errors in them are reported without delay.
+    texts = list(read_texts(gold, format=format, prefix=of_all))
+    nlp = load_model(model)
+    if (key := gold_key(nlp)) != GOLD_KEY:
+        texts = list(read_texts(gold, format=format, prefix=of_all, gold_key=key))
     if detector := find_detector(nlp):
         for old, new in labels.items():
             if new and detector.labels and new not in detector.labels:
@@ -138,7 +74,8 @@ def load_with_mapped_gold(
             raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
     texts = [_mapped(text, labels, prefixes) for text in texts]
     if annotates:
-        texts = [_restricted(text, annotates, gold) for text in texts]
+        names = tuple(dict.fromkeys(annotates))
+        texts = [declared(text, names, path=gold, error=Errors.B364) for text in texts]
     if kb is not None:
         require_linker(nlp, model).set_kb(kb)
     check_gold(texts, find_linker(nlp), gold)
@@ -178,12 +115,3 @@ def _mapped(
 
     annotates = filter(None, (labels.get(label, label) for label in text.annotates))
     return replace(text, mentions=tuple(mentions()), annotates=tuple(dict.fromkeys(annotates)))
-
-
-def _restricted(text: AnnotatedText, annotates: Collection[str], path: Path) -> AnnotatedText:
-    for one in text.mentions:
-        if one.label not in annotates:
-            found = f"{one.label!r} ({text.text[one.start : one.end]!r})"
-            known = ", ".join(annotates)
-            raise BioelError(Errors.B364.format(path=path, id=text.id, found=found, known=known))
-    return replace(text, annotates=tuple(dict.fromkeys(annotates)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from spacy_bioel.cli import options
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.service import Limits
@@ -13,46 +14,37 @@ from spacy_bioel.service import Limits
 _MEGABYTE = 1_000_000
 _LIMITS = Limits()
 
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="[MODEL]",
-        help="A pipeline, by folder or package name, or a knowledge base; default: the pipeline of "
-        "the package.",
-    ),
-]
+Model = Annotated[str, Argument(metavar="[MODEL]", help=options.MODEL.capitalize())]
 
 
 def serve(
-    model: ModelArgument = "starter",
+    model: Model = "starter",
     host: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Address to listen on. There is no authentication: others than this machine "
             "should come by way of a proxy that has one."
         ),
     ] = "127.0.0.1",
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="A name by which clients ask, beside localhost, --host and all addresses, such as "
             "that of a proxy; can be repeated. A star stands for any.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
     max_body: Annotated[
-        float, typer.Option(min=0.001, help="MB of the body of a request.")
+        float, Option(min=0.001, help="MB of the body of a request.")
     ] = _LIMITS.body_bytes / _MEGABYTE,
     max_waiting: Annotated[
-        float, typer.Option(min=0.001, help="MB of the bodies of all requests that wait.")
+        float, Option(min=0.001, help="MB of the bodies of all requests that wait.")
     ] = _LIMITS.waiting_bytes / _MEGABYTE,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts per request.")] = _LIMITS.texts,
-    max_characters: Annotated[
-        int, typer.Option(min=1, help="Characters a text.")
-    ] = _LIMITS.characters,
+    max_texts: Annotated[int, Option(min=1, help="Texts per request.")] = _LIMITS.texts,
+    max_characters: Annotated[int, Option(min=1, help="Characters a text.")] = _LIMITS.characters,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds a request, with the wait for others.")
+        float, Option(min=0.1, help="Seconds a request, with the wait for others.")
     ] = _LIMITS.seconds,
 ) -> None:
     """Link texts over HTTP, for programs and, with a page to paste text into, for people.
@@ -86,7 +78,7 @@ def serve(
     run.serve(listener, model, limits, hosts=[host, *(allowed_host or [])], tell=show_note)
 
 
-def mcp(model: ModelArgument = "starter") -> None:
+def mcp(model: Model = "starter") -> None:
     """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
     search_concepts.
 

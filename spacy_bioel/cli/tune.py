@@ -5,23 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from spacy_bioel import __version__
-from spacy_bioel.cli.console import (
-    FormatOption,
-    JsonOption,
-    progress_bar,
-    show_note,
-    show_table,
-    write_json,
-)
-from spacy_bioel.cli.models import (
-    AnnotatesOption,
-    LabelOption,
-    PrefixesOption,
-    load_with_mapped_gold,
-)
+from spacy_bioel.cli import console, options
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.storage.atomic import replacing_folder
 
@@ -32,25 +19,21 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="Trained pipeline, by folder or package name.")],
+    model: Annotated[str, Argument(help="Trained pipeline, by folder or package name.")],
     dev: Annotated[
-        Path,
-        typer.Argument(
-            help="Development documents with gold mentions, in any format of `bioel evaluate`."
-        ),
+        Path, Argument(help="Gold documents for the choice, in any format of `bioel evaluate`.")
     ],
     out: Annotated[
-        Path, typer.Argument(help="Folder of the tuned pipeline; a pipeline there is replaced.")
+        Path, Argument(help="Folder of the tuned pipeline; a pipeline there is replaced.")
     ],
     kb: Annotated[
-        Path | None,
-        typer.Option(help="Link against this knowledge base, and save it with the pipeline."),
+        Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
     ] = None,
-    format: FormatOption = None,
-    prefix: PrefixesOption = None,
-    label: LabelOption = None,
-    annotates: AnnotatesOption = None,
-    json_file: JsonOption = None,
+    format: options.Format = None,
+    prefix: options.Prefixes = None,
+    label: options.Label = None,
+    annotates: options.Annotates = None,
+    json_file: options.Json = None,
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.
 
@@ -60,7 +43,7 @@ def tune(
     cross-fitted, with each document measured under the choice of the other folds. Both are also
     written to `meta.json` of OUT. OUT must not be the folder of MODEL.
     """
-    from spacy_bioel.pipeline.loading import find_detector
+    from spacy_bioel.cli.models import find_detector, load_with_mapped_gold
     from spacy_bioel.tuning.run import tune as run
 
     check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
@@ -69,11 +52,11 @@ def tune(
     )
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
-    report = run(nlp, texts, progress=progress_bar)
+    report = run(nlp, texts, progress=console.progress_bar)
     require_extra(nlp)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
-    if write_json(json_file, report.to_json()):
+    if console.write_json(json_file, report.to_json()):
         _show(report, out)
 
 
@@ -125,7 +108,7 @@ def _show(report: Report, out: Path) -> None:
         )
         for one in report.tuned
     ]
-    show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
+    console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
     for note in report.notes:
-        show_note(note)
-    show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")
+        console.show_note(note)
+    console.show_note(f"{report.mentions:,} mentions of {report.documents:,} documents -> {out}")

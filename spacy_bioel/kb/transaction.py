@@ -25,12 +25,10 @@ from spacy_bioel.kb.columns.files import read_small
 from spacy_bioel.kb.columns.layout import (
     ABOUT_FILE,
     GENERATION,
-    OLD_VECTORS_FILE,
     generation_name,
     generation_of,
     homes_in,
     is_kb,
-    is_old_set,
     removed_vectors,
 )
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, META_FILE, sealed_meta
@@ -124,14 +122,10 @@ class Transaction:
     def remove_vectors(self, names: Iterable[str]) -> None:
         """Remove vectors by their names."""
         for name in names:
-            if is_old_set(name):
-                (self.folder / OLD_VECTORS_FILE).unlink(missing_ok=True)
-                _remove([*self.folder.glob("vectors.*npy"), *self.folder.glob("vectors.*.ann")])
-            else:
-                home = self.folder / "vectors" / name
-                # The description goes first: without it, readers ignore the rest.
-                (home / ABOUT_FILE).unlink(missing_ok=True)
-                _remove([home])
+            home = self.folder / "vectors" / name
+            # The description goes first: without it, readers ignore the rest.
+            (home / ABOUT_FILE).unlink(missing_ok=True)
+            _remove([home])
 
     def tidy(self) -> None:
         """Remove columns that meta.json does not name, and files that were never put in place."""
@@ -151,6 +145,7 @@ class Transaction:
         _remove(folder / "tries" / name for name in old)
         if generation:  # files in the layout of an earlier version
             _remove(folder / name for name in (*COLUMN_FILES, ".encoding.lock"))
+            _remove([folder / "vectors.json", *folder.glob("vectors.*.*")])
 
     @contextmanager
     def _fresh_folder(self) -> Iterator[Path]:

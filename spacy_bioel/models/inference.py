@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
@@ -83,17 +84,35 @@ def _add_rows(x: FloatArray, places: IntArray, rows: FloatArray) -> None:
 
 
 def span_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
-) -> FloatArray:
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
+    *, max_width: int,
+) -> FloatArray:  # fmt: skip
     """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
-    output, widths = weights["output.weight"], weights["width.weight"]
-    n, max_width = len(tokens), len(widths)
+    n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
     padding = np.zeros((max_width - 1, starts.shape[1]), np.float32)
     ends, content = (
         np.concatenate([tokens @ weights[f"{k}.weight"].T, padding]) for k in ("end", "content")
     )
+    if "output.weight" in weights:
+        logits = _hidden_logits(weights, starts, ends, content, spans)
+    else:
+        ends, content = (
+            sliding_window_view(x, max_width, axis=0).swapaxes(1, 2) for x in (ends, content)
+        )
+        sums = np.cumsum(content, axis=1, dtype=np.float64).astype(np.float32)
+        logits = starts[:, None] + ends + sums
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(n)
+    logits[np.arange(max_width) >= left[:, None]] = -np.inf  # outside of the document
+    return logits
+
+
+def _hidden_logits(
+    weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
+) -> FloatArray:
+    output, widths = weights["output.weight"], weights["width.weight"]
+    n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
     for low in range(0, n, _BLOCK):
         high = min(low + _BLOCK, n)
@@ -109,73 +128,42 @@ def span_logits(
             start, _, feature = inside[inside[:, 1] == width].T
             if len(start):
                 _add_rows(hidden, start - low, weights["span_features.weight"][feature])
-            np.maximum(hidden, 0, out=hidden)
-            logits[low:high, width] = hidden @ output.T
+            logits[low:high, width] = relu(hidden) @ output.T
     logits += weights["output.bias"]
-    return _mask_outside(logits, lengths)
-
-
-def linear_span_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int,
-) -> FloatArray:  # fmt: skip
-    """Logits of all spans without a hidden layer; see `nn.spans.LinearSpanScorer.forward`."""
-    tokens = add_matches(weights, tokens, spans, words)
-    content = (tokens @ weights["content.weight"].T).astype(np.float64)
-    sums = np.concatenate([np.zeros_like(content[:1]), np.cumsum(content, axis=0)])
-    begin = np.arange(len(tokens))[:, None]
-    end = np.minimum(begin + np.arange(max_width), len(tokens) - 1)
-    starts = linear(tokens, weights["start.weight"], weights["start.bias"])
-    logits = (tokens @ weights["end.weight"].T)[end] + starts[:, None]
-    logits += (sums[end + 1] - sums[begin]).astype(np.float32)
-    return _mask_outside(logits, lengths)
+    return logits
 
 
 def tag_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
-) -> FloatArray:
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
+    *, max_width: int,
+) -> FloatArray:  # fmt: skip
     """Logits of all tags; see `nn.spans.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
-
-
-def _mask_outside(logits: FloatArray, lengths: IntArray) -> FloatArray:
-    """Set the logits of spans that end outside their document to -inf."""
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(logits))
-    logits[np.arange(logits.shape[1]) >= left[:, None]] = -np.inf
-    return logits
 
 
 def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-def _reader_shapes(*, width: int, n_features: int) -> Shapes:
-    """Shapes of the weights that all detectors have."""
-    return {
+def detector_shapes(
+    *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
+    **others: object,
+) -> Shapes:  # fmt: skip
+    """Shapes of the weights of `nn.spans.SpanScorer`; without `hidden`, of `TagScorer`."""
+    shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
     }
-
-
-def span_shapes(
-    *, width: int, max_width: int, n_labels: int, n_features: int, hidden: int, **others: object
-) -> Shapes:
-    """Shapes of the weights of `nn.spans.SpanScorer`; of `LinearSpanScorer`, if hidden is 0."""
+    if hidden is None:
+        return shapes | _linear_shapes("output", 2 * n_labels + 1, width)
     size = hidden or n_labels
-    shapes = _reader_shapes(width=width, n_features=n_features)
     shapes |= _linear_shapes("start", size, width)
     shapes |= {"end.weight": (size, width), "content.weight": (size, width)}
     if hidden:
         shapes |= {"span_features.weight": (n_features, hidden)}
         shapes |= {"width.weight": (max_width, hidden)} | _linear_shapes("output", n_labels, hidden)
     return shapes
-
-
-def tag_shapes(*, width: int, n_labels: int, n_features: int, **others: object) -> Shapes:
-    """Shapes of the weights of `nn.spans.TagScorer`."""
-    output = _linear_shapes("output", 2 * n_labels + 1, width)
-    return _reader_shapes(width=width, n_features=n_features) | output
 
 
 # Name encoder: word pieces of names -> vectors.

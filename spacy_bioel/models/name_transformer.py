@@ -7,7 +7,7 @@ need the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
@@ -20,6 +20,9 @@ from spacy_bioel.models.checkpoint import (
     special_pieces,
 )
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, name_encoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def build_transformer_names_v1(
@@ -52,7 +55,9 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
     _add(model, tokenizer, backbone, folder)
 
 
-def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
+def _add(
+    model: NameEncoder, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
+) -> None:
     """Set word pieces and network. RAISES BioelError: [B154] on "cls" pooling without [CLS]."""
     from spacy_bioel.nn.encoders import NameTransformer
 

@@ -12,6 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
@@ -23,12 +24,13 @@ from thinc.api import (
     torch2xp,
     xp2torch,
 )
-from thinc.types import ArgsKwargs
+from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import Weights
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 
@@ -52,12 +54,12 @@ class AveragingShim(PyTorchShim):
     A module may have a `learn_rate_scale`: a factor on the learning rate of its `backbone`.
     """
 
-    def __init__(self, model: Any, config: Any = None) -> None:
+    def __init__(self, model: nn.Module | None, config: dict[str, Any] | None = None) -> None:
         super().__init__(model, config)
         if model is not None:
             model.eval()
 
-    def predict(self, inputs: ArgsKwargs) -> Any:
+    def predict(self, inputs: ArgsKwargs) -> Tensor | tuple[Tensor, ...]:
         import torch
 
         with torch.no_grad():
@@ -90,7 +92,9 @@ class AveragingShim(PyTorchShim):
     def finish_update(self, optimizer: Optimizer) -> None:
         scale = getattr(self._model, "learn_rate_scale", 1.0)
 
-        def update(key: tuple[int, str], weights: Any, gradient: Any) -> tuple[Any, Any]:
+        def update(
+            key: tuple[int, str], weights: FloatsXd, gradient: FloatsXd
+        ) -> tuple[FloatsXd, FloatsXd]:
             of_this = scale if key[1].startswith("backbone.") else 1.0
             return optimizer(key, weights, gradient, lr_scale=of_this)
 
@@ -115,31 +119,34 @@ def torch_layer(
     """
     attrs = {"make": make, "shapes": shapes or {}, "weights": None}
     shims: list[Any] = [] if network is None else [AveragingShim(network)]
-    layer: Model = Model("pytorch", _forward, attrs=attrs, shims=shims)
+    layer: Model = Model("pytorch", run_network, attrs=attrs, shims=shims)
     if not shapes:
         network_of(layer)
     return layer
 
 
-def _forward(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
+def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
+    """The forward function of `torch_layer`."""
     network_of(layer)
     tensors = to_tensors(inputs, device_of(layer), learn=is_train)
     output, backprop = layer.shims[0](ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
-    outputs = output if isinstance(output, tuple) else (output,)
+    is_one = not isinstance(output, tuple)
+    outputs = (output,) if is_one else output
     arrays = tuple(torch2xp(tensor.detach()) for tensor in outputs)
 
-    def backprop_arrays(gradients: Any) -> list[Any]:
-        of_outputs = gradients if isinstance(output, tuple) else (gradients,)
-        learnt = [i for i, tensor in enumerate(outputs) if tensor.requires_grad]
-        given = tuple(xp2torch(of_outputs[i], device=outputs[i].device) for i in learnt)
-        args = (tuple(outputs[i] for i in learnt),)
-        backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
+    def backprop_arrays(gradients: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
+        pairs: Any = zip(outputs, (gradients,) if is_one else gradients, strict=True)
+        learnt = [(tensor, d) for tensor, d in pairs if tensor.requires_grad]
+        if learnt:
+            given = tuple(xp2torch(d, device=tensor.device) for tensor, d in learnt)
+            args = (tuple(tensor for tensor, _ in learnt),)
+            backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
         return _gradients(tensors)
 
-    return arrays if isinstance(output, tuple) else arrays[0], backprop_arrays
+    return arrays[0] if is_one else arrays, backprop_arrays
 
 
-def to_tensors(inputs: Sequence[Any], device: Any, *, learn: bool = False) -> list[Any]:
+def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
     """Inputs of a network: arrays as tensors, all else as it is.
 
     learn (bool): Whether those of floats have a gradient.
@@ -163,7 +170,9 @@ def _gradients(tensors: Sequence[Any]) -> list[Any]:
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
 
-def loss_and_gradients(name: str, *inputs: Any, **settings: Any) -> tuple[Any, ...]:
+def loss_and_gradients(
+    name: str, *inputs: FloatsXd | NDArray, **settings: float
+) -> tuple[Any, ...]:
     """Compute a loss, and its gradients.
 
     name (str): A function of `nn.losses`.
@@ -198,10 +207,11 @@ def network_of(layer: Model) -> Any:
     return shim._model
 
 
-def device_of(layer: Model) -> Any:
+def device_of(layer: Model) -> torch.device:
     """The device of the torch network of a layer, once it is made."""
     shim: Any = layer.shims[0]
-    return shim.device
+    device: torch.device = shim.device
+    return device
 
 
 def weights_of(layer: Model) -> Weights:

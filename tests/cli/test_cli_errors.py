@@ -173,6 +173,6 @@ def test_labels_that_the_pipeline_does_not_have(
     bioel: Bioel, model: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = SimpleNamespace(labels=("Disease", "Drug"))
-    monkeypatch.setattr("spacy_bioel.pipeline.loading.find_detector", lambda nlp: detector)
+    monkeypatch.setattr("spacy_bioel.cli.models.find_detector", lambda nlp: detector)
     done = bioel("evaluate", model, corpus, "--label", "Chemical=Drugs", status=2)
     assert "[B369]" in done.err

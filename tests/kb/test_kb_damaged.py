@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kb_files import vectors_of
+from kb_files import npy_bytes, vectors_of
 
 from spacy_bioel.cli.kb_show import describe
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.grow import drafts_of
 from spacy_bioel.kb.columns import files as files_module
-from spacy_bioel.kb.columns.files import checksum, npy_bytes, pack, read_array, unpack
+from spacy_bioel.kb.columns.files import checksum, pack, read_array, unpack
 from spacy_bioel.kb.columns.keys import span_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
@@ -228,25 +228,12 @@ def test_json_that_no_parser_likes(folder, kb):
         for path in (vectors_of(folder) / "about.json", folder / "meta.json"):
             whole = path.read_bytes()
             path.write_bytes(raw)
-            assert outcome(lambda: answers(KnowledgeBase.open(folder))) in ("[B030]", "[B022]")
+            assert outcome(lambda: answers(KnowledgeBase.open(folder))) in (
+                "[B030]",
+                "[B022]",
+                "[B210]",
+            )
             path.write_bytes(whole)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"n": "6"}, {"n": True}, {"dim": 4.0}, {"checksums": []}, {"ann": 3},
-        {"checksums": {}}, {"fingerprint": None}, {"more": 1},
-    ],
-)  # fmt: skip
-def test_an_earlier_description_of_vectors_that_was_edited(folder, kb, change):
-    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    home = vectors_of(folder)
-    rewrite(home, "about.json", lambda about: about.pop("text"))
-    assert open_vectors(folder, fingerprint="9f3a").shape == (6, 4)
-    rewrite(home, "about.json", lambda about: about.update(change))
-    with pytest.raises(BioelError, match=r"\[B030\]"):
-        open_vectors(folder, fingerprint="9f3a")
 
 
 def test_columns_that_do_not_fit_each_other(kb):

@@ -13,13 +13,11 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing as vectors_module
-from spacy_bioel.kb.vectors.index import quantize
 from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
-from spacy_bioel.kb.vectors.writing import Encoded, KnownVectors, name_digests, write_vectors
+from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
 from spacy_bioel.types import Concept
 
 ALL = slice(None)
-NAMES = ["cold", "disease", "illness", "common cold", "heart attack", "beta estradiol"]
 
 
 class Encoder:
@@ -68,16 +66,12 @@ def test_only_new_names_are_encoded(kb, folder):
     verify_vectors(changed)
 
 
-def test_known_names_are_found_by_both_halves():
-    digests = name_digests(NAMES)
-    assert (digests.shape, digests.dtype) == ((6, 2), np.uint64)
-    known = KnownVectors(quantize(np.eye(6)), digests)
-    assert known.find(name_digests(["heart attack", "x", "cold"])).tolist() == [4, -1, 0]
-    half = digests.copy()
-    half[:, 1] += np.uint64(1)
-    assert known.find(half).tolist() == [-1] * 6
-    nothing = KnownVectors(quantize(np.zeros((0, 6))), digests[:0])
-    assert nothing.find(digests[:2]).tolist() == [-1, -1]
+def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypatch):
+    write(kb, Encoder())
+    make = vectors_module.name_digests
+    half = np.array([0, 1], np.uint64)
+    monkeypatch.setattr(vectors_module, "name_digests", lambda names: make(names) + half)
+    assert write(with_other_names(folder), Encoder()) == Encoded(6, 0, None)
 
 
 def test_a_stopped_process_leaves_what_it_did(kb, folder, monkeypatch):
@@ -123,7 +117,7 @@ def test_a_full_disk(kb, folder, monkeypatch):
     def no_room(*args) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(vectors_module, "_allocate", no_room)
+    monkeypatch.setattr(vectors_module, "write_array", no_room)
     with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Make room"):
         write(kb, Encoder(), fingerprint="4c1e")
     assert all_files(folder) == before

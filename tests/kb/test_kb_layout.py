@@ -17,25 +17,15 @@ from spacy_bioel.kb.columns import layout
 from spacy_bioel.kb.columns.files import pack
 from spacy_bioel.kb.columns.schema import COLUMN_FILES, KB_FILES, sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import is_encoded, open_vectors, verify_vectors
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
-
-VECTORS = ["about.json", "codes.npy", "digests.npy", "fine.npy", "scales.npy"]
-
-
-def encode(folder: Path, fingerprint: str = "9f3a") -> tuple[int, int]:
-    kb = KnowledgeBase.open(folder)
-    done = write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
-    return done.encoded, done.copied
 
 
 @pytest.fixture
 def old(folder: Path) -> Path:
-    """A folder of an earlier version, with vectors of the encoder 9f3a."""
-    encode(folder)
+    """A folder of an earlier version."""
     to_old_layout(folder)
-    assert {"ids.txt", "vectors.json", "vectors.1a2b3c4d.codes.npy"} < set(all_files(folder))
+    assert {"ids.txt", "names.txt"} < set(all_files(folder))
     return folder
 
 
@@ -55,17 +45,10 @@ def test_an_old_folder_is_read_as_it_is(old, tmp_path):
     before = all_files(old)
     kb = KnowledgeBase.open(old)
     assert (list(kb.ids), kb.find("X:8")) == (["X:1", "X:2", "X:3", "X:4"], 2)
-    assert is_encoded(kb, fingerprint="9f3a")
-    assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)
     kb.verify()
-    verify_vectors(kb)
     assert all_files(old) == before
     copy = KnowledgeBase.from_bytes(kb.to_bytes())
     assert copy.fingerprint == kb.fingerprint
-    assert open_vectors(copy, fingerprint="9f3a").shape == (6, 2)
-    copy.save_to(tmp_path / "copy")
-    assert is_encoded(KnowledgeBase.open(tmp_path / "copy"), fingerprint="9f3a")
-    assert (tmp_path / "copy" / "vectors").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -79,44 +62,23 @@ def test_an_old_folder_is_read_as_it_is(old, tmp_path):
 )
 def test_what_changes_an_old_folder_writes_the_new_layout(old, change):
     reader = KnowledgeBase.open(old)
-    (old / "NOTICE").write_text("mine")
+    for name in ("NOTICE", "vectors.json", "vectors.1a2b3c4d.codes.npy"):
+        (old / name).write_text("mine")
     change(old)
-    assert not set(COLUMN_FILES) & set(all_files(old))
+    found = all_files(old)
+    assert not {*COLUMN_FILES, "vectors.json", "vectors.1a2b3c4d.codes.npy"} & set(found)
     assert columns_of(old).is_dir() and (old / "NOTICE").read_text() == "mine"
-    assert not is_encoded(KnowledgeBase.open(old), fingerprint="9f3a")
     reader.verify()
-    assert open_vectors(reader, fingerprint="9f3a").shape == (6, 2)
-
-
-def test_vectors_of_an_old_folder_are_copied_from(old):
-    assert encode(old, "4c1e") == (6, 0)
-    assert is_encoded(KnowledgeBase.open(old), fingerprint="9f3a")
-    add_concepts(old, [Concept("X:9", ("nine",))])
-    assert encode(old) == (1, 6)
-    assert not [name for name in all_files(old) if name.startswith("vectors.")]
-    verify_vectors(KnowledgeBase.open(old))
 
 
 def test_upgrade(old):
     kb = KnowledgeBase.open(old)
     assert upgrade_kb(old)
     now = KnowledgeBase.open(old)
-    assert now.fingerprint == kb.fingerprint and is_encoded(now, fingerprint="9f3a")
+    assert now.fingerprint == kb.fingerprint
     columns = columns_of(old).name
-    assert [name for name in all_files(old) if not name.startswith((columns, "vectors/"))] == [
-        "meta.json"
-    ]
-    verify_vectors(now)
-    assert encode(old) == (0, 6)
+    assert [name for name in all_files(old) if not name.startswith(columns)] == ["meta.json"]
     assert not upgrade_kb(old)
-
-
-def test_upgrade_leaves_out_what_nobody_can_read(old):
-    (old / "vectors.json").write_text("{")
-    with pytest.raises(BioelError, match=r"\[B030\]"):
-        open_vectors(old, fingerprint="9f3a")
-    assert upgrade_kb(old)
-    assert not list(old.glob("vectors*/*")) and not list(old.glob("vectors.*"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ from spacy_bioel.models import inference
 from spacy_bioel.models import tok2vec as module
 from spacy_bioel.models.tok2vec import token_vectors
 from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
-from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer, TagScorer
+from spacy_bioel.nn.spans import SpanScorer, TagScorer
 
 # Detectors.
 
-SIZES = {"width": 7, "max_width": 4, "n_features": 5}
+SIZES = {"width": 7, "max_width": 4, "n_features": 5, "n_labels": 2}
 LENGTHS = np.array([300, 0, 1, 600])
 TOKENS = np.random.default_rng(0).standard_normal((901, 7)).astype(np.float32)
 # (first token, width - 1, feature): several of one span too.
@@ -41,28 +40,18 @@ def shapes_of(network: Any) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("network", "infer", "shapes"),
+    ("make", "infer", "sizes"),
     [
-        (
-            SpanScorer(n_labels=2, hidden=6, context=0, dropout=0.2, **SIZES),
-            inference.span_logits,
-            inference.span_shapes(n_labels=2, hidden=6, **SIZES),
-        ),
-        (
-            LinearSpanScorer(n_labels=2, context=0, dropout=0.2, **SIZES),
-            partial(inference.linear_span_logits, max_width=4),
-            inference.span_shapes(n_labels=2, hidden=0, **SIZES),
-        ),
-        (
-            TagScorer(n_tags=5, context=0, dropout=0.2, **SIZES),
-            inference.tag_logits,
-            inference.tag_shapes(n_labels=2, **SIZES),
-        ),
+        (SpanScorer, inference.span_logits, {"hidden": 6}),
+        (SpanScorer, inference.span_logits, {"hidden": 0}),
+        (TagScorer, inference.tag_logits, {}),
     ],
     ids=["spans", "linear", "tags"],
 )
 @pytest.mark.parametrize("n_matches", [9, 0])
-def test_detectors(network: Any, infer: Any, shapes: Any, n_matches: int) -> None:
+def test_detectors(make: Any, infer: Any, sizes: dict[str, int], n_matches: int) -> None:
+    sizes = SIZES | sizes
+    network, shapes = make(context=0, dropout=0.2, **sizes), inference.detector_shapes(**sizes)
     torch.manual_seed(0)
     for parameter in network.eval().parameters():
         torch.nn.init.normal_(parameter, 0, 0.3)
@@ -70,7 +59,8 @@ def test_detectors(network: Any, infer: Any, shapes: Any, n_matches: int) -> Non
     inputs = (TOKENS, LENGTHS, SPANS[:n_matches], MATCHED[:n_matches])
     with torch.inference_mode():
         expected = network(*map(torch.from_numpy, inputs)).numpy()
-    found = infer({name: tensor.numpy() for name, tensor in network.state_dict().items()}, *inputs)
+    weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    found = infer(weights, *inputs, max_width=4)
     assert (np.isfinite(found) == np.isfinite(expected)).all()
     inside = np.isfinite(expected)
     assert np.abs(found[inside] - expected[inside]).max() < 1e-5 * np.abs(expected[inside]).max()

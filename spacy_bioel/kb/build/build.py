@@ -20,7 +20,7 @@ from spacy_bioel.kb.build.merge import (
     merge_records,
     nothing_left,
 )
-from spacy_bioel.kb.columns.arrays import offsets_of
+from spacy_bioel.kb.columns.arrays import SortedKeys, offsets_of
 from spacy_bioel.kb.columns.files import write_array, write_strings
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_keys
 from spacy_bioel.kb.columns.layout import check_replaceable, homes_of, is_kb, map_vectors
@@ -193,10 +193,9 @@ class _Writer:
         write_strings(self.folder, name, values)
 
     def keys(self, name: str, keys: KeyArray) -> None:
-        """Sorted keys and their rows; the lower row first among equal keys."""
-        order = np.argsort(keys, kind="stable")
-        self.array(f"{name}_keys", keys[order])
-        self.array(f"{name}_key_rows", order)
+        ordered = SortedKeys.of(keys)
+        self.array(f"{name}_keys", ordered.keys)
+        self.array(f"{name}_key_rows", ordered.rows)
 
     def ragged(self, offsets: str, values: str, rows: Sequence[Sequence[int]]) -> None:
         self.array(offsets, offsets_of([len(row) for row in rows]))

@@ -22,11 +22,7 @@ from spacy_bioel.kb.build.build import write_columns
 from spacy_bioel.kb.build.merge import BuildReport, Draft, Drafts, follow_chains, merge_records
 from spacy_bioel.kb.columns.arrays import IntArray
 from spacy_bioel.kb.columns.files import write_files
-from spacy_bioel.kb.columns.layout import (
-    generation_of,
-    is_old_set,
-    vectors_name,
-)
+from spacy_bioel.kb.columns.layout import generation_of
 from spacy_bioel.kb.columns.schema import KB_FILES
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
@@ -213,21 +209,16 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
 
 
 def upgrade_kb(path: str | Path) -> bool:
-    """Convert the folder of an earlier version to the current layout, with its vectors.
+    """Convert the folder of an earlier version to the current layout, without its vectors.
 
     RETURNS (bool): Whether the folder had an earlier layout.
     RAISES BioelError: Those of `_changing`.
     """
     with _changing(path, to="upgrade") as (transaction, kb):
         files = kb.files()
-        old = [vectors for vectors in stored_vectors(kb) if is_old_set(vectors.name)]
-        if generation_of(files) and not old:
+        if generation_of(files):
             return False
-        for vectors in old:
-            if vectors.state is not None:  # else they are unreadable
-                with transaction.adding("vectors", vectors_name(vectors.encoder)) as folder:
-                    write_files(folder, vectors.files)
-        with transaction.columns(without=[vectors.name for vectors in old]) as folder:
+        with transaction.columns() as folder:
             write_files(folder, {name: files[name] for name in KB_FILES if name in files})
     return True
 

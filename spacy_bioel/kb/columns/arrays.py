@@ -145,6 +145,12 @@ class SortedKeys:
         self._rows, self._below = rows, below
         self._origin = origin or Origin()
 
+    @classmethod
+    def of(cls, keys: NDArray[np.uint64]) -> SortedKeys:
+        """Sort the keys of the rows 0, 1, ..."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], order.astype(np.int32), below=len(keys))
+
     @cached_property
     def rows(self) -> NDArray[np.int32]:
         """Row of each key; checked on first access."""
@@ -261,15 +267,15 @@ def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
     return offsets
 
 
-def gather(offsets: IntArray, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
+def gather(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Find the entries of many rows of a ragged (CSR) column at once; negative rows have none.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions in the values of the column: rows[i] has
         the positions[indptr[i] : indptr[i + 1]].
     """
     known = np.maximum(np.asarray(rows, dtype=np.int64), 0)
-    starts = offsets[known]
-    return entries_of(starts, np.where(rows >= 0, offsets[known + 1] - starts, 0))
+    starts, ends = offsets[known].astype(np.int64), offsets[known + 1].astype(np.int64)
+    return entries_of(starts, np.where(rows >= 0, ends - starts, 0))
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -7,7 +7,6 @@ files, which takes milliseconds at any size. `KnowledgeBase.verify` compares all
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import mmap
@@ -58,13 +57,6 @@ def read_array(raw: RawFile) -> NDArray[Any]:
     if raw.size != expected:
         raise ValueError(f"{raw.size} bytes, its header says {expected}")
     return raw[start:].view(dtype).reshape(shape)
-
-
-def npy_bytes(array: NDArray[Any]) -> RawFile:
-    """Bytes of an array as a .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=False)
-    return np.frombuffer(stream.getbuffer(), dtype=np.uint8)
 
 
 def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:

@@ -6,7 +6,8 @@ name, each column from its first use on, and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def _join_entries(self) -> None:
         """Give concepts the names of all parts, those of the first part first."""
         n, n_names = len(self.ids), len(self.names)
-        concept = self._owners([part.concept_offsets for part in self.parts])
-        pairs = zip(self.name_rows, self.parts, strict=True)
-        name = _joined(rows[part.concept_names] for rows, part in pairs)
-        first = zip(self.built_sources, self.parts, strict=True)
-        sources = _joined(number + part.name_sources for number, part in first)
+        concept = self._owners("concept_offsets")
+        name = self._mapped("concept_names", self.name_rows)
+        numbers = np.split(np.arange(len(self.sources)), self.built_sources[1:])
+        sources = self._mapped("name_sources", numbers)
         starts = offsets_of([len(part.concept_names) for part in self.parts])
         is_first = np.zeros(len(name), dtype=bool)
         for start, part in zip(starts, self.parts, strict=False):
@@ -126,16 +126,12 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def _join_types(self) -> None:
         number = {name: i for i, name in enumerate(self.type_names)}
         rows = [np.array([number[name] for name in p.type_names], np.int64) for p in self.parts]
-        pairs = zip(rows, self.parts, strict=True)
-        types = _joined(own[part.type_ids] for own, part in pairs)
-        owner = self._owners([part.type_offsets for part in self.parts])
-        self._types_of_concept = self._unique_values(owner, types, below=len(number))
+        types = self._mapped("type_ids", rows)
+        self._types_of_concept = self._unique("type_offsets", types, below=len(number))
 
     def _join_parents(self) -> None:
-        pairs = zip(self.concept_rows, self.parts, strict=True)
-        parents = _joined(rows[part.parents] for rows, part in pairs)
-        owner = self._owners([part.parent_offsets for part in self.parts])
-        self._parents_of_concept = self._unique_values(owner, parents, below=len(self))
+        parents = self._mapped("parents", self.concept_rows)
+        self._parents_of_concept = self._unique("parent_offsets", parents, below=len(self))
 
     def _join_retired(self) -> None:
         """Keep retired ids that are current in no part, each with its first replacement."""
@@ -146,11 +142,9 @@ class JoinedKnowledgeBase(KnowledgeBase):
         ids = list(targets)
         current = self._by_id.find(word_keys(ids), ids, self.ids.take)
         ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
-        keys = word_keys(ids)
-        order = np.argsort(keys, kind="stable")
         self.retired = string_column(ids)
         self._retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
-        self._by_retired = SortedKeys(keys[order], order.astype(np.int32), below=len(ids))
+        self._by_retired = SortedKeys.of(word_keys(ids))
 
     def _join_meta(self) -> None:
         """Contents that other knowledge bases have in meta.json."""
@@ -161,12 +155,19 @@ class JoinedKnowledgeBase(KnowledgeBase):
         counts = {"concepts": len(self), "names": self.n_names, "entries": len(self.concept_names)}
         self.meta = {**of_parts, "fingerprint": self.fingerprint, "counts": counts}
 
-    def _owners(self, offsets: Sequence[IntArray]) -> IntArray:
-        """Joined concept row of each value of a ragged column of all parts."""
-        pairs = zip(self.concept_rows, offsets, strict=True)
-        return _joined(np.repeat(rows, np.diff(of_part)) for rows, of_part in pairs)
+    def _mapped(self, column: str, rows: Sequence[NDArray[np.integer]]) -> IntArray:
+        """A column of rows of all parts, as joined rows."""
+        pairs = zip(rows, self.parts, strict=True)
+        return np.concatenate([own[getattr(part, column)] for own, part in pairs]).astype(np.int64)
 
-    def _unique_values(self, owner: IntArray, values: IntArray, *, below: int) -> Ragged:
+    def _owners(self, offsets: str) -> IntArray:
+        """Joined concept row of each value of a ragged column of all parts."""
+        pairs = zip(self.concept_rows, self.parts, strict=True)
+        counts = [(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
+        return np.concatenate([np.repeat(*pair) for pair in counts]).astype(np.int64)
+
+    def _unique(self, offsets: str, values: IntArray, *, below: int) -> Ragged:
+        owner = self._owners(offsets)
         kept = _different(owner, values, below=below)
         return _ragged(owner[kept], values[kept], len(self), below=below)
 
@@ -245,20 +246,12 @@ class JoinedKnowledgeBase(KnowledgeBase):
         raise BioelError(Errors.B322.format(path=self.where))
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
-        return _rejoin, (self.parts, self.labels)
+        return partial(JoinedKnowledgeBase, self.parts, labels=self.labels), ()
 
 
 def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
     """The knowledge bases that have folders and vectors: the parts of a joined one, or itself."""
     return kb.parts if isinstance(kb, JoinedKnowledgeBase) else (kb,)
-
-
-def _rejoin(parts: Sequence[KnowledgeBase], labels: Mapping[str, int]) -> JoinedKnowledgeBase:
-    return JoinedKnowledgeBase(parts, labels=labels)
-
-
-def _joined(columns: Iterable[NDArray[Any]]) -> IntArray:
-    return np.concatenate(list(columns)).astype(np.int64)
 
 
 def _different(owner: IntArray, values: IntArray, *, below: int) -> IntArray:

@@ -126,12 +126,12 @@ def join_strings(
         joined rows by their keys.
     """
     strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
-    joined = SortedKeys(np.zeros(0, np.uint64), np.zeros(0, np.int32), below=0)
+    joined_keys = np.zeros(0, np.uint64)
     rows_of: list[NDArray[np.int32]] = []
     for number, (column, own) in enumerate(zip(columns, by_key, strict=True)):
         keys = np.empty(len(own.keys), dtype=np.uint64)
         keys[own.rows] = own.keys
-        rows = joined.search(keys)
+        rows = SortedKeys.of(joined_keys).search(keys)
         known = np.flatnonzero(rows >= 0)
         # Keys are hashes: strings are compared too.
         is_same = _are_same(strings.take(rows[known]), column.take(known), same_form)
@@ -141,11 +141,8 @@ def join_strings(
         rows_of.append(rows.astype(np.int32))
         part = np.append(strings._part, np.full(len(new), number, np.int16))
         strings = JoinedStrings(columns, part, np.append(strings._row, new.astype(np.int32)))
-        all_keys = np.append(joined.keys, keys[new])
-        all_rows = np.append(joined.rows, rows_of[-1][new])
-        order = np.argsort(all_keys, kind="stable")
-        joined = SortedKeys(all_keys[order], all_rows[order], below=len(strings))
-    return strings, rows_of, joined
+        joined_keys = np.append(joined_keys, keys[new])
+    return strings, rows_of, SortedKeys.of(joined_keys)
 
 
 def _are_same(there: list[str], here: list[str], same_form: SameForm) -> NDArray[np.bool_]:

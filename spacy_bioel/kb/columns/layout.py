@@ -6,9 +6,9 @@
     vectors/9f3a.18a0.../codes.npy ...  vectors of the names of one generation; never changed
     tries/5b1e....3f2a9c01b7d4/         trie of the names of this generation by some word pieces
 
-The folder of an earlier version has the columns, vectors.json and the vectors of one encoder
-directly in it, and stays readable. In memory a knowledge base is a mapping of files in any layout:
-columns by their names, those of a home (of vectors, or of a trie) by their paths.
+The folder of an earlier version has the columns directly in it, and stays readable. In memory a
+knowledge base is a mapping of files: columns by their names, those of a home (of vectors, or of a
+trie) by their paths.
 """
 
 from __future__ import annotations
@@ -45,11 +45,6 @@ _HOMES = {
     "vectors": re.compile(r"[\w-]+\.[0-9a-f]{16}", re.ASCII),
     "tries": re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}"),
 }
-# Description of the vectors in the layout of an earlier version, with their generation.
-OLD_VECTORS_FILE = "vectors.json"
-_OLD_SET = "0" * 16  # time of these vectors, before all others
-UNKNOWN_ENCODER = "unknown"  # its fingerprint, if the description is unreadable
-
 GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
 _LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
 # Attempts to open, attempts with the same meta.json, and seconds between attempts.
@@ -159,11 +154,6 @@ def encoder_of(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def is_old_set(name: str) -> bool:
-    """Whether vectors are in the layout of an earlier version."""
-    return name.endswith(_OLD_SET)
-
-
 def homes_in(folder: Path, kind: str) -> list[str]:
     """Names of the homes of a kind in a folder, described or not."""
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -195,17 +185,15 @@ def map_vectors(folder: Path, *, of: str | None = None) -> dict[str, RawFile]:
 
     of (str | None): Only vectors of the knowledge base with this fingerprint; None: all.
     """
-    files = _old_vectors(folder)
+    files: dict[str, RawFile] = {}
+    removed = removed_vectors(folder)
     for name in homes_in(folder, "vectors"):
         home = folder / "vectors" / name
         parts = read_small(home, ABOUT_FILE) | map_folder(home, PARTS["vectors"][1:])
-        if (home / ABOUT_FILE).is_file():  # writers remove the description first
+        is_wanted = of in (None, _parsed(parts, ABOUT_FILE).get("kb")) and name not in removed
+        if is_wanted and (home / ABOUT_FILE).is_file():  # writers remove the description first
             files |= in_home("vectors", name, parts)
-    wanted = set(homes_of(files, "vectors")) - removed_vectors(folder)
-    if of is not None:
-        abouts = {name: _parsed(files, f"vectors/{name}/{ABOUT_FILE}") for name in wanted}
-        wanted = {name for name, about in abouts.items() if about.get("kb") == of}
-    return {path: raw for path, raw in files.items() if path.split("/")[1] in wanted}
+    return files
 
 
 def map_tries(folder: Path, *, of: str) -> dict[str, RawFile]:
@@ -224,22 +212,6 @@ def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
         for name in homes_of(files, kind):
             known |= in_home(kind, name, files_of(files, kind, name))
     return known
-
-
-def _old_vectors(folder: Path) -> dict[str, RawFile]:
-    """Vectors in the layout of an earlier version, by their names in the current layout."""
-    if not (described := read_small(folder, OLD_VECTORS_FILE)):
-        return {}
-    about = _parsed(described, OLD_VECTORS_FILE)
-    name = f"{about.get('fingerprint', '')}.{_OLD_SET}"
-    if not _HOMES["vectors"].fullmatch(name):
-        name = f"{UNKNOWN_ENCODER}.{_OLD_SET}"
-    parts = {ABOUT_FILE: described[OLD_VECTORS_FILE]}
-    generation = str(about.get("generation", ""))
-    if generation.isalnum():  # neither missing, nor a path to another folder
-        old = {f"vectors.{generation}.{part}": part for part in PARTS["vectors"][1:]}
-        parts |= {old[file]: raw for file, raw in map_folder(folder, old).items()}
-    return in_home("vectors", name, parts)
 
 
 def _parsed(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from spacy_bioel.kb.columns.arrays import RawFile
 from spacy_bioel.kb.columns.files import check_contents, check_seal, read_array, read_json
 from spacy_bioel.kb.columns.layout import (
     ABOUT_FILE,
-    UNKNOWN_ENCODER,
     encoder_of,
     files_of,
     homes_of,
@@ -26,9 +25,8 @@ from spacy_bioel.kb.vectors.index import BITS, QuantizedVectors
 
 Columns = dict[str, NDArray[Any]]
 
-# Types of the values of a description. It also has "ann" (None, or what `ann.write_index` returns),
-# "text" (its own checksum) and, in an earlier version, "generation".
-_TYPES = {"fingerprint": str, "kb": str, "n": int, "dim": int, "bits": int, "checksums": dict}
+# Of a description, beside "text", its own checksum. "ann": None, or what `ann.write_index` returns.
+_KEYS = ("fingerprint", "kb", "n", "dim", "bits", "checksums", "ann")
 
 
 def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
@@ -60,19 +58,8 @@ class StoredVectors:
         about = read_json(text, where=where, file=file)
         if "dim" in about and about.get("bits") != BITS:
             raise BioelError(Errors.B180.format(path=where))
-        wrong = sorted(about.keys() - {*_TYPES, "ann", "text", "generation"})
-        wrong += [key for key, kind in _TYPES.items() if type(about.get(key)) is not kind]
-        parts = {*VECTOR_COLUMNS, "ann"} if about.get("ann") else {*VECTOR_COLUMNS}
-        if wrong or about["checksums"].keys() != parts:
-            error = f"unexpected {', '.join(wrong or ['checksums'])}"
-            raise BioelError(Errors.B030.format(path=where, file=file, error=error))
-        if "text" in about:  # earlier versions wrote no checksum
-            check_seal(text, about["text"], where=where, file=file)
-        return {key: about.get(key) for key in (*_TYPES, "ann")}
-
-    def is_of(self, fingerprint: str) -> bool:
-        """Whether this encoder made the vectors, or their encoder is unknown."""
-        return self.encoder in (fingerprint, UNKNOWN_ENCODER)
+        check_seal(text, about.get("text"), where=where, file=file)
+        return {key: about[key] for key in _KEYS}
 
     @property
     def state(self) -> str | None:
@@ -165,7 +152,7 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
     names = homes_of(files, "vectors")
     found = [StoredVectors(kb, name, files_of(files, "vectors", name)) for name in names]
     if fingerprint is not None:
-        found = [one for one in found if one.is_of(fingerprint)]
+        found = [one for one in found if one.encoder == fingerprint]
     age = {one.name: one.name.rpartition(".")[2] for one in found}
     return sorted(found, key=lambda one: (one.is_current, age[one.name]), reverse=True)
 
@@ -211,7 +198,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     """
     kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since writers may change it meanwhile
-    found = [one for one in stored if fingerprint is None or one.is_of(fingerprint)]
+    found = [one for one in stored if fingerprint in (None, one.encoder)]
     if not stored:
         raise BioelError(Errors.B032.format(path=kb.where))
     if not found:

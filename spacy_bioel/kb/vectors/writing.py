@@ -13,20 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import RawFile
+from spacy_bioel.kb.columns.arrays import SortedKeys
 from spacy_bioel.kb.columns.files import (
     UNSEALED,
     checksum,
     map_folder,
-    npy_bytes,
     read_array,
     sealed_json,
+    write_array,
 )
 from spacy_bioel.kb.columns.layout import ABOUT_FILE, PARTS, in_home, vectors_name
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
@@ -57,7 +58,6 @@ Digests = NDArray[np.uint64]
 _BLOCK = 1 << 16  # names per block; a stopped process loses at most one block
 _BATCH = 4096  # names per call of the encoder
 _JOURNAL = "journal.json"
-_CHUNK = 1 << 20  # bytes per write
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,37 +93,23 @@ def write_vectors(
         the disk is full or the folder is not writable, [B212] when another writer does not finish
         in time.
     """
-    report = progress or (lambda n: None)
-    about = {"fingerprint": fingerprint, "kb": kb.fingerprint, "n": kb.n_names}
-    about |= {"dim": dim, "bits": BITS}
     if kb.path is None:
-        return _attach(kb, encode, about, report)
+        with TemporaryDirectory() as folder:
+            kb.save_to(folder)
+            copy = KnowledgeBase.open(folder)
+            done = write_vectors(copy, encode, fingerprint=fingerprint, dim=dim, progress=progress)
+            [written] = stored_vectors(copy, fingerprint)
+            files = {file: raw.copy() for file, raw in written.files.items()}
+        kb.attach(in_home("vectors", written.name, files))
+        return done
     try:
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
             now = KnowledgeBase.open(kb.path)
-            about |= {"kb": now.fingerprint, "n": now.n_names}
-            return _write(transaction, now, encode, about, report)
+            about = {"fingerprint": fingerprint, "kb": now.fingerprint, "n": now.n_names}
+            about |= {"dim": dim, "bits": BITS}
+            return _write(transaction, now, encode, about, progress or (lambda n: None))
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
-
-
-def _sealed(about: Mapping[str, Any], files: Mapping[str, RawFile]) -> bytes:
-    """The description of vectors with these files."""
-    checksums = {name.removesuffix(".npy"): checksum(raw) for name, raw in files.items()}
-    return sealed_json({**about, "checksums": checksums, "text": UNSEALED})
-
-
-def _attach(kb: KnowledgeBase, encode: Encode, about: dict[str, Any], report: Report) -> Encoded:
-    """Attach vectors to a knowledge base in memory."""
-    shapes = column_shapes(kb.n_names, about["dim"])
-    columns = {name: np.zeros(shapes[name], dtype) for name, dtype in VECTOR_COLUMNS.items()}
-    usable = _usable(stored_vectors(kb, about["fingerprint"]), dim=about["dim"])
-    n_encoded = sum(n for _, n in _fill(kb, columns, usable, encode, report))
-    files = {f"{part}.npy": npy_bytes(array) for part, array in columns.items()}
-    sealed = np.frombuffer(_sealed(about | {"ann": None}, files), dtype=np.uint8)
-    name = vectors_name(about["fingerprint"])
-    kb.attach(in_home("vectors", name, {ABOUT_FILE: sealed, **files}))
-    return Encoded(n_encoded, kb.n_names - n_encoded, None)
 
 
 def _write(
@@ -146,8 +132,7 @@ def _write(
         report(unfinished.done)
     n_encoded = 0
     try:
-        columns, start = unfinished.columns, unfinished.done
-        for done, n in _fill(kb, columns, usable, encode, report, start=start):
+        for done, n in _fill(kb, unfinished, usable, encode, report):
             n_encoded += n
             unfinished.finish_rows(done)
     finally:
@@ -180,48 +165,33 @@ def name_digests(names: Sequence[str]) -> Digests:
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
 
 
-class KnownVectors:
-    """Vectors of names that an encoder has encoded before, by the digest of the name."""
-
-    def __init__(self, vectors: QuantizedVectors, digests: Digests) -> None:
-        self.vectors, self._digests = vectors, digests
-        self._order = np.argsort(digests[:, 0], kind="stable")
-        self._sorted = digests[self._order, 0]
-
-    def find(self, digests: Digests) -> IntArray:
-        """Row of each name, -1 for new names. Shape (n,)."""
-        if not len(self._sorted):
-            return np.full(len(digests), -1)
-        at = np.minimum(np.searchsorted(self._sorted, digests[:, 0]), len(self._sorted) - 1)
-        rows = self._order[at]
-        # Of names with the same first half only one is found; the others are encoded again.
-        return np.where((self._digests[rows] == digests).all(axis=1), rows, -1)
-
-
 def _fill(
     kb: KnowledgeBase,
-    columns: Columns,
+    unfinished: Unfinished,
     usable: StoredVectors | None,
     encode: Encode,
     report: Report,
-    *,
-    start: int = 0,
 ) -> Iterator[tuple[int, int]]:
-    """Fill columns from a row on, block by block; vectors of known names are copied.
+    """Fill the other rows, block by block; vectors of known names are copied.
 
     YIELDS (tuple): The row to go on from, and the number of names that were encoded in this block.
     RAISES BioelError: [B035] when the encoder returns NaN, infinity or another shape.
     """
-    known = usable and KnownVectors(usable.vectors, usable.columns["digests"])
-    for first in range(start, kb.n_names, _BLOCK):
+    columns = unfinished.columns
+    if usable:
+        known, digests_of_known = usable.vectors, usable.columns["digests"]
+        by_half = SortedKeys.of(digests_of_known[:, 0])
+    for first in range(unfinished.done, kb.n_names, _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, kb.n_names))
         names = normalize_names(kb.names.take(rows))
         digests = columns["digests"][rows] = name_digests(names)
         old = np.full(len(names), -1)
-        if known:
-            old = known.find(digests)
+        if usable:
+            old = by_half.search(digests[:, 0])
+            # Of names with the same first half one is found; the others are encoded again.
+            old[(digests_of_known[old] != digests).any(axis=1)] = -1
             if len(copied := np.flatnonzero(old >= 0)):
-                _put(columns, rows[copied], known.vectors, old[copied])
+                _put(columns, rows[copied], known, old[copied])
                 report(len(copied))
         # Batches have names of similar length, which saves padding.
         new = sorted(np.flatnonzero(old < 0).tolist(), key=lambda i: len(names[i]))
@@ -260,14 +230,13 @@ class Unfinished:
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self.folder, self._about = folder, dict(about)
-        self._paths = {name: folder / f"{name}.npy" for name in VECTOR_COLUMNS}
         self._shapes = column_shapes(about["n"], about["dim"])
         self.done = self._done_before()
         if not self.done:
             self.discard()
-            self._allocate_all()
+            self._allocate()
         self.columns: Columns = {
-            name: np.lib.format.open_memmap(path, mode="r+") for name, path in self._paths.items()
+            name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in VECTOR_COLUMNS
         }
 
     def finish_rows(self, done: int) -> None:
@@ -281,7 +250,9 @@ class Unfinished:
     def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> None:
         """Write the description of the finished vectors, and add them to the knowledge base."""
         self.columns.clear()  # some systems cannot move mapped files
-        sealed = _sealed(about, map_folder(self.folder, PARTS["vectors"][1:]))
+        files = map_folder(self.folder, PARTS["vectors"][1:])
+        checksums = {name.removesuffix(".npy"): checksum(raw) for name, raw in files.items()}
+        sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
         (self.folder / ABOUT_FILE).write_bytes(sealed)
         home = transaction.put(self.folder, "vectors", vectors_name(about["fingerprint"]))
         (home / _JOURNAL).unlink(missing_ok=True)
@@ -293,29 +264,20 @@ class Unfinished:
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
-            files = map_folder(self.folder, [path.name for path in self._paths.values()])
-            found = {name: read_array(files[f"{name}.npy"]).shape for name in self._paths}
+            files = map_folder(self.folder, [f"{name}.npy" for name in VECTOR_COLUMNS])
+            found = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
             # A copy by hard links has the same files; they are not written to.
-            is_own = all(path.stat().st_nlink == 1 for path in self._paths.values())
+            is_own = all((self.folder / name).stat().st_nlink == 1 for name in files)
             if journal == self._about and found == self._shapes and is_own:
                 return int(done)
         return 0
 
-    def _allocate_all(self) -> None:
+    def _allocate(self) -> None:
+        """Write zeros, which take no memory: a sparse file would kill it on a full disk."""
         self.folder.mkdir()
         try:
-            for name, path in self._paths.items():
-                _allocate(path, self._shapes[name], np.dtype(VECTOR_COLUMNS[name]))
+            for name, dtype in VECTOR_COLUMNS.items():
+                write_array(self.folder, name, np.zeros(self._shapes[name], dtype))
         except OSError:
             self.discard()
             raise
-
-
-def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Write an array of zeros; a sparse file would kill the process on a full disk."""
-    n_bytes = int(np.prod(shape)) * dtype.itemsize
-    with path.open("wb") as stream:
-        header = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype)) | {"shape": shape}
-        np.lib.format.write_array_header_1_0(stream, header)
-        for start in range(0, n_bytes, _CHUNK):
-            stream.write(bytes(min(_CHUNK, n_bytes - start)))

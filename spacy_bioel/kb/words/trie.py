@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import IntArray, entries_of, offsets_of
+from spacy_bioel.kb.columns.arrays import IntArray, gather, offsets_of
 from spacy_bioel.kb.columns.files import (
     UNSEALED,
     check_contents,
@@ -64,10 +64,7 @@ class NameTrie:
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Children of many nodes, none of -1: indptr, shape (n + 1,), and nodes."""
-        known = np.maximum(nodes, 0)
-        starts = self.first_child[known].astype(np.int64)
-        counts = self.first_child[known + 1].astype(np.int64) - starts
-        return entries_of(starts, np.where(nodes >= 0, counts, 0))
+        return gather(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
         """Pieces that lead to nodes. Any shape; returns the same."""
@@ -81,8 +78,7 @@ class NameTrie:
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
         """Name rows of many leaves: indptr, shape (n + 1,), and rows."""
         at = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
-        starts = self.name_offsets[at].astype(np.int64)
-        indptr, places = entries_of(starts, self.name_offsets[at + 1] - starts)
+        indptr, places = gather(self.name_offsets, at)
         return indptr, self.names[places].astype(np.int64)
 
 
@@ -103,10 +99,8 @@ def build_trie(
         lengths[start : start + len(part)] = [len(pieces) for pieces in found]
         flat.append(np.array([i for pieces in found for i in pieces], dtype=np.int32))
     trie = trie_of(np.concatenate(flat), lengths, rows)
-    has_name = np.zeros(len(kb), dtype=bool)
-    has_name[kb.concepts_of_names(trie.names)[1]] = True
-    left_out, nameless = int((lengths == 0).sum()), int((~has_name).sum())
-    return replace(trie, left_out=left_out, nameless=nameless)
+    nameless = len(kb) - len(np.unique(kb.concepts_of_names(trie.names)[1]))
+    return replace(trie, left_out=int((lengths == 0).sum()), nameless=nameless)
 
 
 def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTrie:
@@ -187,22 +181,10 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     try:
         about = json.loads(files[ABOUT_FILE].tobytes())
         columns: list[Any] = [read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS]
-        counts = (int(about[key]) for key in _COUNTS)
-        trie = NameTrie(*columns, *counts)
-        # Lengths, and first and last entries.
-        fits = all(column.ndim == 1 and column.dtype.kind in "iu" for column in columns) and (
-            len(trie.first_child) == len(trie) + 1
-            and int(trie.first_child[0]) == 1
-            and int(trie.first_child[-1]) == len(trie)
-            and len(trie.name_offsets) == len(trie.leaves) + 1
-            and int(trie.name_offsets[-1]) == len(trie.names)
-        )
-        if not fits:
-            raise ValueError("its columns do not fit one another")
+        return NameTrie(*columns, *(int(about[key]) for key in _COUNTS))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         where = Path(kb.where) / "tries" / name
         raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
-    return trie
 
 
 def verify_tries(kb: KnowledgeBase) -> None:

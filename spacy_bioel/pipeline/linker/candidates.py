@@ -20,7 +20,6 @@ from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
-from spacy_bioel.pipeline.linker.queries import String
 from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
@@ -45,6 +44,7 @@ KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 T = TypeVar("T")
+String = tuple[str, str]  # normalised, and the label of the mention
 
 
 class Kept:

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
@@ -25,7 +26,7 @@ from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.queries import find_mentions
 from spacy_bioel.pipeline.linker.resources import LinkerResources
-from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.settings import BY_KB, TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
 from spacy_bioel.text.normalize import normalize_name
@@ -56,9 +57,19 @@ class Linker(LinkerResources):
             mentions = multitask.find(self.model, docs, settings)
         else:
             mentions = find_mentions(docs, generator)
-            if not settings.by_kb:
-                self._surroundings.check_mentions(self.name, mentions)
+            # Where mentions come with the documents, some documents have none.
+            self._has_mentions = self._has_mentions or len(mentions.spans) > 0
+            if not (self._has_mentions or settings.mentions in BY_KB):
+                self._check_alone(mentions.docs)
         return rank_candidates(self.model, generator, mentions)
+
+    def _check_alone(self, docs: Iterable[Doc]) -> None:
+        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
+        nlp = self._pipeline() if any(map(len, docs)) else None
+        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
+        if nlp is not None and nlp.component_names == [self.name]:
+            self._has_mentions = True
+            warnings.warn(Warnings.W323.format(linker=self.name), stacklevel=2)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""

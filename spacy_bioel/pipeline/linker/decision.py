@@ -29,6 +29,7 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_mentions,
     rank_names,
 )
+from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
 
 Candidates = tuple[Candidate, ...]
@@ -132,7 +133,7 @@ class Ranking:
         for (span, query, owner), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
-        return with_labels(links, kb) if settings.by_kb else links
+        return with_labels(links, kb) if settings.mentions in BY_KB else links
 
 
 def rank_candidates(

@@ -9,7 +9,7 @@ from heapq import nlargest
 from itertools import chain
 from math import exp
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import mention_spans
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState, String
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
@@ -27,11 +28,6 @@ from spacy_bioel.text.composites import split_composites
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
-if TYPE_CHECKING:
-    from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-    from spacy_bioel.pipeline.linker.state import LinkerState
-
-String = tuple[str, str]  # normalised, and the label of the mention
 Ranked = Mapping[String, tuple[Candidate, ...]]
 
 
