@@ -194,10 +194,11 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
 
 
 def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
-    return {
-        (start, end): Context(*flags, tuple(map(tuple, cues)))
-        for start, end, *flags, cues in group.attrs.get(_CONTEXTS, ())
-    }
+    found = {}
+    for start, end, *flags, cues in group.attrs.get(_CONTEXTS, ()):
+        values: Any = (*flags, tuple(map(tuple, cues)))
+        found[start, end] = Context(*values)
+    return found
 
 
 def context_of(span: Span) -> Context | None:

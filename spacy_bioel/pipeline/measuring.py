@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
-from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
@@ -17,6 +16,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import GOLD_KEY, get_links, with_gold_mentions
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.evaluation import Measurement, evaluate
@@ -113,7 +113,7 @@ def score_links(
 
 
 def batches_before(
-    nlp: Language, pipe: Pipe, texts: Iterable[AnnotatedText]
+    nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Doc]]:
     """Batches of documents as a pipe of the pipeline gets them."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]

@@ -84,9 +84,7 @@ def test_a_group_that_was_sorted_or_filtered(doc: Doc, order: list[int]) -> None
     assert [s._.candidates for s in doc.spans["bioel"]] == [LINKS[i].candidates for i in order]
 
 
-@pytest.mark.parametrize("links", [LINKS, []], ids=["links", "no links"])
-def test_a_span_without_a_record(doc: Doc, links: list[Link]) -> None:
-    set_links(doc, links)
+def test_a_span_without_a_record(doc: Doc) -> None:
     doc.spans["bioel"].append(Span(doc, 0, 1, label="Disease"))
     with pytest.raises(BioelError, match=r"\[B052\].*'bioel'.*'Lupus' at \(0, 5\)"):
         get_links(doc)
@@ -125,12 +123,6 @@ def test_only_detected_spans_are_not_linked() -> None:
     assert get_links(doc) == []
     doc.spans["bioel"] = [Span(doc, 0, 1, label="Disease")]
     assert get_links(doc) == [Link(0, 9, "Disease")]
-
-
-def test_other_keys_do_not_mix(doc: Doc) -> None:
-    set_links(doc, [Link(0, 5, "Disease", ("X:9",))], spans_key="other")
-    assert get_links(doc, "other") == [Link(0, 5, "Disease", ("X:9",))]
-    assert get_links(doc) == LINKS
 
 
 # "adenoma" begins inside a token; "lung and breast cancer" is a composite with one nested in it.

@@ -161,8 +161,6 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     report = json.loads(capsys.readouterr().out)
     assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
     assert report["kbs"][0]["release"] == "2026-11"
-    assert run(str(folder), text) == 0
-    assert capsys.readouterr().out.startswith("A [common cold -> X:2].\nPipeline: ")
     assert run(str(folder), text, "--mention", "cold") == 0
     out = capsys.readouterr().out
     assert out.startswith("A common [cold -> X:2].\n")

@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.lexicon import MAX_TYPES, KeyMasks, Lexicon
+from spacy_bioel.kb.words.lexicon import MAX_TYPES, Lexicon
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -67,9 +67,3 @@ def test_words_of_several_names(lexicon: Lexicon) -> None:
     # "cold" is in "cold" and "common cold", in both the last word; "heart" is in one name only.
     assert set(tokens.tolist()) == {1}
     assert bits.tolist() == [DISEASE, INFECTION, MAX_TYPES]
-
-
-def test_an_empty_lexicon() -> None:
-    assert spans(Lexicon.empty(), ["cold"]) == []
-    assert Lexicon.empty().match_words(["cold"])[0].tolist() == []
-    assert KeyMasks.empty().find(np.array([[1, 2]], dtype=np.uint64)).tolist() == [[0, 0]]

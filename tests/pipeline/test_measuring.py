@@ -1,4 +1,4 @@
-"""A pipeline on gold texts: what is run for it, token vectors, and settings that are lent."""
+"""A pipeline on gold texts: what is run for it, and token vectors."""
 
 from __future__ import annotations
 

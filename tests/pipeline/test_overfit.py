@@ -72,7 +72,6 @@ def test_labels_scores_and_extensions(trained: Language, texts: list[AnnotatedTe
     ]  # fmt: skip
     assert len(group.attrs["scores"]) == 6 and min(group.attrs["scores"]) > 0.5
     assert group[0].kb_id_ == group[0]._.cui == "MESH:D009270"
-    assert group[0]._.cuis == ("MESH:D009270",)
     best = group[0]._.candidates[0]
     assert (best.id, best.name, best.evidence) == (
         "MESH:D009270", "Naloxone", "exact+memory+dense",

@@ -121,16 +121,6 @@ def test_fitted_weights_tell_right_from_wrong(fitted: Fusion) -> None:
     assert nil[nothing].min() > 0.5 > nil[~nothing].max()
 
 
-def test_a_feature_that_never_varied_has_no_say(fitted: Fusion) -> None:
-    # Without an encoder, or with a memory, that the development documents did not have.
-    usual, other = table({"dense": 0.8, "encoded": 1.0}, {"dense": 0.8, "trained": 1.0, "seen": 2})
-    features = np.array([usual, other])
-    for fusion in (fitted, Fusion.from_json(fitted.to_json())):
-        assert fusion.scale.min() > 0.01
-        first, second = fusion.scores(features).tolist()
-        assert first == pytest.approx(second, abs=0.05)
-
-
 def test_a_start_that_misleads_is_left_aside(fitted: Fusion) -> None:
     backwards = replace(fitted, output=-fitted.output, direct=-fitted.direct)
     data = development(40, seed=3)

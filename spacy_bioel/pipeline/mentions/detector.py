@@ -87,8 +87,9 @@ class MentionDetector(StoredPipe):
         always, never = self.cfg["always"], self.cfg["never"]
         labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
         for words in [*always.values(), never] if labelled else [None]:
-            is_list = isinstance(words, list | tuple)
-            if not (is_list and all(isinstance(word, str) and word for word in words)):
+            if not isinstance(words, list | tuple) or not all(
+                isinstance(word, str) and word for word in words
+            ):
                 raise BioelError(Errors.B336.format(always=always, never=never))
 
     @property
@@ -240,7 +241,7 @@ class MentionDetector(StoredPipe):
         losses[self.name] += loss
         return losses
 
-    def get_loss(self, examples: Iterable[Example], scores: Logits) -> tuple[float, Logits]:
+    def get_loss(self, examples: Iterable[Example], scores: Any) -> tuple[float, Any]:
         """Compute the loss and its gradient with respect to the logits `scores`."""
         gold, known = self._targets(examples)
         return mention_loss(self.model, scores, gold, known)
