@@ -43,6 +43,9 @@ NAMES = (
     ("Absence of nose", "No nose"),
     ("Absence seizure",),
     ("COPD", "Chronic obstructive pulmonary disease"),
+    ("Retina",),
+    ("Embryo",),
+    ("Locus",),
 )
 
 
@@ -72,6 +75,8 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("eye abnormality", [("eye abnormality", NAMES[5][0])]),
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
+        ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
+        ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         (
             "cleft lip and palate",
             [("cleft lip", "Cleft lip"), ("cleft lip and palate", "Cleft palate")],
@@ -210,6 +215,18 @@ def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
     assert links(nlp("Siezures")) == []
     linker.cfg["mentions"] = "kb_exact"
     assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
+
+
+@pytest.mark.parametrize(("n_below", "found"), [(101, []), (100, ["Cells"])])
+def test_a_concept_above_most_others_is_no_mention(
+    tmp_path: Path, n_below: int, found: list[str]
+) -> None:
+    concepts = [Concept("X:0", ("cell",)), Concept("X:1", ("motile cell",), parents=("X:0",))]
+    concepts += [Concept(f"X:1{i}", (f"a{i} cell",), parents=("X:1",)) for i in range(n_below - 1)]
+    build_kb(concepts, tmp_path / "kb")
+    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    assert [text for text, _ in find(finder, "Cells.")] == found
+    assert [text for text, _ in find(finder, "A motile cell.")] == ["motile cell"]
 
 
 @pytest.mark.parametrize(
