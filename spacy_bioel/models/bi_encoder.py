@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
@@ -18,7 +19,7 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens, is_listener
+from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,7 +55,7 @@ def build_dual_encoder_v1(
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(Errors.B175.format(pooling=pooling))
-    if not collective and is_listener(tok2vec):
+    if not collective and isinstance(tok2vec, Tok2VecListener):
         raise BioelError(Errors.B177)
     settings = {"pooling": pooling, "from_words": from_words}
     return reading_model(

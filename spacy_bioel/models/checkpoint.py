@@ -50,9 +50,8 @@ def require_transformers() -> None:
 def read_checkpoint(
     path: str, *, max_pieces: int, writes: bool = False
 ) -> tuple[Path, PreTrainedModel, Tokenizer]:
-    """Load a checkpoint.
+    """Load a checkpoint from a folder or the hub.
 
-    path (str): Folder of a Hugging Face checkpoint with safetensors weights, or its id on the hub.
     max_pieces (int): Longest input in word pieces, special ones included.
     writes (bool): Load an encoder-decoder with its head over word pieces; else an encoder.
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
@@ -117,7 +116,6 @@ def _load_backbone(folder: Path, *, writes: bool) -> PreTrainedModel:
     Dropout of attention weights is disabled, whatever the config says: with it PyTorch cannot use
     its fused kernels, and an update on a CPU takes 1.7 times as long.
 
-    RAISES BioelError: [B153] a file is missing, [B154] a tensor is, [B280] it cannot write.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
@@ -216,7 +214,6 @@ def checkpoint_kind(
 ) -> NetworkKind:
     """The kind of models around a backbone, which store its configuration as one more file.
 
-    make (Callable): See `NetworkKind`.
     add (Callable): Adds word pieces and network to the model.
     writes (bool): The backbone is an encoder-decoder; else an encoder.
     """

@@ -61,7 +61,7 @@ def build_cross_encoder_v1(
     """
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
-        "cross_encoder", _forward, _KIND, settings, path=path, max_pieces=max_pieces
+        "cross_encoder", _KIND, settings, forward=_forward, path=path, max_pieces=max_pieces
     )
 
 

@@ -53,8 +53,8 @@ class MentionBatch:
     words: NDArray[np.int64]
 
 
-# Start token, end token (exclusive) and label index of each span of a batch; tokens are counted
-# over the concatenated documents. Shape (n_spans, 3).
+# Start token, end token (exclusive) and label of each span of a batch, as tokens are counted there.
+# Shape (n_spans, 3).
 TokenSpans = NDArray[np.int64]
 
 # Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
@@ -93,11 +93,7 @@ class DetectorKind:
 def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
-    """Make a model without its torch part, which `add_scorer` adds once the labels are known.
-
-    max_width (int): The longest lexicon match in tokens.
-    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
-    """
+    """Make a model without its torch part, as the builders of the architectures do."""
     if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
         raise BioelError(Errors.B173.format(name=name))
     return Model(
@@ -149,10 +145,8 @@ def mention_loss(
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Find spans of at least the lowest probability, in order, and the probability of each.
-
-    batch (MentionBatch): With at least one token.
-    """
+    """Find spans of at least the lowest probability, in order, and the probability of each, in a
+    batch of at least one token."""
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     by_torch = needs_torch(scorer) or is_on_gpu(scorer)
     weights = {} if by_torch else weights_of(scorer)

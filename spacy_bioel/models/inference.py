@@ -43,15 +43,6 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     return y
 
 
-def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatArray:
-    """Mean of the rows of each segment, weighted by the softmax of their scores, shape (n, 1)."""
-    lengths = np.diff(np.append(starts, len(x)))
-    weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0))
-    total = np.add.reduceat(weights, starts)
-    found: FloatArray = np.divide(np.add.reduceat(weights * x, starts), total, dtype=np.float32)
-    return found
-
-
 # Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.
 
 
@@ -188,6 +179,9 @@ class ResCNN:
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
         self.blocks = [_Block(weights, f"blocks.{i}.", widths) for i in range(n_blocks)]
 
+    def _linear(self, x: FloatArray, name: str) -> FloatArray:
+        return linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
     def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
         tables = self.tables
         words = tables["words"][ids].astype(np.float32)
@@ -196,7 +190,7 @@ class ResCNN:
         words += tables["positions"][positions]
         words += tables["token_type"]
         normed = layer_norm(words, tables["norm_weight"], tables["norm_bias"], epsilon=1e-12)
-        return linear(normed, self.weights["project.weight"], self.weights["project.bias"])
+        return self._linear(normed, "project")
 
     def __call__(self, names: Sequence[list[int]]) -> FloatArray:
         """Encode names. names: word pieces of each, at least one. RETURNS: Shape (n_names, dim)."""
@@ -212,16 +206,13 @@ class ResCNN:
             x = self._embed(different, np.zeros_like(different))[number]
         for block in self.blocks:
             x += block(x, positions, left)
-        return self._pool(x, starts)
-
-    def _pool(self, x: FloatArray, starts: IntArray) -> FloatArray:
         if "attention.0.weight" not in self.weights:
             return np.maximum.reduceat(x, starts)
-        first, last = (
-            (self.weights[f"attention.{i}.weight"], self.weights[f"attention.{i}.bias"])
-            for i in (0, 3)
-        )
-        return _softmax_pool(x, linear(relu(linear(x, *first)), *last), starts)
+        scores = self._linear(relu(self._linear(x, "attention.0")), "attention.3")
+        highest = np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0)
+        shares = np.exp(scores - highest)
+        pooled = np.add.reduceat(shares * x, starts)
+        return np.divide(pooled, np.add.reduceat(shares, starts), dtype=np.float32)
 
 
 class _Block:

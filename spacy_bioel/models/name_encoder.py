@@ -71,7 +71,7 @@ class EncoderSource:
 
 
 def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
-    """The torch network itself; batches that do not fit into the memory of a GPU are halved."""
+    """Inference by the torch network; batches that do not fit into a GPU's memory are halved."""
 
     def infer(names: Sequence[list[int]]) -> NDArray[np.float32]:
         import torch
@@ -100,8 +100,7 @@ class NetworkKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
     make (Callable): Adds word pieces and network to a model.
-    file (str): The file beside word pieces and weights.
-    to_bytes (Callable): Its contents.
+    file, to_bytes (str, Callable): The file beside word pieces and weights, and its contents.
     rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
     infer (Callable): Makes the function of inference of a name encoder, with the current weights.
     """
@@ -114,32 +113,23 @@ class NetworkKind:
 
 
 def pieces_model(
-    name: str, forward: Callable, kind: NetworkKind, settings: dict[str, Any], **attrs: object
+    name: str,
+    kind: NetworkKind,
+    settings: dict[str, Any],
+    *,
+    forward: Callable | None = None,
+    **attrs: object,
 ) -> Model:
     """Make a model of word pieces without its network, which `add_encoder` adds.
 
     settings (dict): Of the network.
+    forward (Callable | None): None: that of a name encoder, which has `max_tokens`, the maximum
+        number of word pieces of a name, and `batch_size`, the names that are encoded together.
     """
     attrs = {"kind": kind, "settings": settings, "tokenizer": None} | attrs
-    return Model(name, forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
-
-
-def name_encoder(
-    name: str,
-    kind: NetworkKind,
-    *,
-    max_tokens: int,
-    batch_size: int,
-    settings: dict[str, Any],
-) -> NameEncoder:
-    """Make an encoder without its network, which `add_encoder` adds.
-
-    max_tokens (int): Maximum number of word pieces of a name.
-    batch_size (int): Names encoded together.
-    """
-    attrs: dict[str, Any] = {"max_tokens": max_tokens, "batch_size": batch_size}
     # Special pieces before and after each name.
-    return pieces_model(name, _forward, kind, settings, prefix=[], suffix=[], **attrs)
+    attrs |= {"prefix": [], "suffix": []}
+    return Model(name, forward or _forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
 
 
 def add_encoder(model: Model, source: EncoderSource) -> None:

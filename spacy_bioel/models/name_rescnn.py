@@ -19,7 +19,7 @@ from spacy_bioel.models.name_encoder import (
     NetworkKind,
     get_network,
     infer_by_torch,
-    name_encoder,
+    pieces_model,
 )
 from spacy_bioel.models.torch_io import (
     device_of,
@@ -65,7 +65,7 @@ def build_rescnn_v1(
     settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
     settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
     # 256 names fit the processor's caches.
-    model = name_encoder("rescnn", _KIND, max_tokens=max_tokens, batch_size=256, settings=settings)
+    model = pieces_model("rescnn", _KIND, settings, max_tokens=max_tokens, batch_size=256)
     model.set_dim("nO", dim)
     return model
 

@@ -19,7 +19,7 @@ from spacy_bioel.models.checkpoint import (
     set_backbone,
     special_pieces,
 )
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, name_encoder
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,9 +42,7 @@ def build_transformer_names_v1(
         raise BioelError(Errors.B155.format(pooling=pooling))
     # A large batch, because the network groups its names by length.
     settings = {"path": path, "pooling": pooling}
-    return name_encoder(
-        "name_transformer", _KIND, max_tokens=max_tokens, batch_size=2048, settings=settings
-    )
+    return pieces_model("name_transformer", _KIND, settings, max_tokens=max_tokens, batch_size=2048)
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spacy.pipeline.tok2vec import Tok2VecListener
 from thinc.api import Model
 
 from spacy_bioel.models.name_encoder import (
@@ -21,7 +22,6 @@ from spacy_bioel.models.name_encoder import (
     encoder_parts,
     load_encoder,
 )
-from spacy_bioel.models.tok2vec import is_listener
 from spacy_bioel.models.torch_io import (
     reading_part,
     require_torch,
@@ -128,7 +128,9 @@ def reading_parts(model: Model) -> Parts:
     parts: Parts = {kind.file: lambda: weights_to_bytes(model.get_ref("network"))}
     for name, (file, to_bytes, _) in kind.stored.items():
         parts[file] = partial(to_bytes, model.attrs[name])
-    return parts if is_listener(tok2vec) else parts | {_TOK2VEC: tok2vec.to_bytes}
+    if not isinstance(tok2vec, Tok2VecListener):  # which is saved with its pipe
+        parts[_TOK2VEC] = tok2vec.to_bytes
+    return parts
 
 
 def load_reading(model: Model, parts: Mapping[str, bytes]) -> None:

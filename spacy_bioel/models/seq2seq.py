@@ -69,9 +69,9 @@ def build_seq2seq_v1(
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return pieces_model(
         "seq2seq",
-        _forward,
         _KIND,
         settings,
+        forward=_forward,
         path=path,
         new={"layers": layers, "width": width},
         vocabulary=vocabulary,

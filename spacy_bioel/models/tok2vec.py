@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps
 from thinc.types import Floats2d, FloatsXd
@@ -22,11 +21,6 @@ from thinc.types import Floats2d, FloatsXd
 from spacy_bioel.models.inference import FloatArray, layer_norm
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
-
-
-def is_listener(tok2vec: Model) -> bool:
-    """Whether a model is a listener to a pipe `tok2vec`."""
-    return isinstance(tok2vec, Tok2VecListener)
 
 
 def read_tokens(

@@ -78,9 +78,6 @@ class AveragingShim(PyTorchShim):
         own = {
             name: value for (id_, name), value in params.items() if id_ == self.id and name in state
         }
-        if not own:
-            yield
-            return
         backup = {name: state[name].clone() for name in own}
         averaged = {name: xp2torch(value, device=self.device) for name, value in own.items()}
         self._model.load_state_dict(averaged, strict=False)
@@ -200,7 +197,7 @@ def network_of(layer: Model) -> Any:
         require_torch()
         network = layer.attrs["make"]()
         if layer.attrs["weights"] is not None:
-            _load(network, layer.attrs["weights"])
+            set_arrays(network, layer.attrs["weights"])
             layer.attrs["weights"] = None
         layer.shims.append(AveragingShim(network))
     shim: Any = layer.shims[0]
@@ -219,7 +216,7 @@ def weights_of(layer: Model) -> Weights:
     if not layer.shims and layer.attrs["weights"] is not None:
         found: Weights = layer.attrs["weights"]
         return found
-    return {name: t.detach().cpu().numpy() for name, t in network_of(layer).state_dict().items()}
+    return arrays_of(network_of(layer))
 
 
 def needs_torch(layer: Model) -> bool:
@@ -232,7 +229,14 @@ def is_on_gpu(layer: Model) -> bool:
     return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
 
 
-def _load(network: nn.Module, weights: Weights) -> None:
+def arrays_of(network: nn.Module) -> dict[str, NDArray]:
+    """Weights of a torch network as arrays, which change with it on a CPU."""
+    state = network.state_dict()
+    return {name: t.detach().cpu().contiguous().numpy() for name, t in state.items()}
+
+
+def set_arrays(network: nn.Module, weights: Weights) -> None:
+    """Set the weights of a torch network. RAISES RuntimeError: When they do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
@@ -243,19 +247,19 @@ _SHOWN = 500  # maximum characters of the reason in a message
 _SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
 
 
-def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
-    for index, node in enumerate(model.walk()):
-        if node.shims or "make" in node.attrs:
-            yield f"{index}.torch.", node
-
-
 def _parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
     """Parameters of the layers of thinc: key in a file, layer, and name."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
                 yield f"{index}.{node.name}.{name}", node, name
+
+
+def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
+    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
+    for index, node in enumerate(model.walk()):
+        if node.shims or "make" in node.attrs:
+            yield f"{index}.torch.", node
 
 
 def weights_to_bytes(model: Model) -> bytes:
@@ -265,6 +269,7 @@ def weights_to_bytes(model: Model) -> bytes:
     }
     for prefix, node in _torch_layers(model):
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
+    # safetensors reads the memory of an array as it lies there.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
 
 
@@ -275,46 +280,46 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
     """
     try:
         tensors = load_bytes(data)
+        _check(tensors, model)
         for key, node, name in _parameters(model):
             before: Any = node.get_param(name)
-            value = _checked(key, tensors.pop(key, None), before.shape)
-            parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
-            node.set_param(name, parameter)
+            ops: Any = node.ops
+            node.set_param(name, ops.asarray(tensors[key].astype(before.dtype, copy=False)))
         for prefix, node in _torch_layers(model):
-            keys = [key for key in tensors if key.startswith(prefix)]
-            _set_weights(node, {key.removeprefix(prefix): tensors.pop(key) for key in keys})
-        if tensors:
-            raise ValueError(f"no place for {sorted(tensors)[:3]}")
+            own = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
+            if node.shims:
+                set_arrays(network_of(node), {name: array.copy() for name, array in own.items()})
+            else:
+                node.attrs["weights"] = {
+                    name: own[name].astype(np.float32, copy=False) for name in node.attrs["shapes"]
+                }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
 
 
-def _set_weights(layer: Model, found: Weights) -> None:
-    """Set the weights of a layer with a torch network."""
-    state = network_of(layer).state_dict() if layer.shims else {}
-    shapes = layer.attrs["shapes"] if not layer.shims else {n: t.shape for n, t in state.items()}
-    whole = {name for name, tensor in state.items() if not tensor.is_floating_point()}
-    for name, shape in shapes.items():
-        _checked(name, found.get(name), shape, kind="iu" if name in whole else "f")
-    if more := found.keys() - shapes.keys():
+def _check(tensors: Weights, model: Model) -> None:
+    """Check the tensors of a file, which may be in half precision: their names, shapes, and kinds
+    of numbers, for torch would load integers as weights. RAISES ValueError: When they differ."""
+    expected: dict[str, tuple[Sequence[int], str]] = {}
+    for key, node, name in _parameters(model):
+        parameter: Any = node.get_param(name)
+        expected[key] = parameter.shape, "f"
+    for prefix, node in _torch_layers(model):
+        if not node.shims:
+            expected |= {prefix + n: (shape, "f") for n, shape in node.attrs["shapes"].items()}
+            continue
+        for name, tensor in network_of(node).state_dict().items():
+            kinds = "f" if tensor.is_floating_point() else "iu"
+            expected[prefix + name] = tuple(tensor.shape), kinds
+    for key, (shape, kinds) in expected.items():
+        if (of := getattr(tensors.get(key), "shape", "no such tensor")) != shape:
+            raise ValueError(f"{key}: expected shape {shape}, found {of}")
+        if (found := tensors[key].dtype).kind not in kinds:
+            needed = "floats" if kinds == "f" else "integers"
+            raise ValueError(f"{key}: expected {needed}, found {found}")
+    if more := tensors.keys() - expected.keys():
         raise ValueError(f"no place for {sorted(more)[:3]}")
-    if layer.shims:
-        _load(network_of(layer), {name: array.copy() for name, array in found.items()})
-    else:
-        weights = {name: found[name].astype(np.float32, copy=False) for name in shapes}
-        layer.attrs["weights"] = weights
-
-
-def _checked(name: str, found: Any, shape: Sequence[int], *, kind: str = "f") -> Any:
-    """An array of a file, which may be in half precision, after a check of its shape and kind of
-    numbers: torch would load integers as weights. RAISES ValueError: When they differ."""
-    if (of := getattr(found, "shape", "no such tensor")) != tuple(shape):
-        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {of}")
-    if found.dtype.kind not in kind:
-        expected = "floats" if kind == "f" else "integers"
-        raise ValueError(f"{name}: expected {expected}, found {found.dtype}")
-    return found
 
 
 @contextmanager

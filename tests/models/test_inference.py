@@ -82,16 +82,14 @@ def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
     return ResCNN(embeddings, **{"dim": 16, "blocks": 3, "filters": 8} | settings).eval()
 
 
-@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1], [2]], ids=len)
+@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1]], ids=len)
 @pytest.mark.parametrize(
     "settings",
     [
         {},
         {"pooling": "attention"},
         {"positions": True},
-        {"widths": [1]},
         {"widths": [3, 7, 1]},
-        {"widths": [5]},
     ],
     ids=str,
 )
@@ -172,18 +170,11 @@ def with_another_dropout(tok2vec: Model) -> None:
             parent.layers[names.index("dropout")] = Model("dropout", doubled)
 
 
-def with_more_parameters(tok2vec: Model) -> None:
-    maxout = next(layer for layer in tok2vec.layers[1].walk() if layer.name == "maxout")
-    maxout.set_param("scale", np.ones(16, dtype="float32"))
-
-
 def with_one_more_layer(tok2vec: Model) -> None:
     tok2vec.layers.append(with_array(Model("double", doubled)))
 
 
-@pytest.mark.parametrize(
-    "change", [None, with_another_dropout, with_more_parameters, with_one_more_layer]
-)
+@pytest.mark.parametrize("change", [None, with_another_dropout, with_one_more_layer])
 def test_other_architectures_run_as_they_are(change: Any) -> None:
     if change is None:
         tok2vec = make_tok2vec(MishWindowEncoder)

@@ -325,7 +325,8 @@ class CandidateGenerator:
         best = best[allowed[best]]
         # A concept that only a training string speaks for is called by its preferred name.
         names = table.name[rows[best]]
-        names = np.where(names >= 0, names, self.kb.preferred_rows(concepts[best]))
+        if (unnamed := names < 0).any():
+            names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
         columns = (
             pair[best].tolist(),
             self.kb.ids_of(concepts[best]),

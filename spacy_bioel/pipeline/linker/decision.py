@@ -20,7 +20,8 @@ from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import reading_evidence, reads
-from spacy_bioel.pipeline.contextual.methods import read_mentions
+from spacy_bioel.pipeline.contextual.methods import METHODS
+from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import (
     Mentions,
@@ -152,7 +153,7 @@ def rank_candidates(
         n, coherence = len(mentions.spans), settings.coherence
         candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
     if candidates and is_reading:
-        reading = read_mentions(model, generator, asked, candidates)
+        reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
         candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
 

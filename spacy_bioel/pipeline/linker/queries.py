@@ -55,7 +55,7 @@ class Mentions:
     owners (Sequence[int]): Number of the document of each mention.
     likely (Sequence[float] | None): How likely each is the name that its query says. None:
         another than the finder found them.
-    states (Any): Of the model that found them, which will read them; None: another found them.
+    states (dict | None): Of the model that found them, which will read them; None: another did.
     """
 
     docs: Sequence[Doc]
@@ -63,7 +63,7 @@ class Mentions:
     queries: Sequence[Query]
     owners: Sequence[int]
     likely: Sequence[float] | None = None
-    states: Any = None
+    states: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -71,7 +71,7 @@ class Mentions:
         docs: Sequence[Doc],
         spans: Sequence[Sequence[Span]],
         settings: LinkerSettings,
-        states: Any = None,
+        states: dict[str, Any] | None = None,
     ) -> Mentions:
         """Make queries of the mentions of each document."""
         flat = list(chain.from_iterable(spans))
