@@ -13,6 +13,14 @@ minilm, minilm_best
 Times are the best of `repeats`, on the clock, with all cores. Linked: a query is encoded and
 searched exactly among `searched` vectors of its encoder's size (for transformers random ones:
 encoding so many would take an hour, and does not matter for the time of the search).
+
+python -m benchmarks.run roofline KB: what encoder and search reach of what one core can do, which
+other programs should leave alone, in processor time:
+
+peak      matrix products of the size at which they are fastest, and a copy within memory
+encoder   names, sorted by length as `bioel kb encode` sorts them: all additions and multiplications
+          of its matrix products; what is fused into tables, shifts and activations do not count
+search    exact, 256 queries: the products of queries and vectors
 """
 
 from __future__ import annotations
@@ -43,11 +51,13 @@ from spacy_bioel.models.name_encoder import (
 )
 from spacy_bioel.nn.encoders import NameTransformer
 from spacy_bioel.pipeline.linker.starter import read_starter_encoder
+from spacy_bioel.processor import use_one_thread
 from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 _BATCH = 64
 _FEW = 256  # names that the slow ones encode
+_QUERIES = 256
 
 
 @question("encoding")
@@ -82,6 +92,58 @@ def encoding(
         if system == "rescnn":
             values["ratio_over_float32"] = rates["rescnn"] / rates["bert"]
         yield from rows_of(system, values, **about)
+
+
+@question("roofline")
+def roofline(
+    kb: Path,
+    names: Annotated[int, typer.Option(help="That are encoded, and searched.")] = 16_384,
+    repeats: Annotated[int, typer.Option()] = 5,
+) -> Iterator[Row]:
+    use_one_thread()
+    chance = np.random.default_rng(0)
+    model = _starter_model()
+    encode = Names(model, fast=True)
+    strings = sorted(sample_names(KnowledgeBase.open(kb), names), key=len)
+    n_tokens = sum(map(len, model.attrs["tokenizer"].encode_batch_fast(strings)))
+    vectors = encode(strings)
+    index = ExactIndex(quantize(vectors))
+    queries = unit(chance.standard_normal((_QUERIES, vectors.shape[1])))
+
+    def best(function: Callable, *arguments: Any) -> float:
+        return _best(time.process_time, repeats, function, *arguments)
+
+    peak = 0.0
+    for size in (256, 512, 1024, 2048):
+        left, right = chance.standard_normal((2, size, size)).astype(np.float32)
+        peak = max(peak, 2 * size**3 / best(np.matmul, left, right))
+    memory = np.zeros(1 << 25, dtype=np.float32)
+    bandwidth = 2 * memory.nbytes / best(np.copyto, memory, np.ones_like(memory))
+    encoding, searching = best(encode, strings), best(index.search, queries, 10)
+    # Additions and multiplications of the products that are left for each token.
+    weights = sum(
+        layer.weight.numel()
+        for block in get_network(model).blocks
+        for layer in (*block.convolutions, block.feed_forward[0], block.feed_forward[3])
+    )
+    encoder = 2 * n_tokens * weights / encoding
+    search = 2 * _QUERIES * vectors.size / searching
+    figures = {
+        "peak": {"gigaflops_float32": peak / 1e9, "gigabytes_per_second": bandwidth / 1e9},
+        "encoder": {
+            "gigaflops": encoder / 1e9,
+            "of_peak": encoder / peak,
+            "names_per_second": len(strings) / encoding,
+        },
+        "search": {
+            "gigaflops": search / 1e9,
+            "of_peak_float32": search / peak,
+            "gigabytes_per_second": vectors.size / searching / 1e9,  # a byte a number
+        },
+    }
+    for system, values in figures.items():
+        about = {"n": names, "tokens": n_tokens, "precision": "float32"}
+        yield from rows_of(system, values, digits=3, **about)
 
 
 def sample_names(kb: KnowledgeBase, n: int) -> list[str]:

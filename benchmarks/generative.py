@@ -6,6 +6,9 @@ being right; mentions whose ids the knowledge base lacks count as wrong. Systems
 
 generated: names that were written, nothing else. strings: the same linker without them, with its
 default weights. both: the two, weighed (five numbers) by the documents of four folds of five.
+
+--ablation NAME (of ABLATIONS) trains another way, on mentions alone, and measures what is written
+about the first 100 documents, as "ablation: NAME".
 """
 
 from __future__ import annotations
@@ -26,15 +29,21 @@ from thinc.schedules import warmup_linear
 
 from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import Row, SeedOption, question
-from benchmarks.texts import KEY, blank, dev, only
+from benchmarks.texts import KEY, blank, dev, only, weighed_by_folds
 from spacy_bioel.corpus import read_docs
+from spacy_bioel.kb.words.trie import build_trie
+from spacy_bioel.models.torch_io import network_of
+from spacy_bioel.pipeline.contextual import seq2seq as network
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.measuring import link_given
-from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_reading, gold_docs
 from spacy_bioel.tuning.fusion import fit_fusion
 from spacy_bioel.types import AnnotatedText, Link
 
 _DOCUMENTS = 8  # of an update
+_ABLATED = 100  # documents
+ABLATIONS = ("mentions", "random target", "no prompt", "one name a concept", "no pre-training")
 
 
 @question("generative", key=KEY)
@@ -45,42 +54,63 @@ def generative(
     updates: Annotated[int, typer.Option()] = 500,
     learn_rate: Annotated[float, typer.Option()] = 5e-4,
     seed: SeedOption = 0,
+    ablation: Annotated[str, typer.Option(help="Of ABLATIONS, instead.")] = "",
 ) -> Iterator[Row]:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     texts = only(dev(corpus), lambda text, mention: mention.ids)
+    out = None if ablation else out
     if out is not None and (out / "meta.json").is_file():
         nlp = spacy.load(out)
         linker: Any = nlp.get_pipe("bioel_linker")
         linker.set_kb(f"kb/{corpus}")
     else:
-        nlp = _make_pipeline(corpus, start)
+        nlp = _make_pipeline(corpus, start, ablation)
         linker = nlp.get_pipe("bioel_linker")
         _train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
         if out is not None:
             linker.cfg["include_kb"] = False
             nlp.to_disk(out)
-    linker.encode_kb(linker.kb)
+    if ablation == "one name a concept":
+        linker.set_kb(linker.kb)  # ends the training, and its pool of names
+        rows = np.unique(linker.kb.preferred_rows(np.arange(len(linker.kb))))
+        pieces = linker.model.get_ref("generator").attrs["pieces"]
+        trie = build_trie(linker.kb, pieces.writable, rows=rows)
+        CandidateGenerator.trie = lambda self, pieces: trie  # type: ignore[method-assign]
+    else:
+        linker.encode_kb(linker.kb)
     before = {**linker.cfg, "evidence": dict(linker.cfg["evidence"])}
     written = dict.fromkeys(before["evidence"], False) | {"generated": True}
     linker.cfg |= {"evidence": written, "composites": False, "coherence": 0.0}
+    if ablation:
+        links = list(link_given(nlp, linker, texts[:_ABLATED]))
+        about = {"system": f"ablation: {ablation}", "corpus": corpus, "split": "dev", "seed": seed}
+        yield from (about | row for row in _measure(corpus, texts[:_ABLATED], links, linker.kb))
+        return
     found = {"generated": list(link_given(nlp, linker, texts))}
     linker.cfg.update(before)
     linker.cfg["evidence"]["generated"] = False
     found["strings"] = list(link_given(nlp, linker, texts))
     linker.cfg["evidence"]["generated"] = True
-    found["both"] = _cross_fitted(nlp, linker, texts, seed=seed)
+    development = gather_reading(nlp, gold_docs(nlp, texts))
+
+    def fit(documents: list[int]) -> Fusion:
+        return fit_fusion(development.of_documents(documents), n_hidden=0, l2=0.001)
+
+    found["both"] = weighed_by_folds(nlp, linker, texts, fit, weights="reading", seed=seed)
+    linker.reading = None
     for system, links in found.items():
         about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
         yield from (about | row for row in _measure(corpus, texts, links, linker.kb))
 
 
-def _make_pipeline(corpus: str, start: Path) -> Language:
+def _make_pipeline(corpus: str, start: Path, ablation: str) -> Language:
     """A pipeline with a generative linker only, ready to be trained."""
     nlp = blank()
     generator = {
         "@architectures": "spacy-bioel.Seq2Seq.v1",
         "path": str(start),
         "max_pieces": 36,
+        "prompt": ablation != "no prompt",
     }
     names = {
         "@architectures": "spacy-bioel.ResCNN.v1",
@@ -94,10 +124,23 @@ def _make_pipeline(corpus: str, start: Path) -> Language:
     }
     config = {"kb": f"kb/{corpus}", "model": model, "mentions": "spans", "max_candidates": 10}
     linker: Any = nlp.add_pipe(
-        "bioel_linker", config={**config, "training": {"mentions": 64, "synonyms": 32}}
+        "bioel_linker",
+        config={**config, "training": {"mentions": 64, "synonyms": 0 if ablation else 32}},
     )
     examples = [Example(doc, doc) for doc in _train_docs(corpus, nlp)]
     linker.initialize(lambda: examples, nlp=nlp, encoder="starter")
+    if ablation == "no pre-training":
+        backbone = network_of(linker.model.get_ref("generator").get_ref("network")).backbone
+        torch.manual_seed(0)
+        backbone.load_state_dict(type(backbone)(backbone.config).state_dict())
+    if ablation in ("random target", "one name a concept"):
+        chance = np.random.default_rng(0)
+
+        def targets(kb: Any, strings: object, concepts: Any) -> list[int]:
+            of_each = [kb.names_of(row) for row in concepts.tolist()]
+            return [chance.choice(n) if ablation == "random target" else n[0] for n in of_each]
+
+        network.nearest_names = targets
     return nlp
 
 
@@ -110,16 +153,12 @@ def _train(nlp: Language, corpus: str, *, updates: int, learn_rate: float, seed:
     torch.manual_seed(seed)
     chance = np.random.default_rng(seed)
     order: list[int] = []
-    losses: list[float] = []
-    for step in range(updates):
+    for _ in range(updates):
         if len(order) < _DOCUMENTS:
             order += chance.permutation(len(docs)).tolist()
         batch, order = order[:_DOCUMENTS], order[_DOCUMENTS:]
-        found = linker.update([Example(docs[i], docs[i]) for i in batch], sgd=optimizer)
+        linker.update([Example(docs[i], docs[i]) for i in batch], sgd=optimizer)
         optimizer.step_schedules()
-        losses.append(found["bioel_linker"])
-        if (step + 1) % 25 == 0:
-            typer.echo(f"{step + 1:5} loss {np.mean(losses[-25:]):.3f}")
 
 
 def _train_docs(corpus: str, nlp: Language) -> list[Any]:
@@ -137,20 +176,3 @@ def _measure(
         for row in metric_rows(only(texts, parts[subset]), links, kb):
             if row["metric"] in ("recall@1", "recall@5"):
                 yield row | {"subset": subset}
-
-
-def _cross_fitted(
-    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], *, seed: int
-) -> list[list[Link]]:
-    """Links, strings and what is written being weighed by the documents of the other folds."""
-    development = gather_reading(nlp, gold_docs(nlp, texts))
-    links: list[list[Link]] = [[] for _ in texts]
-    for fold in document_folds(len(texts), seed=seed):
-        others = development.of_documents(fold.fitting.tolist())
-        linker.reading = fit_fusion(others, n_hidden=0, l2=0.001)
-        held_out = fold.held_out.tolist()
-        found = link_given(nlp, linker, [texts[i] for i in held_out])
-        for i, of_doc in zip(held_out, found, strict=True):
-            links[i] = of_doc
-    linker.reading = None
-    return links

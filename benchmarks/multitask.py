@@ -11,24 +11,33 @@ open          the whole pipeline as it was tuned, strings too
 gold_any_closed, gold_any_open_alone, gold_any_open    the same for given mentions, any id right
 
 A subset has the recall of gold mentions by whether training mentions have their concepts.
+
+python -m benchmarks.run variants CORPUS trains the systems of the paper on the first layers of a
+transformer, all alike, and measures them: mention, mention_unlabelled and closed.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
 import spacy
 import typer
+from confection import Config
 from spacy.language import Language
 from spacy.util import minibatch
+from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.record import Row, SeedOption, question
-from benchmarks.texts import KEY, dev, only, scored
+from benchmarks.texts import KEY, dev, only, python, scored
 from spacy_bioel.models.bio_tagger import decode_bilou
 from spacy_bioel.models.multitask import of_states
+from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.contextual import multitask as network
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
@@ -37,6 +46,22 @@ from spacy_bioel.tuning.run import tune_nil
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | {"context": True}
+
+_FOUND = ("precision", "recall", "f1")
+_ALL = {"tasks": ["mentions", "types", "links"]}
+_FLAT, _LEVELS = {"hidden": 0, "one_task": False}, {"hidden": 128, "one_task": True}
+# System -> settings of its networks. Of two networks, the first finds and the second links.
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "pt_single": [{"per_token": True, "tasks": ["links"]} | _FLAT],
+    "pt_multi": [{"per_token": True} | _ALL | _FLAT],
+    "pt_hierarchical": [{"per_token": True} | _ALL | _LEVELS],
+    "pe_single": [{"tasks": ["mentions"]} | _FLAT, {"tasks": ["links"]} | _FLAT],
+    "pe_multi": [_ALL | _FLAT],
+    "pe_hierarchical": [_ALL | _LEVELS],
+    # Levels too, but each update learns the sum of all tasks.
+    "pt_levels": [{"per_token": True} | _ALL | _LEVELS | {"one_task": False}],
+    "pe_levels": [_ALL | _LEVELS | {"one_task": False}],
+}
 
 
 @question("multitask", key=KEY)
@@ -58,6 +83,74 @@ def multitask(
     yield from (about | row for row in _measure_closed(nlp, linker, texts))
 
 
+@question("multitask", key=KEY)
+def variants(
+    corpus: str,
+    variant: Annotated[list[str] | None, typer.Option(help="Of VARIANTS; all by default.")] = None,
+    seed: SeedOption = 0,
+    updates: Annotated[int, typer.Option()] = 300,
+    documents: Annotated[int, typer.Option(help="Of an update.")] = 4,
+    transformer: str = "sentence-transformers/all-MiniLM-L6-v2",
+    layers: Annotated[int, typer.Option(help="Of these, its first are kept.")] = 3,
+) -> Iterator[Row]:
+    texts = dev(corpus)
+    about = {"trunk": transformer, "layers": layers, "updates": updates, "documents": documents}
+    about |= {"corpus": corpus, "split": "dev", "seed": seed}
+    with TemporaryDirectory() as folder:
+        sys.path.append("training/scripts")  # no package
+        source = import_module("train").find_transformer(transformer)
+        trunk = Path(folder) / "trunk"
+        AutoModel.from_pretrained(source, num_hidden_layers=layers).save_pretrained(trunk)
+        AutoTokenizer.from_pretrained(source).save_pretrained(trunk)
+        for name in variant or VARIANTS:
+            pipelines = []
+            for i, settings in enumerate(VARIANTS[name]):
+                config = _config(trunk, settings, updates=updates, documents=documents)
+                path, out = Path(folder) / f"{name}_{i}.cfg", Path(folder) / f"{name}_{i}"
+                config.to_disk(path)
+                python("training/scripts/train.py", corpus, path, out, "--seed", seed)
+                pipelines.append(spacy.load(out / "model-last"))
+            for row in _measure_variant(pipelines, texts):
+                yield {"system": name} | about | row
+
+
+def _config(trunk: Path, settings: dict[str, Any], *, updates: int, documents: int) -> Config:
+    finds = settings.get("per_token") or "mentions" in settings["tasks"]
+    linker = {
+        "mentions": "read" if finds else "spans",
+        "model": {"vocabulary": "closed"} | settings,
+    }
+    training = {
+        "max_steps": updates,
+        "eval_frequency": updates,
+        "batcher": {"size": documents},
+        "optimizer": {"learn_rate": {"warmup_steps": updates // 10, "total_steps": updates}},
+    }
+    return Config(
+        {
+            "extends": {"path": str(Path("training/configs/multitask.cfg").resolve())},
+            "paths": {"transformer": str(trunk)},
+            "components": {"bioel_linker": linker},
+            "training": training,
+            "corpora": {"dev": {"limit": 10}},  # nothing is chosen by it
+        }
+    )
+
+
+def _measure_variant(pipelines: list[Language], texts: Sequence[AnnotatedText]) -> Iterator[Row]:
+    docs: Any = (text.text for text in texts)
+    for nlp in pipelines:
+        linker: Any = nlp.get_pipe("bioel_linker")
+        alone(linker)
+        docs = nlp.pipe(docs, batch_size=32)
+    links = list(map(get_links, docs))
+    settings = pipelines[-1].get_pipe("bioel_linker").model.attrs["settings"]
+    has_types = settings["per_token"] or "types" in settings["tasks"]
+    protocols = ("mention", "mention_unlabelled") if has_types else ("mention_unlabelled",)
+    yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))
+    yield from _score(linker, texts, links, "closed")
+
+
 def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
     """Yield figures of a closed vocabulary: the likeliest class is linked, at any probability."""
     alone(linker)
@@ -65,7 +158,7 @@ def _measure_closed(nlp: Language, linker: Any, texts: Sequence[AnnotatedText]) 
     linker.reading = None
     links = list(link_open(nlp, linker, texts))
     protocols = ("mention", "mention_unlabelled")
-    yield from scored(texts, links, None, dict.fromkeys(protocols, ("precision", "recall", "f1")))
+    yield from scored(texts, links, None, dict.fromkeys(protocols, _FOUND))
     yield from _score(linker, texts, links, "closed")
     if "mentions" in linker.model.attrs["settings"]["tasks"]:
         n = _repaired_tokens(nlp, linker, texts)
@@ -102,7 +195,7 @@ def _score(
     """Yield strict figures end to end, and recall by whether the concept is one of training."""
     about = {"protocol": name, "kb": linker.kb.fingerprint}
     classes = set(linker.model.attrs["inventory"].classes)
-    wanted = {"end_to_end": ("precision", "recall", "f1")}
+    wanted = {"end_to_end": _FOUND}
     yield from (row | about for row in scored(texts, links, linker.kb, wanted))
     for subset, is_unseen in (("seen concept", False), ("unseen concept", True)):
 

@@ -5,8 +5,10 @@ hpo_dev, lines with id, text and mentions (start, end, id), against the branch H
 Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinical,
 benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
 against the same branch; of case_reports, lines with id, text and ids, those of the patient,
-documents alone. Labels are ignored, and retired ids are mapped, on both sides. Protocols,
-all of them micro-averaged F1, over documents without mentions too:
+documents alone; of craft_uberon, craft_cl and craft_so, full texts of CRAFT (FILE is the folder of
+articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of their annotation.
+Labels are ignored, and retired ids are mapped, on both sides. Protocols, all of them
+micro-averaged F1, over documents without mentions too:
 
 mention: borders and id are those of a gold mention (bc5cdr: borders only).
 overlap (clinical): the id is that of a gold mention that shares a character with the span.
@@ -25,6 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import srsly
 import typer
 
 from benchmarks.record import Row, question
@@ -113,6 +116,13 @@ def _read(corpus: str, path: Path) -> Iterator[tuple[str, Found]]:
             if corpus == "case_reports":  # not all ids have a place
                 places = [(0, 0, id) for id in record["ids"]]
             yield record["text"], set(places)
+        return
+    if corpus.startswith("craft_"):
+        name = corpus.removeprefix("craft_").upper()
+        articles = srsly.read_gzip_jsonl(path / "articles.jsonl.gz")
+        texts = {article["id"]: article["text"] for article in articles}
+        for of in srsly.read_gzip_jsonl(path / f"{name}.jsonl.gz"):
+            yield texts[of["id"]], {(m["start"], m["end"], m["id"]) for m in of["mentions"]}
         return
     for text in read_pubtator(path, prefix="MESH"):
         found = {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}

@@ -17,21 +17,24 @@ from benchmarks import record
 MODULES = {
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
-    "encoding": ["encoding"],
+    "encoding": ["encoding", "roofline"],
     "generative": ["generative"],
     "growth": ["growth"],
     "house": ["house", "install_size"],
     "libraries": ["libraries"],
     "linking": ["linking", "phrases"],
-    "multitask": ["multitask"],
+    "multitask": ["multitask", "variants"],
     "no_labels": ["no_labels"],
+    "priors": ["priors"],
     "probing": ["probing"],
-    "reading_speed": ["reading_speed"],
+    "reading_speed": ["reading_speed", "linking_speed"],
     "rivals": ["documents", "finding", "scispacy"],
+    "restricted_softmax": ["restricted_softmax"],
     "scale": ["spark", "knowledge_base"],
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
+    "where": ["where"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}
 

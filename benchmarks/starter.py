@@ -13,8 +13,8 @@ one of them.
 
 starter_speed links the abstracts of BC5CDR's development documents in processes of their own: the
 first link with an empty cache and with one that is there, without and with the imports of spaCy and
-the package; and all abstracts, in one process and in two. Run it where PyTorch is not installed:
-spaCy imports it where it is.
+the package; and all abstracts, in one process and in two. --before is the Python of an environment
+with an earlier version. Run it where PyTorch is not installed: spaCy imports it where it is.
 """
 
 from __future__ import annotations
@@ -180,14 +180,12 @@ print(json.dumps([speed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 10
 
 
 @question("starter_speed")
-def starter_speed(
-    note: NoteOption = "",
-) -> Iterator[Row]:
+def starter_speed(before: Path | None = None, note: NoteOption = "") -> Iterator[Row]:
     texts = [text.text for text in development_texts("bc5cdr")]
     with tempfile.TemporaryDirectory() as cache:
 
-        def run(code: str, *arguments: str) -> list[float]:
-            command = [sys.executable, "-P", "-c", code, *arguments]
+        def run(code: str, *arguments: str, python: str = sys.executable) -> list[float]:
+            command = [python, "-P", "-c", code, *arguments]
             environment = os.environ | {"SPACY_BIOEL_CACHE": cache}
             pipes: dict[str, Any] = {"input": json.dumps(texts), "text": True, "check": True}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, **pipes)
@@ -203,5 +201,8 @@ def starter_speed(
         warm = min(run(_FIRST_LINK) for _ in range(3))
         yield from rows("first link", "seconds", warm[1], warm[2])
         yield from rows("first link, imports included", "seconds", warm[0], warm[2])
+        if before is not None:
+            warm = min(run(_FIRST_LINK, python=str(before)) for _ in range(4))
+            yield from rows("first link, imports included, before", "seconds", warm[0], warm[2])
         for name, n in (("one process", "1"), ("two processes", "2")):
             yield from rows(f"abstracts, {name}", "per_second", *run(_ABSTRACTS, n))

@@ -1,10 +1,11 @@
 """Write the tables of README.md and docs/ from benchmarks/results: python -m benchmarks.readme.
 
 A table of `tables.yml` has lines and columns. A line is a label with the fields of its rows
-(`where`), or there is one for each combination of the values of `by`. A cell is a format and more
-fields of its rows: figures are means over these rows, anything else is that of the first. `$name`
-is what the line has by that name, `file` another result file. Cells of several parts are joined by
-`join`. A line may have its own format for a column. Missing figures are "–".
+(`where`), or there is one for each combination of the values of `by` ("all": those of the rows). A
+cell is a format and more fields of its rows: figures are means over these rows, anything else is
+that of the first. `$name` is what the line has by that name, `file` another result file. Cells of
+several parts are joined by `join`. A line may have its own format for a column. Missing figures are
+"–".
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def render(spec: Mapping[str, Any], rows: Rows | None = None) -> str:
         return [r | {"value": r["value"] * r["n"] / of, "n": of} for r in found] if of else found
 
     columns, lines = spec["columns"].items(), []
-    for line in _lines(spec):
+    for line in _lines(spec, own):
         if "by" in spec and not pick(own, line["where"]):
             continue
         label = line["label"] if isinstance(line["label"], list) else [line["label"]]
@@ -105,12 +106,16 @@ def render(spec: Mapping[str, Any], rows: Rows | None = None) -> str:
     return "\n\n".join(filter(None, [table(heads, lines), text]))
 
 
-def _lines(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _lines(spec: Mapping[str, Any], rows: Rows) -> Iterator[Mapping[str, Any]]:
     if "by" not in spec:
         yield from spec["lines"]
         return
-    for values in product(*(names.items() for names in spec["by"].values())):
-        where = {key: value for key, (value, _) in zip(spec["by"], values, strict=True)}
+    named = {
+        key: {row[key]: row[key] for row in rows} if names == "all" else names
+        for key, names in spec["by"].items()
+    }
+    for values in product(*(names.items() for names in named.values())):
+        where = {key: value for key, (value, _) in zip(named, values, strict=True)}
         yield {"label": [name for _, name in values], "where": where}
 
 

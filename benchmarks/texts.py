@@ -15,8 +15,11 @@ from spacy.language import Language
 from benchmarks.record import Row, figures
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.fusion import Fusion
+from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.scoring.evaluation import evaluate
 from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 # Fields that tell one row of accuracy from another.
@@ -52,6 +55,30 @@ def only(
 def mention_strings(text: AnnotatedText) -> list[str]:
     """Return the mentions as they are looked up, in their order; those without a word left out."""
     return list(filter(None, (normalize_name(text.text[m.start : m.end]) for m in text.mentions)))
+
+
+def weighed_by_folds(
+    nlp: Language,
+    linker: Any,
+    texts: Sequence[AnnotatedText],
+    fit: Callable[[list[int]], Fusion],
+    *,
+    weights: str = "fusion",
+    seed: int,
+) -> list[list[Link]]:
+    """Link gold mentions, weights being fitted on the documents of the other folds.
+
+    fit (Callable): Makes weights of the documents at these positions.
+    weights (str): The attribute of the linker that has them.
+    """
+    links: list[list[Link]] = [[] for _ in texts]
+    for fold in document_folds(len(texts), seed=seed):
+        setattr(linker, weights, fit(fold.fitting.tolist()))
+        held_out = fold.held_out.tolist()
+        found = link_given(nlp, linker, [texts[i] for i in held_out])
+        for i, of_doc in zip(held_out, found, strict=True):
+            links[i] = of_doc
+    return links
 
 
 def scored(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 
 from spacy_bioel.cli import main
+from spacy_bioel.cli.app import app
+
+COMMANDS: Any = typer.main.get_command(app)
 
 
 class Ran(NamedTuple):
@@ -27,6 +32,15 @@ class Ran(NamedTuple):
     def words(self) -> str:
         """Both streams without line breaks, tables without their lines."""
         return " ".join(f"{self.out} {self.err}".replace("│", " ").split())
+
+
+def unknown_options(arguments: list[str]) -> set[str]:
+    """Options among the arguments of `bioel` that the command does not have."""
+    command, rest = COMMANDS, list(arguments)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        command = command.commands[rest.pop(0)]
+    known = {option for param in command.params for option in param.opts} | {"--help"}
+    return {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)} - known
 
 
 # Arguments, and by the keyword `status` the exit status that is expected, 0 by default.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import spacy
@@ -105,9 +103,8 @@ def data_folder() -> Path:
 
 
 @pytest.fixture
-def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module corpora.py, in an empty project folder."""
-    monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "project.yml", tmp_path)
-    return import_module("corpora")
+    return tmp_path

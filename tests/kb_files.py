@@ -1,13 +1,22 @@
-"""The files of a knowledge base, for tests that damage them or that have them as they were."""
+"""The files of a knowledge base, for tests that damage them or that have them as they were; and
+what processes beside each other do to one. Imports little, for these start fast then."""
 
 from __future__ import annotations
 
 import io
 import json
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from spacy_bioel.kb.build.grow import add_concepts, compact_kb, retire_ids
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.transaction import editing
+from spacy_bioel.kb.vectors.writing import write_vectors
+from spacy_bioel.types import Concept
 
 
 def columns_of(folder: Path) -> Path:
@@ -38,6 +47,37 @@ def to_old_layout(folder: Path) -> None:
     columns.rmdir()
     shutil.rmtree(folder / "vectors", ignore_errors=True)
     (folder / ".lock").unlink()
+
+
+def concept(i: int) -> Concept:
+    """One of many whose names and definition can be told from the id."""
+    return Concept(f"X:{i:03}", (f"name {i}", f"other {i}"), ("T",), (), f"Of {i}.")
+
+
+def ones(names: Any) -> Any:
+    return np.ones((len(names), 2))
+
+
+def add(folder: Path, i: int) -> None:
+    add_concepts(folder, [concept(i)])
+
+
+def hold(folder: Path, held: Any) -> None:
+    with editing(folder, to="encode names"):
+        held.set()
+        time.sleep(60)
+
+
+def change(folder: Path, n: int) -> None:
+    """Adds concepts one by one, encodes now and then, and takes every third out again."""
+    for i in range(1, n):
+        add(folder, i)
+        if i % 3 == 0:
+            retire_ids(folder, {f"X:{i:03}": ""})
+        if i % 5 == 0:
+            write_vectors(KnowledgeBase.open(folder), ones, fingerprint="f", dim=2)
+        if i % 7 == 0:
+            compact_kb(folder)
 
 
 def npy_bytes(array: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from kb_files import to_old_layout
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -52,8 +53,6 @@ def outdate_and_retire(kb: Path) -> None:
 
 
 def in_old_layout(kb: Path) -> None:
-    from kb_files import to_old_layout
-
     build_kb(OLD, kb)
     to_old_layout(kb)
 
@@ -136,19 +135,9 @@ def kill(kb: Path, command: str, n: int) -> None:
         found = state(kb)
         in_child(run, kb)
         hidden = sorted(path.name for path in kb.iterdir() if path.name.startswith("."))
-        print(
-            json.dumps(
-                {
-                    "command": command,
-                    "point": point,
-                    "killed": ended == -signal.SIGKILL,
-                    "whole": found in (before, after),
-                    "again": state(kb) == after,
-                    "hidden": hidden,
-                    "columns": len(list(kb.glob("columns.*"))),
-                }
-            )
-        )
+        line = {"command": command, "point": point, "killed": ended == -signal.SIGKILL}
+        line |= {"whole": found in (before, after), "again": state(kb) == after, "hidden": hidden}
+        print(json.dumps(line | {"columns": len(list(kb.glob("columns.*")))}))
 
 
 if __name__ == "__main__":

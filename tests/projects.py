@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import srsly
 
@@ -62,6 +64,38 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
+# `spacy project run`, whose steps are processes as ever, but forked from this one, which has
+# imported already what most of them need.
+_FORKING = """
+import multiprocessing, os, runpy, sys
+import spacy.cli, spacy.training.loop, torch
+import spacy_bioel.cli, spacy_bioel.pipeline.linker.component
+import spacy_bioel.pipeline.mentions.detector
+import weasel.cli.run
+
+def execute(arguments):
+    if arguments[0] == "-m":
+        sys.argv, sys.path[0] = arguments[1:], os.getcwd()
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        exec(arguments[1])
+    else:
+        sys.argv, sys.path[0] = arguments, os.path.dirname(arguments[0])
+        runpy.run_path(arguments[0], run_name="__main__")
+
+def run_command(command, **settings):
+    sys.stdout.flush()
+    process = multiprocessing.get_context("fork").Process(target=execute, args=(command[1:],))
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(process.exitcode)
+
+weasel.cli.run.run_command = run_command
+spacy.cli.setup_cli()
+"""
+
+
 def run_workflow(folder: Path, name: str, *settings: str) -> subprocess.CompletedProcess[str]:
     """`spacy project run NAME` in a copy of the project.
 
@@ -70,7 +104,17 @@ def run_workflow(folder: Path, name: str, *settings: str) -> subprocess.Complete
     # With one thread, for several of them wait for each other on a machine that is busy.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("SPACY_CONFIG_OVERRIDES", None)
-    run = ["-m", "spacy", "project", "run", name, ".", *settings]
+    run = ["-c", _FORKING] if hasattr(os, "fork") else ["-m", "spacy"]
+    run += ["project", "run", name, ".", *settings]
     return subprocess.run(
         [sys.executable, *run], cwd=folder, env=environment, capture_output=True, text=True
     )
+
+
+def lines_of(script: str, *arguments: object) -> list[dict[str, Any]]:
+    """The JSON lines that a script of this folder prints, in a process of its own."""
+    path = os.pathsep.join([str(ROOT / "training/scripts"), os.environ.get("PYTHONPATH", "")])
+    run = [sys.executable, Path(__file__).with_name(script), *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=environment)
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+import alike
 import pytest
 
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.types import AnnotatedText, Mention
 
+pytestmark = pytest.mark.usefixtures("project")
 NAMES = [f"blorb{chr(97 + i)}{chr(97 + i % 7)}" for i in range(26)]
 TOPICS = "sleep diet work travel weather music sports family garden school".split()
-
-
-@pytest.fixture
-def alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "training" / "scripts")
-    monkeypatch.chdir(tmp_path)
-    return import_module("alike")
 
 
 def template(number: int, name: str) -> AnnotatedText:
@@ -36,7 +29,7 @@ def written(number: int) -> AnnotatedText:
     return AnnotatedText(str(number), ". ".join(words))
 
 
-def said(alike: Any, train: list[AnnotatedText], dev: list[AnnotatedText]) -> str:
+def said(train: list[AnnotatedText], dev: list[AnnotatedText]) -> str:
     for split, texts in (("train", train), ("dev", dev)):
         folder = Path("assets/mine")
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,19 +37,19 @@ def said(alike: Any, train: list[AnnotatedText], dev: list[AnnotatedText]) -> st
     return " / ".join(alike.doubts("mine", "dev"))
 
 
-def test_templates_are_few_and_alike(alike: Any) -> None:
+def test_templates_are_few_and_alike() -> None:
     texts = [template(i, name) for i, name in enumerate(NAMES)]
-    found = said(alike, texts[:20], texts[20:])
+    found = said(texts[:20], texts[20:])
     assert "20 documents of train and 6 of dev are few" in found
     assert "6 documents of dev read like documents of train but for the names, first 20" in found
 
 
-def test_documents_that_differ_raise_no_doubt(alike: Any) -> None:
+def test_documents_that_differ_raise_no_doubt() -> None:
     texts = [written(i) for i in range(1, 121)]
-    assert said(alike, texts[:100], texts[100:]) == ""
+    assert said(texts[:100], texts[100:]) == ""
 
 
-def test_documents_of_dev_that_are_in_train(alike: Any) -> None:
+def test_documents_of_dev_that_are_in_train() -> None:
     texts = [written(i) for i in range(1, 121)]
-    found = said(alike, texts, texts[:2])
+    found = said(texts, texts[:2])
     assert found.startswith("2 documents of dev are in train too, first 1")

@@ -1,44 +1,16 @@
-"""Parts of `benchmarks.growth` that need no large knowledge base."""
+"""The knowledge bases of `benchmarks.growth`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.growth import are_nearest, edit, grow, memory
+from benchmarks.growth import grow
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
-
-
-def test_edits_change_one_letter() -> None:
-    rng = np.random.default_rng(0)
-    edits = {edit("Gout", rng) for _ in range(200)}
-    assert edits == {
-        "out", "gut", "got", "gou",
-        "ggout", "goout", "gouut", "goutt",
-        "ogut", "guot", "gotu", "gout",  # the last: the end has no next letter
-    }  # fmt: skip
-    assert {edit("A", rng) for _ in range(50)} == {"a", "aa"}
-
-
-def test_exact_search_block_by_block() -> None:
-    names = np.array([[1, 0], [0, 1], [0.6, 0.8], [1, 0]], np.float32)
-    queries = names[[0, 1, 2, 0, 0]]
-    found = np.array([3, 1, 1, 2, -1])
-    assert are_nearest(queries, found, names.__getitem__, 4, block=2).tolist() == [
-        *(True, True, False, False, False)
-    ]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_in_megabytes() -> None:
-    found = memory()
-    assert 10 < found["VmRSS"] <= found["VmHWM"] < 100_000
-    assert 0 < found["RssAnon"] < found["VmRSS"]
 
 
 def test_it_grows_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

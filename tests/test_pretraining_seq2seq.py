@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pretrain_seq2seq as pretrain
 import pytest
 from safetensors.numpy import load_file
 
@@ -17,14 +17,7 @@ from spacy_bioel.models.seq2seq import build_seq2seq_v1
 from spacy_bioel.types import Concept
 
 pytest.importorskip("transformers")
-SCRIPTS = Path(__file__).parents[1] / "training" / "scripts"
-SETTINGS = {
-    "same": 0.0,
-    "misspelt": 0.0,
-    "context": 1.0,
-    "weights": [1.0],
-    "seed": 0,
-}
+SETTINGS = {"same": 0.0, "misspelt": 0.0, "context": 1.0, "weights": [1.0], "seed": 0}
 CONFIG = """
 [network]
 layers = 1
@@ -35,7 +28,7 @@ size = 120
 
 [pretraining]
 seed = 0
-steps = {steps}
+steps = 24
 batch = 4
 max_pieces = 20
 save_every = 8
@@ -52,13 +45,6 @@ mixed_precision = false
 
 
 @pytest.fixture
-def pretrain(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(SCRIPTS)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return import_module("pretrain_seq2seq")
-
-
-@pytest.fixture
 def kb(tmp_path: Path) -> Path:
     concepts = [
         Concept("X:1", ("Heart attack", "Cardiac infarction"), (), definition="Death of muscle."),
@@ -70,7 +56,7 @@ def kb(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def examples(pretrain: Any, kb: Path) -> Any:
+def examples(kb: Path) -> Any:
     opened = [pretrain.KnowledgeBase.open(kb)]
     names = pretrain.join_names([pretrain.names_of_kb(one) for one in opened])
     definitions = pretrain.read_definitions(opened, names)
@@ -92,7 +78,7 @@ def test_templates(examples: Any) -> None:
     assert {target for mention, target in drawn if "headache" in mention.mention} <= {"headache"}
 
 
-def test_the_same_string_or_a_misspelt_one(pretrain: Any, examples: Any) -> None:
+def test_the_same_string_or_a_misspelt_one(examples: Any) -> None:
     examples.settings = {**SETTINGS, "same": 1.0, "context": 0.0}
     assert all(mention == Marked("", target, "") for mention, target in examples.draw(50))
     chance = np.random.default_rng(0)
@@ -102,10 +88,11 @@ def test_the_same_string_or_a_misspelt_one(pretrain: Any, examples: Any) -> None
 
 
 def test_stopped_and_gone_on_is_the_same(
-    pretrain: Any, kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     config = tmp_path / "small.cfg"
-    config.write_text(CONFIG.format(steps=24), encoding="utf8")
+    config.write_text(CONFIG, encoding="utf8")
     pretrain.main(tmp_path / "whole", [kb], config)
     saved = pretrain.Pretraining.save
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread
@@ -80,29 +77,3 @@ def test_an_error_leaves_the_numbers_as_they_were() -> None:
     with pytest.raises(ZeroDivisionError), one_thread_each() as spread:
         spread(lambda part: 1 // part, [1, 0])
     assert (torch.get_num_threads(), in_new_thread(torch.get_num_threads)) == (3, 3)
-
-
-# In a process of its own, whose threads can be counted: MKL starts its own at the first product.
-PRODUCT = """
-import os, numpy, torch
-from spacy_bioel.processor import one_thread_each
-torch.set_num_threads(2)
-array, matrix = numpy.zeros((600, 600), "f"), torch.zeros(600, 600)
-def count(part):
-    array @ array, torch.mm(matrix, matrix), torch.cat([matrix] * 9)
-    return len(os.listdir("/proc/self/task"))
-with one_thread_each() as spread:
-    before = len(os.listdir("/proc/self/task"))
-    print(count(0) - before)
-"""
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux does")
-def test_products_start_no_threads_of_their_own() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PRODUCT],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["0"]

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
+import spacy
 import srsly
+import starter
 
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.pipeline.linker.starter import ASSETS, starter_statistics
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
+from spacy_bioel.models.name_encoder import encode_names
+from spacy_bioel.models.name_rescnn import build_rescnn_v1
+from spacy_bioel.pipeline.factories import LINKER_MODEL
+from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder, starter_statistics
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
-
-
-@pytest.fixture
-def starter(scripts: Any) -> Any:
-    """The module starter.py, in an empty project folder."""
-    return import_module("starter")
 
 
 @pytest.mark.parametrize(
@@ -30,28 +30,26 @@ def starter(scripts: Any) -> Any:
         ("Cystic, Mucinous, and Serous Neoplasms", []),
     ],
 )
-def test_names_of_cancer(starter: Any, preferred: str, expected: list[str]) -> None:
+def test_names_of_cancer(preferred: str, expected: list[str]) -> None:
     assert starter.names_of_cancer(preferred) == expected
 
 
-def test_memory_does_not_overrule_names(starter: Any, tmp_path: Path) -> None:
-    import spacy
-
+def test_memory_does_not_overrule_names(project: Path) -> None:
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),
         Concept("MESH:D2", ("Simvastatin",), types=("D",)),
     ]
-    build_kb(concepts, tmp_path / "kb" / "starter" / "descriptors")
+    build_kb(concepts, project / "kb" / "starter" / "descriptors")
     doc = spacy.blank("en")("statins statins zocor gone")
     doc.spans["bioel_gold"] = [
         spacy.tokens.Span(doc, i, i + 1, "D", kb_id=kb_id)
         for i, kb_id in enumerate(("MESH:D1", "MESH:D2", "MESH:D2", "MESH:D9"))
     ]
-    (tmp_path / "corpus" / "mine").mkdir(parents=True)
-    docs_to_bin([doc]).to_disk(tmp_path / "corpus" / "mine" / "train.spacy")
-    (tmp_path / "spacy_bioel" / "assets").mkdir(parents=True)
+    (project / "corpus" / "mine").mkdir(parents=True)
+    docs_to_bin([doc]).to_disk(project / "corpus" / "mine" / "train.spacy")
+    (project / "spacy_bioel" / "assets").mkdir(parents=True)
     starter.memory(["mine"])
-    written = srsly.read_json(tmp_path / "spacy_bioel" / "assets" / "memory.json")
+    written = srsly.read_json(project / "spacy_bioel" / "assets" / "memory.json")
     assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
 
 
@@ -65,15 +63,6 @@ def test_what_lies_in_the_package() -> None:
 
 
 def test_its_vectors_agree_with_those_of_float32() -> None:
-    import numpy as np
-
-    from spacy_bioel.kb.vectors.index import ExactIndex, quantize
-    from spacy_bioel.models.name_encoder import encode_names
-    from spacy_bioel.models.name_rescnn import build_rescnn_v1
-    from spacy_bioel.pipeline.factories import LINKER_MODEL
-    from spacy_bioel.pipeline.linker.starter import read_starter_encoder
-    from spacy_bioel.text.normalize import normalize_name
-
     model = build_rescnn_v1(**{k: v for k, v in LINKER_MODEL.items() if k != "@architectures"})
     read_starter_encoder(model)
     concepts = srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")
@@ -87,11 +76,3 @@ def test_its_vectors_agree_with_those_of_float32() -> None:
     found, _ = ExactIndex(quantize(vectors)).search(queries, 1)
     assert len(found) == 2000
     assert np.mean(found[:, 0] == expected) >= 0.999
-
-
-def test_the_meta_data_of_its_pipeline_say_whose_it_is_and_of_what() -> None:
-    meta = srsly.read_json(ASSETS / "starter/meta.json")
-    assert (meta["name"], meta["author"]) == ("bioel_sm", "the spacy-bioel maintainers")
-    assert "not for decisions about patients" in meta["description"]
-    assert len(meta["sources"]) == 5 and "CC BY 4.0" in meta["license"]
-    assert "performance" not in meta

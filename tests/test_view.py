@@ -19,12 +19,6 @@ def text_of(section: str) -> str:
     return section.partition("<p>")[2].partition("</p>")[0]
 
 
-def test_text_without_links_is_escaped() -> None:
-    assert render_document("<b>aspirin</b> & fever", [], title="<1>") == (
-        "<section><h2>&lt;1&gt;</h2><p>&lt;b&gt;aspirin&lt;/b&gt; &amp; fever</p></section>"
-    )
-
-
 def test_mentions_are_marked_with_label_and_ids() -> None:
     links = [Link(0, 7, "Chemical", ("X:1", "X:2")), Link(8, 13, "")]
     assert text_of(render_document("aspirin fever.", links)) == (
@@ -66,26 +60,15 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> N
         "<details><summary>Why</summary>NIL: no name that it may be linked to is like it."
         "</details></td><td></td></tr>"
     )
-    assert "<caption>Mentions of 7</caption>" in section
-    release = f"&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}"
-    assert section.endswith(
-        "</table></div><details><summary>Knowledge bases</summary>"
-        f"<ul><li>{release}</li></ul></details></section>"
-    )
-
-
-def test_a_page_has_its_landmark_its_language_and_both_schemes() -> None:
-    page = render_page([])
-    assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
-    assert page.count("<main>") == page.count("</main>") == page.count("<h1>") == 1
-    assert "prefers-color-scheme: dark" in page
-    assert "http" not in page  # nothing is loaded
+    assert f"<li>&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}" in section
 
 
 def test_all_that_is_shown_is_escaped() -> None:
     candidate = Candidate(SCRIPT, 0.5, IMAGE, QUOTED)
     link = Link(0, len(SCRIPT), IMAGE, (SCRIPT, QUOTED, f"MESH:{QUOTED}"), (candidate,))
     page = render_page([render_document(SCRIPT, [link], title=QUOTED)], title=IMAGE)
+    assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
+    assert "http" not in render_page([])  # nothing is loaded
     for live in ("<script", "<img", "<svg", "\"'>"):
         assert live not in page
     assert page.count("&lt;script&gt;") == 6  # text, twice; id, twice; candidate; reason

@@ -50,18 +50,18 @@ def state(out: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, n: int) -> None:
-    specs.CORPORA = prepare_tiny(folder, (1, 3, 9), every=1)
+    specs.CORPORA = prepare_tiny(folder, (1, 2, 3), every=1)
     out, before = folder / "out", folder / "before"
     in_child(lambda path: run(path, 1), before)
     shutil.copytree(before, out)
-    ended, n_points = in_child(lambda path: run(path, 3), out)
+    ended, n_points = in_child(lambda path: run(path, 2), out)
     assert ended == 0, ended
     for point in sorted(random.Random(0).sample(range(1, n_points + 1), n)):
         shutil.rmtree(out)
         shutil.copytree(before, out)
-        ended, _ = in_child(lambda path: run(path, 3), out, point=point)
+        ended, _ = in_child(lambda path: run(path, 2), out, point=point)
         killed = state(out)
-        again, _ = in_child(lambda path: run(path, 9), out)
+        again, _ = in_child(lambda path: run(path, 3), out)
         line = {"point": point, "killed": ended == -signal.SIGKILL, "whole": killed}
         line |= {"again": again, "after": state(out), "left": sorted(os.listdir(out))}
         print(json.dumps(line))

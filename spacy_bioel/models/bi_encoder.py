@@ -6,37 +6,27 @@ the token vectors of a pipe `tok2vec`, which the mention detector may share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d
+from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
+from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.tok2vec import (
-    Tok2Vec,
-    forward_over_tokens,
-    is_listener,
-    load_tok2vec,
-    tok2vec_parts,
-)
-from spacy_bioel.models.torch_io import (
-    require_torch,
-    set_layer,
-    torch_layer,
-    weights_from_bytes,
-    weights_to_bytes,
-)
+from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens
+
+if TYPE_CHECKING:
+    from torch import nn
 
 IntArray = NDArray[np.int64]
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_PART = "mentions.safetensors"
 # Tokens of context on each side of a mention, where mentions are encoded one by one.
 _CONTEXT = 64
 
@@ -65,40 +55,27 @@ def build_dual_encoder_v1(
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(Errors.B175.format(pooling=pooling))
-    if not collective and is_listener(tok2vec):
+    if not collective and isinstance(tok2vec, Tok2VecListener):
         raise BioelError(Errors.B177)
-    kind = ReadingKind(add=_add_tower, parts=_tower_parts, load=_load_tower)
     settings = {"pooling": pooling, "from_words": from_words}
-    layers: dict[str, Model] = {"tok2vec": tok2vec, "names": names}
     return reading_model(
-        "dual_encoder", kind, _forward, layers, settings=settings, collective=collective
+        "dual_encoder",
+        _forward,
+        {"tok2vec": tok2vec, "names": names},
+        kind=ReadingKind(_tower, "mentions.safetensors"),
+        settings=settings,
+        collective=collective,
     )
 
 
-def _add_tower(model: DualEncoder, source: EncoderSource | None = None) -> None:
-    """Add the mention tower. Call it once the size of the name vectors is known."""
-    require_torch()
-    model.get_ref("tok2vec").initialize()
+def _tower(model: DualEncoder) -> nn.Module:
     from spacy_bioel.nn.encoders import MentionTower
 
-    tower = MentionTower(
+    return MentionTower(
         width=model.get_ref("tok2vec").get_dim("nO"),
         dim=model.get_ref("names").get_dim("nO"),
         **model.attrs["settings"],
     )
-    set_layer(model, torch_layer(tower))
-
-
-def _tower_parts(model: DualEncoder) -> Parts:
-    own = {_PART: lambda: weights_to_bytes(model.get_ref("network"))}
-    return own | tok2vec_parts(model.get_ref("tok2vec"))
-
-
-def _load_tower(model: DualEncoder, parts: Mapping[str, bytes]) -> None:
-    if _PART in parts:
-        _add_tower(model)
-        weights_from_bytes(model.get_ref("network"), parts[_PART])
-    load_tok2vec(model.get_ref("tok2vec"), parts)
 
 
 def _one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
@@ -120,8 +97,8 @@ def _one_by_one(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArr
 
 
 def _forward(
-    model: DualEncoder, inputs: tuple[list[Doc], IntArray, Any], is_train: bool
-) -> tuple[Floats2d, Callable[[Floats2d], Any]]:
+    model: DualEncoder, inputs: tuple[list[Doc], IntArray, Floats2d], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], FloatsXd]]:
     docs, spans, words = inputs
     if not model.attrs["collective"]:
         docs, spans = _one_by_one(docs, spans)

@@ -7,8 +7,6 @@ are the first, an inner and the last token of a mention, U is a mention of one t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,7 @@ from spacy_bioel.models.detector import (
     TokenSpans,
     mention_model,
 )
-from spacy_bioel.models.inference import Weights, tag_logits, tag_shapes
+from spacy_bioel.models.inference import tag_logits
 from spacy_bioel.models.tok2vec import Tok2Vec
 
 IntArray = NDArray[np.int64]
@@ -130,16 +128,6 @@ def build_bio_tagger_v1(
     return mention_model("bio_tagger", _KIND, tok2vec, max_width=max_width, settings=settings)
 
 
-def _make(*, n_labels: int, **settings: object) -> Any:
-    from spacy_bioel.nn.spans import TagScorer
-
-    return TagScorer(n_tags=2 * n_labels + 1, **settings)
-
-
-def _infer(weights: Weights, *inputs: Any, max_width: int) -> Logits:
-    return tag_logits(weights, *inputs)
-
-
 def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
     """Cross-entropy of the tags, mean over tokens; of a token outside, O and the tags of all labels
     that were not looked for are right together.
@@ -158,11 +146,10 @@ def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[f
 def _gold_tags(gold: TokenSpans, n_tokens: int, *, n_labels: int) -> NDArray[np.int64]:
     """Gold tag of each token; of overlapping mentions, the longest wins, then the first."""
     tags = np.zeros(n_tokens, dtype=np.int64)
-    longest_first = sorted(gold.tolist(), key=lambda span: (span[0] - span[1], span))
-    for start, end, label in longest_first:
-        if not tags[start:end].any():
-            tags[start:end] = 1 + n_labels + label
-            tags[start] = 1 + label
+    gold = gold[np.argsort(gold[:, 2], kind="stable")]
+    for start, end, label in gold[longest_spans(gold[:, :2])].tolist():
+        tags[start:end] = 1 + n_labels + label
+        tags[start] = 1 + label
     return tags
 
 
@@ -194,4 +181,4 @@ def _softmax(logits: Logits) -> Logits:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-_KIND = DetectorKind(make=_make, shapes=tag_shapes, infer=_infer, loss=_loss, decode=_decode)
+_KIND = DetectorKind("TagScorer", infer=tag_logits, loss=_loss, decode=_decode)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from thinc.api import Model
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind, Parts
+from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind
 from spacy_bioel.models.torch_io import reading_part, require_torch, set_layer, torch_layer
 from spacy_bioel.models.vocabulary import n_pieces
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+    from spacy_bioel.nn.encoders import NameTransformer, Pretrained
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _FILES = (CONFIG, WEIGHTS, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
+# From a model, tokenizer, backbone, and folder of a checkpoint; None if from the files of a model.
+Add = Callable[[Model, Tokenizer, "PreTrainedModel", Path | None], None]
 # Names of the dropout of attention weights in configurations of backbones.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 # Keys about the origin of a checkpoint, which do not change the encoder.
@@ -42,10 +49,9 @@ def require_transformers() -> None:
 
 def read_checkpoint(
     path: str, *, max_pieces: int, writes: bool = False
-) -> tuple[Path, Any, Tokenizer]:
-    """Load a checkpoint.
+) -> tuple[Path, PreTrainedModel, Tokenizer]:
+    """Load a checkpoint from a folder or the hub.
 
-    path (str): Folder of a Hugging Face checkpoint with safetensors weights, or its id on the hub.
     max_pieces (int): Longest input in word pieces, special ones included.
     writes (bool): Load an encoder-decoder with its head over word pieces; else an encoder.
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
@@ -66,7 +72,7 @@ def read_checkpoint(
     return folder, backbone, tokenizer
 
 
-def backbone_from_json(config: str, *, writes: bool = False) -> Any:
+def backbone_from_json(config: str, *, writes: bool = False) -> PreTrainedModel:
     """Backbone with random weights, from the output of `config_to_json`."""
     require_transformers()
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
@@ -104,13 +110,12 @@ def _find_checkpoint(path: str) -> Path:
         raise BioelError(Errors.B152.format(path=path, error=error)) from error
 
 
-def _load_backbone(folder: Path, *, writes: bool) -> Any:
+def _load_backbone(folder: Path, *, writes: bool) -> PreTrainedModel:
     """Network of a checkpoint, without the pooler, which is not used.
 
     Dropout of attention weights is disabled, whatever the config says: with it PyTorch cannot use
     its fused kernels, and an update on a CPU takes 1.7 times as long.
 
-    RAISES BioelError: [B153] a file is missing, [B154] a tensor is, [B280] it cannot write.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
@@ -159,9 +164,9 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _without_pooler(backbone: Any) -> Any:
+def _without_pooler(backbone: PreTrainedModel) -> PreTrainedModel:
     if hasattr(backbone, "pooler"):
-        backbone.pooler = None
+        backbone.pooler = None  # type: ignore[assignment]
     return backbone.float()
 
 
@@ -191,52 +196,37 @@ def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
     return BioelError(Errors.B154.format(folder=where, found=found, expected=expected))
 
 
-def config_to_json(config: Any) -> str:
+def config_to_json(config: PretrainedConfig) -> str:
     """Configuration of a backbone as JSON, without the keys about its origin."""
     settings = {k: v for k, v in config.to_dict().items() if k not in _NOT_STORED}
     return json.dumps(settings, indent=1, sort_keys=True)
 
 
-def set_backbone(model: Model, tokenizer: Tokenizer, network: Any) -> None:
-    """Set word pieces and network, replacing any previous ones.
-
-    network (torch.nn.Module): From arrays to one output, with a `backbone`.
-    """
+def set_backbone(model: Model, tokenizer: Tokenizer, network: Pretrained | NameTransformer) -> None:
+    """Set word pieces and network, replacing any previous ones."""
     set_layer(model, torch_layer(network))
     model.attrs["tokenizer"] = tokenizer
     model.attrs["config"] = config_to_json(network.backbone.config)
 
 
 def checkpoint_kind(
-    make: Callable[[Model, EncoderSource], None],
-    add: Callable[[Model, Tokenizer, Any, Path | None], None],
-    *,
-    writes: bool = False,
+    make: Callable[[Model, EncoderSource], None], add: Add, *, writes: bool = False
 ) -> NetworkKind:
     """The kind of models around a backbone, which store its configuration as one more file.
 
-    make (Callable): See `NetworkKind`.
-    add (Callable): Adds word pieces and network to the model, from tokenizer, backbone, and the
-        folder of the checkpoint, None if it is from the files of a model.
+    add (Callable): Adds word pieces and network to the model.
     writes (bool): The backbone is an encoder-decoder; else an encoder.
     """
-    return NetworkKind(make=make, parts=_parts, rebuild=partial(_rebuild, add, writes))
+    return NetworkKind(make, CONFIG, _config_to_bytes, partial(_rebuild, add, writes))
 
 
-def _parts(model: Model) -> Parts:
-    config = model.attrs["config"]
-    return {CONFIG: lambda: config.encode("utf8")}
+def _config_to_bytes(model: Model) -> bytes:
+    return model.attrs["config"].encode("utf8")
 
 
-def _rebuild(
-    add: Callable[[Model, Tokenizer, Any, Path | None], None],
-    writes: bool,
-    model: Model,
-    tokenizer: Tokenizer,
-    parts: Mapping[str, bytes],
-) -> None:
+def _rebuild(add: Add, writes: bool, model: Model, tokenizer: Tokenizer, data: bytes) -> None:
     with reading_part(CONFIG):
-        config = parts[CONFIG].decode("utf8")
+        config = data.decode("utf8")
         backbone = backbone_from_json(config, writes=writes)
     if (rows := backbone.config.vocab_size) < (pieces := n_pieces(tokenizer)):
         raise misfit(None, f"word piece {pieces - 1}", f"only the {rows} of its embeddings")

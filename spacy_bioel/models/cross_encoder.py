@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,11 @@ from spacy_bioel.models.checkpoint import (
     special_pieces,
 )
 from spacy_bioel.models.marked import Pair, PairPieces
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.reading import reading_by
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PairScorer = Model[Sequence[Pair], Floats1d]
 
@@ -56,14 +59,10 @@ def build_cross_encoder_v1(
     RETURNS (Model[Sequence[Pair], Floats1d]): A model from pairs to logits, which are comparable
         among the candidates of one mention. `add_encoder` adds its torch part.
     """
-    attrs = {
-        "kind": _KIND,
-        "path": path,
-        "max_pieces": max_pieces,
-        "settings": {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision},
-        "tokenizer": None,
-    }
-    return Model("cross_encoder", _forward, attrs=attrs, refs={"network": None})
+    settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
+    return pieces_model(
+        "cross_encoder", _KIND, settings, forward=_forward, path=path, max_pieces=max_pieces
+    )
 
 
 def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
@@ -75,7 +74,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
         generates candidates, and is not trained further.
     pairs (PairScorer): The cross-encoder, `spacy-bioel.CrossEncoder.v1`.
     """
-    return reading_by("reranker", names, "pairs", pairs, prefix="pairs.")
+    return reading_by(names, pairs, name="reranker", ref="pairs", prefix="pairs.")
 
 
 def _make(model: PairScorer, source: EncoderSource) -> None:
@@ -99,7 +98,9 @@ def _unused(tokenizer: Tokenizer) -> tuple[int, int] | None:
     return None if first is None or second is None else (first, second)
 
 
-def _add(model: PairScorer, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
+def _add(
+    model: PairScorer, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
+) -> None:
     """Set word pieces and network. RAISES BioelError: [B154] no special pieces, or no room."""
     from spacy_bioel.nn.encoders import CrossEncoder
 

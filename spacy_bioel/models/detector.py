@@ -1,7 +1,7 @@
 """Mention detection models, tok2vec -> logits of spans or tags: common part of all architectures.
 
-An architecture is a network over the tokens of a batch with a `DetectorKind`: its constructor, its
-inference by NumPy, its loss and its decoding. See `span_enumerator` and `bio_tagger`.
+An architecture is a network over the tokens of a batch with a `DetectorKind`: its inference by
+NumPy, its loss and its decoding. See `span_enumerator` and `bio_tagger`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 from thinc.api import Model
+from thinc.types import FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.inference import Shapes
+from spacy_bioel.models.inference import detector_shapes
 from spacy_bioel.models.tok2vec import Tok2Vec, read_tokens, token_vectors
 from spacy_bioel.models.torch_io import (
     DOCUMENT_TRANSFORMER,
@@ -29,6 +30,9 @@ from spacy_bioel.models.torch_io import (
     weights_of,
 )
 from spacy_bioel.processor import one_thread_each
+
+if TYPE_CHECKING:
+    from torch import nn
 
 # Features are the bits of a lexicon mask, and one more: a short form that the document defines.
 SHORT_FORM = 64
@@ -49,8 +53,8 @@ class MentionBatch:
     words: NDArray[np.int64]
 
 
-# Start token, end token (exclusive) and label index of each span of a batch; tokens are counted
-# over the concatenated documents. Shape (n_spans, 3).
+# Start token, end token (exclusive) and label of each span of a batch, as tokens are counted there.
+# Shape (n_spans, 3).
 TokenSpans = NDArray[np.int64]
 
 # Output of a network for the tokens of a batch. Shape (n_tokens, ...), by architecture.
@@ -58,7 +62,7 @@ Logits = NDArray[np.float32]
 
 MentionModel = Model[MentionBatch, Logits]
 # Token vectors, tokens per document, lexicon matches of spans and of words; see `DetectorKind`.
-Inputs = tuple[Any, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Inputs = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 _TOKENS = 4096  # tokens scored together
 
@@ -67,10 +71,8 @@ _TOKENS = 4096  # tokens scored together
 class DetectorKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
-    make (Callable): Makes the torch module, from width (of token vectors), n_labels, max_width,
-        n_features and the settings of the architecture. See `nn.spans.SpanScorer.forward`.
-    shapes (Callable): Shapes of the weights of the module, from the same arguments.
-    infer (Callable): Computes the logits from weights, the inputs of the module as arrays, and
+    scorer (str): The network, a class of `nn.spans`.
+    infer (Callable): Computes the logits from weights, the inputs of the network as arrays, and
         max_width, where no LSTM is between.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, and the labels that
         were looked for at each token, shape (n_tokens, n_labels): what is not there of any other
@@ -81,8 +83,7 @@ class DetectorKind:
         LSTM, on tokens and matches that are near: long documents are read in pieces.
     """
 
-    make: Callable[..., Any]
-    shapes: Callable[..., Shapes]
+    scorer: str
     infer: Callable[..., Logits]
     loss: Callable[[Logits, TokenSpans, NDArray[np.bool_]], tuple[float, Logits]]
     decode: Callable[[Logits, NDArray[np.int64], float], tuple[TokenSpans, NDArray[np.float32]]]
@@ -92,11 +93,7 @@ class DetectorKind:
 def mention_model(
     name: str, kind: DetectorKind, tok2vec: Tok2Vec, *, max_width: int, settings: dict[str, Any]
 ) -> MentionModel:
-    """Make a model without its torch part, which `add_scorer` adds once the labels are known.
-
-    max_width (int): The longest lexicon match in tokens.
-    RAISES BioelError: [B173] when the tok2vec is a transformer: only its weights would be saved.
-    """
+    """Make a model without its torch part, as the builders of the architectures do."""
     if any(node.name == DOCUMENT_TRANSFORMER for node in tok2vec.walk()):
         raise BioelError(Errors.B173.format(name=name))
     return Model(
@@ -116,7 +113,6 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
     width (int | None): Width of the token vectors; None: the width of the tok2vec.
     RAISES BioelError: [B040] when it has an LSTM, and torch is missing.
     """
-    kind, has_lstm = model.attrs["kind"], bool(model.attrs["settings"]["context"])
     settings = {
         "width": width or model.get_ref("tok2vec").get_dim("nO"),
         "n_labels": n_labels,
@@ -124,38 +120,46 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
         "n_features": N_FEATURES,
         **model.attrs["settings"],
     }
-    shapes = {} if has_lstm else kind.shapes(**settings)
-    layer = torch_layer(make=partial(kind.make, **settings), shapes=shapes)
-    set_layer(model, layer, ref="scorer")
+    shapes = {} if settings["context"] else detector_shapes(**settings)
+    make = partial(_make_scorer, model.attrs["kind"].scorer, settings)
+    set_layer(model, torch_layer(make=make, shapes=shapes), ref="scorer")
     model.set_dim("nO", n_labels, force=True)
 
 
+def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
+    from spacy_bioel.nn import spans
+
+    scorer: nn.Module = getattr(spans, name)(**settings)
+    return scorer
+
+
 def mention_loss(
-    model: MentionModel, logits: Any, gold: TokenSpans, known: NDArray[np.bool_]
-) -> tuple[float, Any]:
+    model: MentionModel, logits: FloatsXd, gold: TokenSpans, known: NDArray[np.bool_]
+) -> tuple[float, FloatsXd]:
     """The loss of a batch and its gradient, on the device of the logits: `DetectorKind.loss`."""
     loss, gradient = model.attrs["kind"].loss(model.ops.to_numpy(logits), gold, known)
-    return loss, model.ops.asarray(gradient)
+    on_device: Any = model.ops.asarray(gradient)
+    return loss, on_device
 
 
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, lowest: float
 ) -> tuple[TokenSpans, NDArray[np.float32]]:
-    """Find spans of at least the lowest probability, in order, and the probability of each.
-
-    batch (MentionBatch): With at least one token.
-    """
+    """Find spans of at least the lowest probability, in order, and the probability of each, in a
+    batch of at least one token."""
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
-    if needs_torch(scorer) or is_on_gpu(scorer):
-        logits_of = partial(_by_torch, scorer)
-    else:
-        logits_of = partial(kind.infer, weights_of(scorer), max_width=width)
+    by_torch = needs_torch(scorer) or is_on_gpu(scorer)
+    weights = {} if by_torch else weights_of(scorer)
     # Tokens beside a piece of a document that its spans depend on; None: all.
     margin = 2 * (width - 1) if kind.is_local and not needs_torch(scorer) else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, NDArray[np.float32]]:
         first, used, inputs = part
-        found, probabilities = kind.decode(logits_of(*inputs)[used], inputs[1], lowest)
+        if by_torch:
+            logits = scorer.ops.to_numpy(scorer.predict(inputs))
+        else:
+            logits = kind.infer(weights, *inputs, max_width=width)
+        found, probabilities = kind.decode(logits[used], inputs[1], lowest)
         return found + np.array([first, first, 0]), probabilities
 
     with one_thread_each() as spread:
@@ -165,13 +169,8 @@ def find_spans(
     return np.concatenate(spans), np.concatenate(probabilities)
 
 
-def _by_torch(scorer: Model, *inputs: Any) -> Logits:
-    logits: Logits = scorer.ops.to_numpy(scorer.predict(inputs))
-    return logits
-
-
 def _parts(
-    vectors: Any, batch: MentionBatch, margin: int | None
+    vectors: NDArray[np.float32], batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
     """Split a batch: into whole documents without a margin, else at any token.
 
@@ -201,13 +200,13 @@ def _between(matches: NDArray[np.int64], low: int, high: int) -> NDArray[np.int6
 
 def _forward(
     model: MentionModel, batch: MentionBatch, is_train: bool
-) -> tuple[Any, Callable[[Any], Any]]:
+) -> tuple[FloatsXd, Callable[[FloatsXd], list[Doc]]]:
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), batch.docs, is_train)
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
     inputs = (tokens, lengths, batch.spans, batch.words)
     scores, backprop_scores = model.get_ref("scorer")(inputs, is_train)
 
-    def backprop(d_scores: Any) -> Any:
+    def backprop(d_scores: FloatsXd) -> list[Doc]:
         return backprop_tokens(backprop_scores(d_scores)[0])
 
     return scores, backprop

@@ -14,8 +14,8 @@ import srsly
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from spacy.tokens import Doc
-from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
-from thinc.types import ArgsKwargs, Floats2d
+from thinc.api import Model, get_torch_default_device
+from thinc.types import Floats2d
 from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
@@ -26,11 +26,11 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, to_tensors
+from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, run_network
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, begins_sentence, split_windows
 
 if TYPE_CHECKING:
-    from torch import nn
+    from transformers import PreTrainedModel
 
 DocumentEncoder = Model[list[Doc], list[Floats2d]]
 IntArray = NDArray[np.int64]
@@ -82,7 +82,7 @@ class _TransformerShim(AveragingShim):
     suffix: list[int]
     about: str
 
-    def take(self, tokenizer: Tokenizer, backbone: nn.Module, about: str) -> None:
+    def take(self, tokenizer: Tokenizer, backbone: PreTrainedModel, about: str) -> None:
         """Set tokenizer and network. about (str): Configuration of the backbone, as JSON."""
         from spacy_bioel.nn.encoders import DocumentTransformer
 
@@ -147,26 +147,26 @@ def _forward(
         raise BioelError(Errors.B172)
     arrays = _windows(docs, shim, size=model.attrs["max_pieces"], overlap=model.attrs["overlap"])
     lengths: Any = [len(doc) for doc in docs]
-    tensors = to_tensors((*arrays, sum(lengths)), shim.device)
-    found, backprop = shim(ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
-    vectors: Any = torch2xp(found.detach())
+    vectors, backprop = run_network(model, (*arrays, sum(lengths)), is_train)
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
-        d_found = xp2torch(model.ops.flatten(d_vectors))
-        # No gradient when all documents are empty, or when nothing was to learn from them.
-        if found.requires_grad and d_found.any():
-            backprop(ArgsKwargs(args=((found,),), kwargs={"grad_tensors": d_found}))
+        d_found = model.ops.flatten(d_vectors)
+        if d_found.any():  # else there was nothing to learn from these documents
+            backprop(d_found)
         return []
 
     return model.ops.unflatten(vectors, lengths), backprop_docs
 
 
-def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list[IntArray]:
+def _windows(
+    docs: Sequence[Doc], shim: _TransformerShim, *, size: int, overlap: int
+) -> list[IntArray]:
     """Arguments of `nn.encoders.DocumentTransformer.forward` except the number of tokens."""
     prefix, suffix = shim.prefix, shim.suffix
     encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
     ids: list[int] = []
-    lengths, used, pieces, tokens = [], [], [], []
+    empty = np.zeros(0, dtype=np.int64)
+    lengths, used, pieces, tokens = [], [empty], [empty], [empty]
     n_pieces = n_tokens = 0
     for doc, encoding in zip(docs, encodings, strict=True):
         piece, token = align(doc, encoding.offsets)
@@ -181,12 +181,8 @@ def _windows(docs: Sequence[Doc], shim: Any, *, size: int, overlap: int) -> list
             used.append(np.arange(window.first, window.last) + begin)
             ids += [*prefix, *encoding.ids[window.start : window.end], *suffix]
             lengths.append(window.end - window.start + len(prefix) + len(suffix))
-    empty = np.zeros(0, dtype=np.int64)
-    return [
-        np.array(ids, dtype=np.int64),
-        np.array(lengths, dtype=np.int64),
-        *(np.concatenate([empty, *parts]) for parts in (used, pieces, tokens)),
-    ]
+    flat = (np.array(x, dtype=np.int64) for x in (ids, lengths))
+    return [*flat, *map(np.concatenate, (used, pieces, tokens))]
 
 
 def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntArray]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float32]
@@ -40,15 +41,6 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
     y *= gain
     y += bias
     return y
-
-
-def _softmax_pool(x: FloatArray, scores: FloatArray, starts: IntArray) -> FloatArray:
-    """Mean of the rows of each segment, weighted by the softmax of their scores, shape (n, 1)."""
-    lengths = np.diff(np.append(starts, len(x)))
-    weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0))
-    total = np.add.reduceat(weights, starts)
-    found: FloatArray = np.divide(np.add.reduceat(weights * x, starts), total, dtype=np.float32)
-    return found
 
 
 # Detectors: token vectors and lexicon matches -> logits. See `nn.spans` for the equations.
@@ -83,17 +75,35 @@ def _add_rows(x: FloatArray, places: IntArray, rows: FloatArray) -> None:
 
 
 def span_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
-) -> FloatArray:
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
+    *, max_width: int,
+) -> FloatArray:  # fmt: skip
     """Logits of all spans; see `nn.spans.SpanScorer.forward` for arguments and shape."""
-    output, widths = weights["output.weight"], weights["width.weight"]
-    n, max_width = len(tokens), len(widths)
+    n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
     starts = linear(tokens, weights["start.weight"], weights["start.bias"])
     padding = np.zeros((max_width - 1, starts.shape[1]), np.float32)
     ends, content = (
         np.concatenate([tokens @ weights[f"{k}.weight"].T, padding]) for k in ("end", "content")
     )
+    if "output.weight" in weights:
+        logits = _hidden_logits(weights, starts, ends, content, spans)
+    else:
+        ends, content = (
+            sliding_window_view(x, max_width, axis=0).swapaxes(1, 2) for x in (ends, content)
+        )
+        sums = np.cumsum(content, axis=1, dtype=np.float64).astype(np.float32)
+        logits = starts[:, None] + ends + sums
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(n)
+    logits[np.arange(max_width) >= left[:, None]] = -np.inf  # outside of the document
+    return logits
+
+
+def _hidden_logits(
+    weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
+) -> FloatArray:
+    output, widths = weights["output.weight"], weights["width.weight"]
+    n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
     for low in range(0, n, _BLOCK):
         high = min(low + _BLOCK, n)
@@ -109,73 +119,42 @@ def span_logits(
             start, _, feature = inside[inside[:, 1] == width].T
             if len(start):
                 _add_rows(hidden, start - low, weights["span_features.weight"][feature])
-            np.maximum(hidden, 0, out=hidden)
-            logits[low:high, width] = hidden @ output.T
+            logits[low:high, width] = relu(hidden) @ output.T
     logits += weights["output.bias"]
-    return _mask_outside(logits, lengths)
-
-
-def linear_span_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int,
-) -> FloatArray:  # fmt: skip
-    """Logits of all spans without a hidden layer; see `nn.spans.LinearSpanScorer.forward`."""
-    tokens = add_matches(weights, tokens, spans, words)
-    content = (tokens @ weights["content.weight"].T).astype(np.float64)
-    sums = np.concatenate([np.zeros_like(content[:1]), np.cumsum(content, axis=0)])
-    begin = np.arange(len(tokens))[:, None]
-    end = np.minimum(begin + np.arange(max_width), len(tokens) - 1)
-    starts = linear(tokens, weights["start.weight"], weights["start.bias"])
-    logits = (tokens @ weights["end.weight"].T)[end] + starts[:, None]
-    logits += (sums[end + 1] - sums[begin]).astype(np.float32)
-    return _mask_outside(logits, lengths)
+    return logits
 
 
 def tag_logits(
-    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray
-) -> FloatArray:
+    weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
+    *, max_width: int,
+) -> FloatArray:  # fmt: skip
     """Logits of all tags; see `nn.spans.TagScorer.forward`."""
     tokens = add_matches(weights, tokens, spans, words)
     return linear(tokens, weights["output.weight"], weights["output.bias"])
-
-
-def _mask_outside(logits: FloatArray, lengths: IntArray) -> FloatArray:
-    """Set the logits of spans that end outside their document to -inf."""
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(logits))
-    logits[np.arange(logits.shape[1]) >= left[:, None]] = -np.inf
-    return logits
 
 
 def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-def _reader_shapes(*, width: int, n_features: int) -> Shapes:
-    """Shapes of the weights that all detectors have."""
-    return {
+def detector_shapes(
+    *, width: int, n_labels: int, n_features: int, max_width: int, hidden: int | None = None,
+    **others: object,
+) -> Shapes:  # fmt: skip
+    """Shapes of the weights of `nn.spans.SpanScorer`; without `hidden`, of `TagScorer`."""
+    shapes: Shapes = {
         "word_features.weight": (n_features, width),
         "token_features.weight": (3 * n_features, width),
     }
-
-
-def span_shapes(
-    *, width: int, max_width: int, n_labels: int, n_features: int, hidden: int, **others: object
-) -> Shapes:
-    """Shapes of the weights of `nn.spans.SpanScorer`; of `LinearSpanScorer`, if hidden is 0."""
+    if hidden is None:
+        return shapes | _linear_shapes("output", 2 * n_labels + 1, width)
     size = hidden or n_labels
-    shapes = _reader_shapes(width=width, n_features=n_features)
     shapes |= _linear_shapes("start", size, width)
     shapes |= {"end.weight": (size, width), "content.weight": (size, width)}
     if hidden:
         shapes |= {"span_features.weight": (n_features, hidden)}
         shapes |= {"width.weight": (max_width, hidden)} | _linear_shapes("output", n_labels, hidden)
     return shapes
-
-
-def tag_shapes(*, width: int, n_labels: int, n_features: int, **others: object) -> Shapes:
-    """Shapes of the weights of `nn.spans.TagScorer`."""
-    output = _linear_shapes("output", 2 * n_labels + 1, width)
-    return _reader_shapes(width=width, n_features=n_features) | output
 
 
 # Name encoder: word pieces of names -> vectors.
@@ -200,6 +179,9 @@ class ResCNN:
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
         self.blocks = [_Block(weights, f"blocks.{i}.", widths) for i in range(n_blocks)]
 
+    def _linear(self, x: FloatArray, name: str) -> FloatArray:
+        return linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
     def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
         tables = self.tables
         words = tables["words"][ids].astype(np.float32)
@@ -208,7 +190,7 @@ class ResCNN:
         words += tables["positions"][positions]
         words += tables["token_type"]
         normed = layer_norm(words, tables["norm_weight"], tables["norm_bias"], epsilon=1e-12)
-        return linear(normed, self.weights["project.weight"], self.weights["project.bias"])
+        return self._linear(normed, "project")
 
     def __call__(self, names: Sequence[list[int]]) -> FloatArray:
         """Encode names. names: word pieces of each, at least one. RETURNS: Shape (n_names, dim)."""
@@ -224,16 +206,13 @@ class ResCNN:
             x = self._embed(different, np.zeros_like(different))[number]
         for block in self.blocks:
             x += block(x, positions, left)
-        return self._pool(x, starts)
-
-    def _pool(self, x: FloatArray, starts: IntArray) -> FloatArray:
         if "attention.0.weight" not in self.weights:
             return np.maximum.reduceat(x, starts)
-        first, last = (
-            (self.weights[f"attention.{i}.weight"], self.weights[f"attention.{i}.bias"])
-            for i in (0, 3)
-        )
-        return _softmax_pool(x, linear(relu(linear(x, *first)), *last), starts)
+        scores = self._linear(relu(self._linear(x, "attention.0")), "attention.3")
+        highest = np.repeat(np.maximum.reduceat(scores, starts), lengths, axis=0)
+        shares = np.exp(scores - highest)
+        pooled = np.add.reduceat(shares * x, starts)
+        return np.divide(pooled, np.add.reduceat(shares, starts), dtype=np.float32)
 
 
 class _Block:

@@ -118,11 +118,6 @@ class MarkedPieces:
         verb = self.tokenizer.encode(_IS, add_special_tokens=False).ids
         return [[self.start, *pieces[m.mention][: self.room], *verb] for m in mentions]
 
-    def names(self, names: Sequence[str]) -> list[list[int]]:
-        """Pieces of normalised names, and the end piece."""
-        pieces = self._pieces(names)
-        return [[*pieces[name][: self.longest], self.end] for name in names]
-
     def writable(self, names: Sequence[str]) -> list[list[int] | None]:
         """Pieces of normalised names, and the end piece; None where a piece is unknown, or the name
         is empty or too long. A `kb.words.trie.ToPieces`."""
@@ -140,8 +135,11 @@ class MarkedPieces:
 
     def targets(self, mentions: Sequence[Marked], names: Sequence[str]) -> tuple[Pieces, IntArray]:
         """Rows that the decoder is to write, and how many pieces of each are given."""
-        prompts = self.prompts(mentions)
-        rows = (p + name for p, name in zip(prompts, self.names(names), strict=True))
+        prompts, pieces = self.prompts(mentions), self._pieces(names)
+        rows = (
+            [*prompt, *pieces[name][: self.longest], self.end]
+            for prompt, name in zip(prompts, names, strict=True)
+        )
         return Pieces.of(rows), np.array([len(p) for p in prompts], dtype=np.int64)
 
     def _pieces(self, texts: Iterable[str]) -> dict[str, list[int]]:
@@ -179,12 +177,8 @@ class PairPieces:
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
     def __call__(self, pairs: Sequence[Pair]) -> tuple[IntArray, IntArray, IntArray]:
-        """Encode pairs.
-
-        RETURNS (tuple): Piece ids of all pairs, concatenated, shape (n_pieces,); the segment of
-            each piece, 0 for the context and 1 for the candidate, shape (n_pieces,); the length of
-            each pair, shape (n_pairs,).
-        """
+        """Piece ids of all pairs, concatenated, and the segment of each, 0 for the context and
+        1 for the candidate, shape (n_pieces,); the length of each pair, shape (n_pairs,)."""
         # Contexts and candidates repeat from pair to pair: each text is tokenised once.
         pieces = _pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
         parts = []

@@ -8,46 +8,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d
+from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.words.lexicon import Lexicon
 from spacy_bioel.models.detector import N_FEATURES, MentionBatch
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Parts
+from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.reading import ReadingKind, reading_model
-from spacy_bioel.models.tok2vec import (
-    Tok2Vec,
-    forward_over_tokens,
-    load_tok2vec,
-    tok2vec_parts,
-    token_vectors,
-)
-from spacy_bioel.models.torch_io import (
-    device_of,
-    network_of,
-    reading_part,
-    require_torch,
-    set_layer,
-    to_tensors,
-    torch_layer,
-    weights_from_bytes,
-    weights_to_bytes,
-)
+from spacy_bioel.models.tok2vec import Tok2Vec, forward_over_tokens, token_vectors
+from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.text.windows import begins_sentence
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 _TASKS = ("mentions", "types", "links")
 _VOCABULARIES = ("open", "closed")
-_WEIGHTS, _INVENTORY = "multitask.safetensors", "multitask.json"
-_LEXICON = "lexicon.safetensors"
 NIL, UNKNOWN = 0, -100  # see `nn.multitask`, which needs torch
 
 
@@ -136,9 +121,9 @@ def build_hierarchical_linker_v1(
     }
     return reading_model(
         "multitask",
-        ReadingKind(add=_add_network, parts=_network_parts, load=_load_network),
         _forward,
         {"tok2vec": tok2vec, "names": names},
+        kind=_KIND,
         settings=settings,
         vocabulary=vocabulary,
         one_task=one_task,
@@ -150,46 +135,46 @@ def build_hierarchical_linker_v1(
     )
 
 
-def _add_network(model: Model, source: EncoderSource | None = None) -> None:
-    """Add the network. Call it once inventory and size of the name vectors are known."""
-    require_torch()
-    model.get_ref("tok2vec").initialize()
+def _network(model: Model) -> nn.Module:
     from spacy_bioel.nn.multitask import Multitask
 
     inventory: Inventory = model.attrs["inventory"]
     is_open = model.attrs["vocabulary"] == "open"
-    network = Multitask(
+    return Multitask(
         width=model.get_ref("tok2vec").get_dim("nO"),
         dim=model.get_ref("names").get_dim("nO") if is_open else 0,
         n_types=1 + len(inventory.types),
         n_classes=1 + len(inventory.classes),
         n_features=N_FEATURES,
+        context=0,
         **model.attrs["settings"],
     )
-    set_layer(model, torch_layer(network))
 
 
-def _network_parts(model: Model) -> Parts:
-    inventory = vars(model.attrs["inventory"])
-    own = {
-        _WEIGHTS: lambda: weights_to_bytes(model.get_ref("network")),
-        _INVENTORY: lambda: json.dumps(inventory).encode("utf8"),
-        _LEXICON: lambda: save(model.attrs["lexicon"].arrays()),
-    }
-    return own | tok2vec_parts(model.get_ref("tok2vec"))
+def _inventory_to_bytes(inventory: Inventory) -> bytes:
+    return json.dumps(vars(inventory)).encode("utf8")
 
 
-def _load_network(model: Model, parts: Mapping[str, bytes]) -> None:
-    if _INVENTORY not in parts:
-        return
-    with reading_part(_INVENTORY):
-        stored = json.loads(parts[_INVENTORY].decode("utf8"))
-        model.attrs["inventory"] = Inventory(**{k: tuple(v) for k, v in stored.items()})
-    with reading_part(_LEXICON):
-        model.attrs["lexicon"] = Lexicon.from_arrays(load(parts[_LEXICON]))
-    _add_network(model)
-    weights_from_bytes(model.get_ref("network"), parts[_WEIGHTS])
-    load_tok2vec(model.get_ref("tok2vec"), parts)
+def _inventory_from_bytes(data: bytes) -> Inventory:
+    return Inventory(**{k: tuple(v) for k, v in json.loads(data.decode("utf8")).items()})
+
+
+def _lexicon_to_bytes(lexicon: Lexicon) -> bytes:
+    return save(lexicon.arrays())
+
+
+def _lexicon_from_bytes(data: bytes) -> Lexicon:
+    return Lexicon.from_arrays(load(data))
+
+
+_KIND = ReadingKind(
+    _network,
+    "multitask.safetensors",
+    {
+        "inventory": ("multitask.json", _inventory_to_bytes, _inventory_from_bytes),
+        "lexicon": ("lexicon.safetensors", _lexicon_to_bytes, _lexicon_from_bytes),
+    },
+)
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
@@ -198,7 +183,7 @@ def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
     return np.diff(np.append(np.flatnonzero(begins), len(begins)))
 
 
-def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
+def read_states(model: Model, batch: MentionBatch) -> dict[str, Tensor]:
     """Vectors of the tokens of a batch by task: torch tensors, shape (n_tokens, size) each."""
     import torch
 
@@ -210,11 +195,13 @@ def read_states(model: Model, batch: MentionBatch) -> dict[str, Any]:
     if not len(tokens):
         return {task: tokens.new_zeros(0, network.size) for task in network.tasks}
     with torch.inference_mode():
-        found: dict[str, Any] = network.states(tokens, *others)
+        found: dict[str, Tensor] = network.states(tokens, *others)
     return found
 
 
-def of_states(model: Model, what: str, states: Mapping[str, Any], *arrays: Any) -> FloatArray:
+def of_states(
+    model: Model, what: str, states: Mapping[str, Tensor], *arrays: NDArray
+) -> FloatArray:
     """Compute from states, see `read_states`. what (str): A method of `nn.multitask.Multitask`."""
     import torch
 
@@ -226,8 +213,8 @@ def of_states(model: Model, what: str, states: Mapping[str, Any], *arrays: Any) 
 
 
 def _forward(
-    model: Model, inputs: tuple[MentionBatch, Lesson, Any], is_train: bool
-) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], Any]]:
+    model: Model, inputs: tuple[MentionBatch, Lesson, Floats2d], is_train: bool
+) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], FloatsXd]]:
     """From a batch, its gold answers and vectors of the mentions' strings to vectors of the
     mentions, and the loss. The callback takes the gradient of the vectors; it adds that of the loss
     and returns that of the strings."""
@@ -235,7 +222,7 @@ def _forward(
     others = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *lesson)
     (vectors, loss), backprop = forward_over_tokens(model, batch.docs, others, is_train)
 
-    def backprop_strings(d_vectors: Floats2d) -> Any:
+    def backprop_strings(d_vectors: Floats2d) -> FloatsXd:
         return backprop((d_vectors, model.ops.xp.ones_like(loss)))[0]
 
     return (vectors, float(loss)), backprop_strings

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ from spacy_bioel.models.torch_io import (
 )
 from spacy_bioel.processor import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 NameEncoder = Model[Sequence[str], Floats2d]
 Parts = dict[str, Callable[[], bytes]]
@@ -66,8 +70,8 @@ class EncoderSource:
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
-def infer_by_torch(network: Callable[[Any, Any], Any], device: Any) -> Infer:
-    """The torch network itself; batches that do not fit into the memory of a GPU are halved."""
+def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
+    """Inference by the torch network; batches that do not fit into a GPU's memory are halved."""
 
     def infer(names: Sequence[list[int]]) -> NDArray[np.float32]:
         import torch
@@ -96,36 +100,36 @@ class NetworkKind:
     """Strategy of an architecture; module-level functions, so that it can be pickled.
 
     make (Callable): Adds word pieces and network to a model.
-    parts (Callable): Files beside word pieces and weights: bytes by file name.
-    rebuild (Callable): Rebuilds the network from word pieces and these files, without weights.
+    file, to_bytes (str, Callable): The file beside word pieces and weights, and its contents.
+    rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
     infer (Callable): Makes the function of inference of a name encoder, with the current weights.
     """
 
     make: Callable[[Model, EncoderSource], None]
-    parts: Callable[[Model], Parts]
-    rebuild: Callable[[Model, Tokenizer, Mapping[str, bytes]], None]
+    file: str
+    to_bytes: Callable[[Model], bytes]
+    rebuild: Callable[[Model, Tokenizer, bytes], None]
     infer: Callable[[NameEncoder], Infer] = _by_torch
 
 
-def name_encoder(
+def pieces_model(
     name: str,
     kind: NetworkKind,
-    *,
-    max_tokens: int,
-    batch_size: int,
     settings: dict[str, Any],
-    dim: int | None = None,
-) -> NameEncoder:
-    """Make an encoder without its network, which `add_encoder` adds.
+    *,
+    forward: Callable | None = None,
+    **attrs: object,
+) -> Model:
+    """Make a model of word pieces without its network, which `add_encoder` adds.
 
-    max_tokens (int): Maximum number of word pieces of a name.
-    batch_size (int): Names encoded together.
-    dim (int | None): Size of the vectors; None: not known yet.
+    settings (dict): Of the network.
+    forward (Callable | None): None: that of a name encoder, which has `max_tokens`, the maximum
+        number of word pieces of a name, and `batch_size`, the names that are encoded together.
     """
-    attrs = {"kind": kind, "max_tokens": max_tokens, "batch_size": batch_size, "settings": settings}
+    attrs = {"kind": kind, "settings": settings, "tokenizer": None} | attrs
     # Special pieces before and after each name.
-    attrs |= {"tokenizer": None, "prefix": [], "suffix": []}
-    return Model(name, _forward, attrs=attrs, dims={"nO": dim}, refs={"network": None})
+    attrs |= {"prefix": [], "suffix": []}
+    return Model(name, forward or _forward, attrs=attrs, dims={"nO": None}, refs={"network": None})
 
 
 def add_encoder(model: Model, source: EncoderSource) -> None:
@@ -200,13 +204,13 @@ def _forward(
 
 def encoder_parts(model: Model) -> Parts:
     """Files for `load_encoder`: bytes by file name; empty before `add_encoder`."""
-    tokenizer = model.attrs["tokenizer"]
+    tokenizer, kind = model.attrs["tokenizer"], model.attrs["kind"]
     if tokenizer is None:
         return {}
     # The order is part of a linker's fingerprint.
     return (
         {_TOKENIZER: lambda: tokenizer.to_str().encode("utf8")}
-        | model.attrs["kind"].parts(model)
+        | {kind.file: lambda: kind.to_bytes(model)}
         | {_WEIGHTS: lambda: weights_to_bytes(model)}
     )
 
@@ -222,7 +226,8 @@ def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
         return
     with reading_part(_TOKENIZER):
         tokenizer = Tokenizer.from_str(parts[_TOKENIZER].decode("utf8"))
-    model.attrs["kind"].rebuild(model, tokenizer, parts)
+    kind = model.attrs["kind"]
+    kind.rebuild(model, tokenizer, parts[kind.file])
     weights_from_bytes(model, parts[_WEIGHTS])
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -18,10 +17,9 @@ from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
     NetworkKind,
-    Parts,
     get_network,
     infer_by_torch,
-    name_encoder,
+    pieces_model,
 )
 from spacy_bioel.models.torch_io import (
     device_of,
@@ -38,6 +36,9 @@ from spacy_bioel.models.vocabulary import (
     n_pieces,
 )
 from spacy_bioel.text.normalize import normalize_name
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _TABLES = "embeddings.safetensors"
 
@@ -64,9 +65,9 @@ def build_rescnn_v1(
     settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
     settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
     # 256 names fit the processor's caches.
-    return name_encoder(
-        "rescnn", _KIND, max_tokens=max_tokens, batch_size=256, settings=settings, dim=dim
-    )
+    model = pieces_model("rescnn", _KIND, settings, max_tokens=max_tokens, batch_size=256)
+    model.set_dim("nO", dim)
+    return model
 
 
 def add_rescnn(
@@ -88,7 +89,7 @@ def add_rescnn(
     set_layer(model, torch_layer(make=partial(_network, tables, settings), shapes=shapes))
 
 
-def _network(tables: EmbeddingTables, settings: Mapping[str, Any]) -> Any:
+def _network(tables: EmbeddingTables, settings: dict[str, Any]) -> nn.Module:
     import torch
 
     from spacy_bioel.nn import rescnn
@@ -115,13 +116,13 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
     get_network(model)
 
 
-def _parts(model: NameEncoder) -> Parts:
-    return {_TABLES: lambda: save(model.attrs["tables"])}
+def _tables_to_bytes(model: NameEncoder) -> bytes:
+    return save(model.attrs["tables"])
 
 
-def _rebuild(model: NameEncoder, tokenizer: Tokenizer, parts: Mapping[str, bytes]) -> None:
+def _rebuild(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
     with reading_part(_TABLES):
-        tables = load(parts[_TABLES])
+        tables = load(data)
         _check_tables(tables, max_tokens=model.attrs["max_tokens"])
     add_rescnn(model, tokenizer, tables)
 
@@ -148,4 +149,4 @@ def _infer(model: NameEncoder) -> Infer:
     return ResCNN(weights, model.attrs["tables"], widths=model.attrs["settings"]["widths"])
 
 
-_KIND = NetworkKind(make=_make, parts=_parts, rebuild=_rebuild, infer=_infer)
+_KIND = NetworkKind(_make, _TABLES, _tables_to_bytes, _rebuild, _infer)

@@ -7,7 +7,7 @@ need the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
@@ -19,7 +19,10 @@ from spacy_bioel.models.checkpoint import (
     set_backbone,
     special_pieces,
 )
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, name_encoder
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def build_transformer_names_v1(
@@ -39,9 +42,7 @@ def build_transformer_names_v1(
         raise BioelError(Errors.B155.format(pooling=pooling))
     # A large batch, because the network groups its names by length.
     settings = {"path": path, "pooling": pooling}
-    return name_encoder(
-        "name_transformer", _KIND, max_tokens=max_tokens, batch_size=2048, settings=settings
-    )
+    return pieces_model("name_transformer", _KIND, settings, max_tokens=max_tokens, batch_size=2048)
 
 
 def _make(model: NameEncoder, source: EncoderSource) -> None:
@@ -52,7 +53,9 @@ def _make(model: NameEncoder, source: EncoderSource) -> None:
     _add(model, tokenizer, backbone, folder)
 
 
-def _add(model: NameEncoder, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
+def _add(
+    model: NameEncoder, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
+) -> None:
     """Set word pieces and network. RAISES BioelError: [B154] on "cls" pooling without [CLS]."""
     from spacy_bioel.nn.encoders import NameTransformer
 

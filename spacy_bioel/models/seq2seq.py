@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thinc.api import Model
 from thinc.types import Floats1d
@@ -23,9 +23,12 @@ from spacy_bioel.models.checkpoint import (
     special_pieces,
 )
 from spacy_bioel.models.marked import MARKERS, Marked, MarkedPieces, add_markers
-from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder
+from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, pieces_model
 from spacy_bioel.models.reading import reading_by
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 Generator = Model[tuple[Sequence[Marked], Sequence[str]], Floats1d]
 
@@ -63,18 +66,19 @@ def build_seq2seq_v1(
     RETURNS (Model): A model from mentions and a name of each to the losses of the names. Its torch
         part is added by `add_encoder`.
     """
-    attrs = {
-        "kind": _KIND,
-        "path": path,
-        "new": {"layers": layers, "width": width},
-        "vocabulary": vocabulary,
-        "max_pieces": max_pieces,
-        "beams": beams,
-        "prompt": prompt,
-        "settings": {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision},
-        "tokenizer": None,
-    }
-    return Model("seq2seq", _forward, attrs=attrs, refs={"network": None})
+    settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
+    return pieces_model(
+        "seq2seq",
+        _KIND,
+        settings,
+        forward=_forward,
+        path=path,
+        new={"layers": layers, "width": width},
+        vocabulary=vocabulary,
+        max_pieces=max_pieces,
+        beams=beams,
+        prompt=prompt,
+    )
 
 
 def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Model:
@@ -85,14 +89,8 @@ def build_generative_linker_v1(names: NameEncoder, generator: Generator) -> Mode
     generator (Generator): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`, which brings candidates of
         its own.
     """
-    return reading_by(
-        "generative_linker",
-        names,
-        "generator",
-        generator,
-        prefix="seq2seq.",
-        evidence="generated",
-    )
+    about = {"prefix": "seq2seq.", "evidence": "generated"}
+    return reading_by(names, generator, name="generative_linker", ref="generator", **about)
 
 
 def _make(model: Generator, source: EncoderSource) -> None:
@@ -122,7 +120,7 @@ def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> 
     return tokenizer
 
 
-def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> Any:
+def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> PreTrainedModel:
     """A small encoder-decoder for these word pieces, a BART with random weights."""
     require_transformers()
     from transformers import BartConfig, BartForConditionalGeneration
@@ -149,7 +147,12 @@ def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> Any:
 
 
 def marked_pieces(
-    tokenizer: Tokenizer, config: Any, *, max_pieces: int, prompt: bool, folder: Path | None = None
+    tokenizer: Tokenizer,
+    config: PretrainedConfig,
+    *,
+    max_pieces: int,
+    prompt: bool,
+    folder: Path | None = None,
 ) -> MarkedPieces:
     """Word pieces of mentions and names for a backbone.
 
@@ -170,7 +173,9 @@ def marked_pieces(
     return pieces
 
 
-def _add(model: Generator, tokenizer: Tokenizer, backbone: Any, folder: Path | None) -> None:
+def _add(
+    model: Generator, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
+) -> None:
     """Set word pieces and network, replacing any previous ones."""
     from spacy_bioel.nn.seq2seq import Seq2Seq
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +12,7 @@ from spacy_bioel.models.detector import (
     TokenSpans,
     mention_model,
 )
-from spacy_bioel.models.inference import Weights, linear_span_logits, span_logits, span_shapes
+from spacy_bioel.models.inference import span_logits
 from spacy_bioel.models.tok2vec import Tok2Vec
 
 
@@ -41,18 +39,6 @@ def build_span_enumerator_v1(
     """
     settings = {"hidden": hidden, "context": context, "dropout": dropout}
     return mention_model("span_enumerator", _KIND, tok2vec, max_width=max_width, settings=settings)
-
-
-def _make(*, hidden: int, **settings: Any) -> Any:
-    from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer
-
-    return SpanScorer(hidden=hidden, **settings) if hidden else LinearSpanScorer(**settings)
-
-
-def _infer(weights: Weights, *inputs: Any, max_width: int) -> Logits:
-    if "output.weight" in weights:
-        return span_logits(weights, *inputs)
-    return linear_span_logits(weights, *inputs, max_width=max_width)
 
 
 def _loss(logits: Logits, gold: TokenSpans, known: NDArray[np.bool_]) -> tuple[float, Logits]:
@@ -86,6 +72,4 @@ def _sigmoid(logits: Logits) -> Logits:
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
-_KIND = DetectorKind(
-    make=_make, shapes=span_shapes, infer=_infer, loss=_loss, decode=_decode, is_local=True
-)
+_KIND = DetectorKind("SpanScorer", infer=span_logits, loss=_loss, decode=_decode, is_local=True)

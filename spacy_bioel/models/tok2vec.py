@@ -1,6 +1,6 @@
-"""Token vectors that a network is trained on: their files, and fast inference on a CPU.
+"""Token vectors that a network is trained on, and fast inference on a CPU.
 
-The tok2vec is a listener to a pipe `tok2vec`, which is saved with that pipe, or the model's own.
+The tok2vec is a listener to a pipe `tok2vec`, or the model's own.
 Tokens with equal features are embedded once per batch, and NumPy runs the layers of spaCy's CNN:
 its matrix products take a third of the time of thinc's. Nothing is cached between calls, because
 weights may change. A model with any layer that is not recognised falls back to its own `predict`.
@@ -8,40 +8,31 @@ weights may change. A model with any layer that is not recognised falls back to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps
-from thinc.types import Floats2d
+from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.models.inference import FloatArray, layer_norm
-from spacy_bioel.models.name_encoder import Parts
-
-_OWN = "tok2vec.msgpack"
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 
 
-def is_listener(tok2vec: Model) -> bool:
-    """Whether a model is a listener to a pipe `tok2vec`."""
-    return isinstance(tok2vec, Tok2VecListener)
-
-
 def read_tokens(
     tok2vec: Model, docs: list[Doc], is_train: bool
-) -> tuple[Floats2d, Callable[[Floats2d], Any]]:
+) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
     """Vectors of the tokens of all documents, shape (n_tokens, width), and their callback."""
     lengths: Any = [len(doc) for doc in docs]
     found, backprop = tok2vec(docs, is_train)
     # Some tok2vec models return a row for an empty document: cut each array to its document.
     flat = tok2vec.ops.flatten([v[:n] for v, n in zip(found, lengths, strict=True)])
 
-    def backprop_tokens(d_flat: Floats2d) -> Any:
+    def backprop_tokens(d_flat: Floats2d) -> list[Doc]:
         return backprop(tok2vec.ops.unflatten(d_flat, lengths))
 
     return flat, backprop_tokens
@@ -49,7 +40,7 @@ def read_tokens(
 
 def forward_over_tokens(
     model: Model, docs: list[Doc], others: Sequence[Any], is_train: bool
-) -> tuple[Any, Callable[[Any], Any]]:
+) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
     """Run the layer "network" of a model on the token vectors of its layer "tok2vec" and others.
 
     RETURNS (tuple): Its output, and a callback from the gradient of the output to those of the
@@ -58,23 +49,12 @@ def forward_over_tokens(
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
     found, backprop = model.get_ref("network")((tokens, *others), is_train)
 
-    def backprop_others(d_found: Any) -> Any:
+    def backprop_others(d_found: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
         d_tokens, *d_others = backprop(d_found)
         backprop_tokens(d_tokens)
         return d_others
 
     return found, backprop_others
-
-
-def tok2vec_parts(tok2vec: Model) -> Parts:
-    """Files for `load_tok2vec`; empty for a listener."""
-    return {} if is_listener(tok2vec) else {_OWN: tok2vec.to_bytes}
-
-
-def load_tok2vec(tok2vec: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the files of `tok2vec_parts`, if there are any."""
-    if _OWN in parts:
-        tok2vec.from_bytes(parts[_OWN])
 
 
 _TOKENS = 1024  # tokens computed together: intermediate results stay in the processor's cache
@@ -235,15 +215,15 @@ def _init(model: Model, X: object = None, Y: object = None) -> None:
 
 
 def _forward(
-    model: Model, docs: Any, is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Any]]:
+    model: Model, docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     tok2vec, spelling = model.layers
     (found, backprop_found), (spelt, backprop_spelt) = (
         layer(docs, is_train) for layer in (tok2vec, spelling)
     )
     width = tok2vec.get_dim("nO")
 
-    def backprop(d_vectors: list[Floats2d]) -> Any:
+    def backprop(d_vectors: list[Floats2d]) -> list[Doc]:
         backprop_spelt([model.ops.as_contig(d[:, width:]) for d in d_vectors])
         return backprop_found([model.ops.as_contig(d[:, :width]) for d in d_vectors])
 

@@ -12,6 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
@@ -23,12 +24,13 @@ from thinc.api import (
     torch2xp,
     xp2torch,
 )
-from thinc.types import ArgsKwargs
+from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import Weights
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 
@@ -52,12 +54,12 @@ class AveragingShim(PyTorchShim):
     A module may have a `learn_rate_scale`: a factor on the learning rate of its `backbone`.
     """
 
-    def __init__(self, model: Any, config: Any = None) -> None:
+    def __init__(self, model: nn.Module | None, config: dict[str, Any] | None = None) -> None:
         super().__init__(model, config)
         if model is not None:
             model.eval()
 
-    def predict(self, inputs: ArgsKwargs) -> Any:
+    def predict(self, inputs: ArgsKwargs) -> Tensor | tuple[Tensor, ...]:
         import torch
 
         with torch.no_grad():
@@ -76,9 +78,6 @@ class AveragingShim(PyTorchShim):
         own = {
             name: value for (id_, name), value in params.items() if id_ == self.id and name in state
         }
-        if not own:
-            yield
-            return
         backup = {name: state[name].clone() for name in own}
         averaged = {name: xp2torch(value, device=self.device) for name, value in own.items()}
         self._model.load_state_dict(averaged, strict=False)
@@ -90,7 +89,9 @@ class AveragingShim(PyTorchShim):
     def finish_update(self, optimizer: Optimizer) -> None:
         scale = getattr(self._model, "learn_rate_scale", 1.0)
 
-        def update(key: tuple[int, str], weights: Any, gradient: Any) -> tuple[Any, Any]:
+        def update(
+            key: tuple[int, str], weights: FloatsXd, gradient: FloatsXd
+        ) -> tuple[FloatsXd, FloatsXd]:
             of_this = scale if key[1].startswith("backbone.") else 1.0
             return optimizer(key, weights, gradient, lr_scale=of_this)
 
@@ -115,31 +116,34 @@ def torch_layer(
     """
     attrs = {"make": make, "shapes": shapes or {}, "weights": None}
     shims: list[Any] = [] if network is None else [AveragingShim(network)]
-    layer: Model = Model("pytorch", _forward, attrs=attrs, shims=shims)
+    layer: Model = Model("pytorch", run_network, attrs=attrs, shims=shims)
     if not shapes:
         network_of(layer)
     return layer
 
 
-def _forward(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
+def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[Any, Callable]:
+    """The forward function of `torch_layer`."""
     network_of(layer)
     tensors = to_tensors(inputs, device_of(layer), learn=is_train)
     output, backprop = layer.shims[0](ArgsKwargs(args=tuple(tensors), kwargs={}), is_train)
-    outputs = output if isinstance(output, tuple) else (output,)
+    is_one = not isinstance(output, tuple)
+    outputs = (output,) if is_one else output
     arrays = tuple(torch2xp(tensor.detach()) for tensor in outputs)
 
-    def backprop_arrays(gradients: Any) -> list[Any]:
-        of_outputs = gradients if isinstance(output, tuple) else (gradients,)
-        learnt = [i for i, tensor in enumerate(outputs) if tensor.requires_grad]
-        given = tuple(xp2torch(of_outputs[i], device=outputs[i].device) for i in learnt)
-        args = (tuple(outputs[i] for i in learnt),)
-        backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
+    def backprop_arrays(gradients: FloatsXd | tuple[FloatsXd, ...]) -> list[FloatsXd]:
+        pairs: Any = zip(outputs, (gradients,) if is_one else gradients, strict=True)
+        learnt = [(tensor, d) for tensor, d in pairs if tensor.requires_grad]
+        if learnt:
+            given = tuple(xp2torch(d, device=tensor.device) for tensor, d in learnt)
+            args = (tuple(tensor for tensor, _ in learnt),)
+            backprop(ArgsKwargs(args=args, kwargs={"grad_tensors": given}))
         return _gradients(tensors)
 
-    return arrays if isinstance(output, tuple) else arrays[0], backprop_arrays
+    return arrays[0] if is_one else arrays, backprop_arrays
 
 
-def to_tensors(inputs: Sequence[Any], device: Any, *, learn: bool = False) -> list[Any]:
+def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
     """Inputs of a network: arrays as tensors, all else as it is.
 
     learn (bool): Whether those of floats have a gradient.
@@ -163,7 +167,9 @@ def _gradients(tensors: Sequence[Any]) -> list[Any]:
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
 
-def loss_and_gradients(name: str, *inputs: Any, **settings: Any) -> tuple[Any, ...]:
+def loss_and_gradients(
+    name: str, *inputs: FloatsXd | NDArray, **settings: float
+) -> tuple[Any, ...]:
     """Compute a loss, and its gradients.
 
     name (str): A function of `nn.losses`.
@@ -198,10 +204,11 @@ def network_of(layer: Model) -> Any:
     return shim._model
 
 
-def device_of(layer: Model) -> Any:
+def device_of(layer: Model) -> torch.device:
     """The device of the torch network of a layer, once it is made."""
     shim: Any = layer.shims[0]
-    return shim.device
+    device: torch.device = shim.device
+    return device
 
 
 def weights_of(layer: Model) -> Weights:
@@ -233,19 +240,19 @@ _SHOWN = 500  # maximum characters of the reason in a message
 _SLOTS = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
 
 
-def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
-    for index, node in enumerate(model.walk()):
-        if node.shims or "make" in node.attrs:
-            yield f"{index}.torch.", node
-
-
 def _parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
     """Parameters of the layers of thinc: key in a file, layer, and name."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
                 yield f"{index}.{node.name}.{name}", node, name
+
+
+def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
+    """Layers with a torch network, made or not, and the prefix of their weights in a file."""
+    for index, node in enumerate(model.walk()):
+        if node.shims or "make" in node.attrs:
+            yield f"{index}.torch.", node
 
 
 def weights_to_bytes(model: Model) -> bytes:
@@ -265,46 +272,46 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
     """
     try:
         tensors = load_bytes(data)
+        _check(tensors, model)
         for key, node, name in _parameters(model):
             before: Any = node.get_param(name)
-            value = _checked(key, tensors.pop(key, None), before.shape)
-            parameter: Any = node.ops.asarray(value.astype(before.dtype, copy=False))
-            node.set_param(name, parameter)
+            ops: Any = node.ops
+            node.set_param(name, ops.asarray(tensors[key].astype(before.dtype, copy=False)))
         for prefix, node in _torch_layers(model):
-            keys = [key for key in tensors if key.startswith(prefix)]
-            _set_weights(node, {key.removeprefix(prefix): tensors.pop(key) for key in keys})
-        if tensors:
-            raise ValueError(f"no place for {sorted(tensors)[:3]}")
+            own = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
+            if node.shims:
+                _load(network_of(node), {name: array.copy() for name, array in own.items()})
+            else:
+                node.attrs["weights"] = {
+                    name: own[name].astype(np.float32, copy=False) for name in node.attrs["shapes"]
+                }
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: types that numpy or torch lacks, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_SHOWN])) from error
 
 
-def _set_weights(layer: Model, found: Weights) -> None:
-    """Set the weights of a layer with a torch network."""
-    state = network_of(layer).state_dict() if layer.shims else {}
-    shapes = layer.attrs["shapes"] if not layer.shims else {n: t.shape for n, t in state.items()}
-    whole = {name for name, tensor in state.items() if not tensor.is_floating_point()}
-    for name, shape in shapes.items():
-        _checked(name, found.get(name), shape, kind="iu" if name in whole else "f")
-    if more := found.keys() - shapes.keys():
+def _check(tensors: Weights, model: Model) -> None:
+    """Check the tensors of a file, which may be in half precision: their names, shapes, and kinds
+    of numbers, for torch would load integers as weights. RAISES ValueError: When they differ."""
+    expected: dict[str, tuple[Sequence[int], str]] = {}
+    for key, node, name in _parameters(model):
+        parameter: Any = node.get_param(name)
+        expected[key] = parameter.shape, "f"
+    for prefix, node in _torch_layers(model):
+        if not node.shims:
+            expected |= {prefix + n: (shape, "f") for n, shape in node.attrs["shapes"].items()}
+            continue
+        for name, tensor in network_of(node).state_dict().items():
+            kinds = "f" if tensor.is_floating_point() else "iu"
+            expected[prefix + name] = tuple(tensor.shape), kinds
+    for key, (shape, kinds) in expected.items():
+        if (of := getattr(tensors.get(key), "shape", "no such tensor")) != shape:
+            raise ValueError(f"{key}: expected shape {shape}, found {of}")
+        if (found := tensors[key].dtype).kind not in kinds:
+            needed = "floats" if kinds == "f" else "integers"
+            raise ValueError(f"{key}: expected {needed}, found {found}")
+    if more := tensors.keys() - expected.keys():
         raise ValueError(f"no place for {sorted(more)[:3]}")
-    if layer.shims:
-        _load(network_of(layer), {name: array.copy() for name, array in found.items()})
-    else:
-        weights = {name: found[name].astype(np.float32, copy=False) for name in shapes}
-        layer.attrs["weights"] = weights
-
-
-def _checked(name: str, found: Any, shape: Sequence[int], *, kind: str = "f") -> Any:
-    """An array of a file, which may be in half precision, after a check of its shape and kind of
-    numbers: torch would load integers as weights. RAISES ValueError: When they differ."""
-    if (of := getattr(found, "shape", "no such tensor")) != tuple(shape):
-        raise ValueError(f"{name}: expected shape {tuple(shape)}, found {of}")
-    if found.dtype.kind not in kind:
-        expected = "floats" if kind == "f" else "integers"
-        raise ValueError(f"{name}: expected {expected}, found {found.dtype}")
-    return found
 
 
 @contextmanager

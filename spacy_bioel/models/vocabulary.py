@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from spacy_bioel.errors import BioelError, Errors
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+IntArray = NDArray[np.int64]
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN = "[UNK]"
 _SPACE = "\u2581"  # before the first piece of a word
@@ -157,7 +161,14 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
     return tokenizer
 
 
-def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArray[np.int64]) -> Any:
+def _pieces_of(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Pieces of all texts, and the number of the text of each."""
+    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
+    flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
+    return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
+
+
+def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
     """Weighted counts of pieces in the names of concepts, a sparse matrix (n_pieces, n_concepts).
 
     Pieces that name the same concepts, such as "renal" and "kidney", get similar rows (latent
@@ -165,9 +176,8 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArra
     """
     from scipy.sparse import coo_array
 
-    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(names))]
-    rows = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
-    columns = np.repeat(concepts, [len(name_ids) for name_ids in ids])
+    rows, owner = _pieces_of(tokenizer, names)
+    columns = concepts[owner]
     n_pieces, n_concepts = tokenizer.get_vocab_size(), int(concepts.max(initial=0)) + 1
     ones = np.ones(len(rows), dtype=np.float32)
     counts = coo_array((ones, (rows, columns)), shape=(n_pieces, n_concepts)).tocsr()
@@ -178,16 +188,14 @@ def _piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: NDArra
     return counts.multiply(rarity[:, None]).tocsr()
 
 
-def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
+def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> csr_array:
     """Positive pointwise mutual information of neighbouring pieces, sparse (n_pieces, n_pieces).
 
     Levy and Goldberg (2014), Neural Word Embedding as Implicit Matrix Factorization.
     """
     from scipy.sparse import coo_array
 
-    ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
-    flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
-    owner = np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
+    flat, owner = _pieces_of(tokenizer, texts)
     first, second, weight = [], [], []
     for distance in range(1, _WINDOW + 1):
         together = np.flatnonzero(owner[:-distance] == owner[distance:])
@@ -204,7 +212,9 @@ def _piece_contexts(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
     return counts.tocsr()
 
 
-def _latent(matrix: Any, n_latent: int, *, seed: int) -> NDArray[np.float64]:
+def _latent(
+    matrix: csr_array | NDArray[np.float32], n_latent: int, *, seed: int
+) -> NDArray[np.float64]:
     """Truncated SVD of a matrix: unit rows of at most `n_latent` dimensions."""
     from sklearn.utils.extmath import randomized_svd
 

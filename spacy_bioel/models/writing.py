@@ -4,7 +4,7 @@ mentions of a batch at once. Mentions of a batch have prompts of one length."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from spacy_bioel.models.seq2seq import Generator
 from spacy_bioel.models.torch_io import device_of, to_tensors
 from spacy_bioel.nn.encoders import places_of
 from spacy_bioel.processor import one_thread_each
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -91,7 +94,13 @@ def _joined(parts: Sequence[Written]) -> Written:
 
 @torch.inference_mode()
 def write_names(
-    backbone: Any, trie: NameTrie, sources: Tensor, inside: Tensor, prompts: Tensor, *, beams: int
+    backbone: PreTrainedModel,
+    trie: NameTrie,
+    sources: Tensor,
+    inside: Tensor,
+    prompts: Tensor,
+    *,
+    beams: int,
 ) -> Written:
     """Write names about mentions whose prompts have one length.
 
@@ -100,7 +109,6 @@ def write_names(
     with `beams` names, or without beginnings. Probabilities are shares of all pieces, allowed or
     not.
 
-    backbone (PreTrainedModel): An encoder-decoder.
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
     prompts (Tensor): Pieces that the decoder begins with. Shape (n, n_prompt).
@@ -129,7 +137,7 @@ def write_names(
 class _Decoder:
     """The decoder with its cache: rows are beams, those of one mention together."""
 
-    def __init__(self, backbone: Any, encoded: Tensor, inside: Tensor) -> None:
+    def __init__(self, backbone: PreTrainedModel, encoded: Tensor, inside: Tensor) -> None:
         from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
         self._backbone = backbone

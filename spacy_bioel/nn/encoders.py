@@ -15,14 +15,17 @@ candidate together, with a linear layer on the last hidden state of [CLS].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacy_bioel.nn.spans import mean_of_spans
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Word pieces encoded together, padding included: bounds the memory.
 _PIECES = 4096
@@ -42,7 +45,7 @@ class Pretrained(nn.Module):
     """
 
     def __init__(
-        self, backbone: Any, *, learn_rate_scale: float = 1.0, mixed_precision: bool = False
+        self, backbone: PreTrainedModel, learn_rate_scale: float = 1, mixed_precision: bool = False
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -58,7 +61,7 @@ class Pretrained(nn.Module):
 def has_bfloat16() -> bool:
     """Whether the processor multiplies bfloat16, without which an update takes four times as long;
     False under a PyTorch that does not report it."""
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
@@ -73,16 +76,10 @@ def batches(lengths: Tensor, most: int) -> Iterator[Tensor]:
         start = end
 
 
-def compute_in_batches(
-    compute: Callable[[Tensor], Tensor], lengths: Tensor, most: int, *, empty: Tensor
-) -> Tensor:
-    """Results of all rows from those of `batches`, in the order of the rows.
-
-    empty (Tensor): A slice of a parameter, so that an empty batch has a gradient too. Shape (0,).
-    """
-    parts = list(batches(lengths, most))
-    found = torch.cat([empty, *map(compute, parts)])
-    return found[torch.argsort(torch.cat([lengths[:0], *parts]))]
+def compute_in_batches(compute: Callable[[Tensor], Tensor], parts: Iterable[Tensor]) -> Tensor:
+    """Results of all rows, in their order, from those of parts: numbers of their rows."""
+    parts = list(parts)
+    return torch.cat(list(map(compute, parts)))[torch.argsort(torch.cat(parts))]
 
 
 def places_of(starts: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +103,7 @@ class NameTransformer(nn.Module):
     pooling (str): "cls": the first token; "mean": the mean of all tokens, special ones included.
     """
 
-    def __init__(self, backbone: Any, *, pooling: str) -> None:
+    def __init__(self, backbone: PreTrainedModel, *, pooling: str) -> None:
         super().__init__()
         self.backbone = backbone
         self.pooling = pooling
@@ -119,15 +116,19 @@ class NameTransformer(nn.Module):
         RETURNS (Tensor): Vectors, not normalised. Shape (n_names, dim).
         """
         starts = torch.cumsum(lengths, dim=0) - lengths
-        order, vectors = [], []
-        for length in torch.unique(lengths).tolist():
-            within = torch.arange(length, device=ids.device)
-            same = (lengths == length).nonzero()[:, 0]
-            for part in same.split(max(1, _PIECES // length)):
-                states = self.backbone(input_ids=ids[starts[part][:, None] + within])[0]
-                order.append(part)
-                vectors.append(states[:, 0] if self.pooling == "cls" else states.mean(dim=1))
-        return torch.cat(vectors)[torch.argsort(torch.cat(order))]
+
+        def encode(part: Tensor) -> Tensor:
+            states: Tensor = self.backbone(
+                input_ids=ids[places_of(starts[part], lengths[part])[0]]
+            )[0]
+            return states[:, 0] if self.pooling == "cls" else states.mean(dim=1)
+
+        parts = [
+            part
+            for length in torch.unique(lengths).tolist()
+            for part in (lengths == length).nonzero()[:, 0].split(max(1, _PIECES // length))
+        ]
+        return compute_in_batches(encode, parts)
 
 
 class DocumentTransformer(Pretrained):
@@ -209,14 +210,13 @@ class CrossEncoder(Pretrained):
     """Encoder with a linear layer on its first token.
 
     A logit depends on the other pairs of its batch by rounding only, below 1e-5.
-
-    dropout (float): Before the linear layer, in training.
-    settings: See `Pretrained`.
     """
 
-    def __init__(self, backbone: Any, *, dropout: float = 0.1, **settings: Any) -> None:
-        super().__init__(backbone, **settings)
-        self.dropout = nn.Dropout(dropout)
+    def __init__(
+        self, backbone: PreTrainedModel, learn_rate_scale: float = 1, mixed_precision: bool = False
+    ) -> None:
+        super().__init__(backbone, learn_rate_scale, mixed_precision)
+        self.dropout = nn.Dropout(0.1)
         self.head = nn.Linear(backbone.config.hidden_size, 1)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
@@ -244,5 +244,7 @@ class CrossEncoder(Pretrained):
             first = self.backbone(attention_mask=inside.long(), **inputs)[0][:, 0]
             return self.head(self.dropout(first))[:, 0].float()
 
+        if not len(lengths):
+            return self.head.bias[:0]  # so that it has a gradient too
         with self.precision(ids.device.type):
-            return compute_in_batches(score, lengths, _PIECES, empty=self.head.bias[:0])
+            return compute_in_batches(score, batches(lengths, _PIECES))

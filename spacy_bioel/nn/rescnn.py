@@ -44,22 +44,20 @@ class FrozenEmbeddings(nn.Module):
             self.register_buffer(name, table, persistent=False)
         self.dropout = nn.Dropout(0.1)
 
-    @property
-    def size(self) -> int:
-        return self.words.shape[1]
-
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Embed tokens. ids, positions: shape (n_tokens,). RETURNS (Tensor): (n_tokens, width)."""
         words = self.words[ids] if self.scale is None else self.words[ids] * self.scale[ids]
         summed = words + self.positions[positions] + self.token_type
-        normed = F.layer_norm(summed, (self.size,), self.norm_weight, self.norm_bias, eps=1e-12)
-        return self.dropout(normed)
+        width = self.words.shape[1:]
+        return self.dropout(
+            F.layer_norm(summed, width, self.norm_weight, self.norm_bias, eps=1e-12)
+        )
 
 
 class EncodingBlock(nn.Module):
     """Parallel convolutions of several widths -> feed-forward -> residual."""
 
-    def __init__(self, *, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
+    def __init__(self, dim: int, filters: int, widths: Sequence[int], dropout: float) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList(
             nn.Conv1d(dim, filters, width, padding=width // 2) for width in widths
@@ -71,7 +69,12 @@ class EncodingBlock(nn.Module):
         )
 
     def forward(self, x: Tensor, neighbours: list[Tensor]) -> Tensor:
-        """Apply the block. x (Tensor): (n_tokens, dim). neighbours: See `_neighbour_masks`."""
+        """Apply the block.
+
+        x (Tensor): Shape (n_tokens, dim).
+        neighbours (list[Tensor]): Whether the token at each offset, from the lowest to the highest,
+            is of the same name. Shape (n_tokens, 1) each.
+        """
         # One matrix product computes all taps of all filters; shifting its columns afterwards
         # copies far less than gathering the neighbours of every token beforehand.
         convolutions = cast(list[nn.Conv1d], list(self.convolutions))
@@ -116,18 +119,15 @@ class ResCNN(nn.Module):
         super().__init__()
         self.embeddings = embeddings
         self.widths = widths
-        self.project = nn.Linear(embeddings.size, dim)  # a convolution of width 1
+        self.project = nn.Linear(embeddings.words.shape[1], dim)  # a convolution of width 1
         self.blocks = nn.ModuleList(
-            EncodingBlock(dim=dim, filters=filters, widths=self.widths, dropout=dropout)
-            for _ in range(blocks)
+            EncodingBlock(dim, filters, widths, dropout) for _ in range(blocks)
         )
-        self.attention = (
-            nn.Sequential(
+        self.attention: nn.Module | None = None
+        if pooling == "attention":
+            self.attention = nn.Sequential(
                 nn.Linear(dim, dim // 2), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim // 2, 1)
             )
-            if pooling == "attention"
-            else None
-        )
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Encode names.
@@ -140,14 +140,11 @@ class ResCNN(nn.Module):
         starts = torch.cumsum(lengths, dim=0) - lengths
         positions = torch.arange(len(owner), device=lengths.device) - starts[owner]
         x = self.project(self.embeddings(ids, positions))
-        neighbours = _neighbour_masks(positions, lengths[owner], reach=max(self.widths) // 2)
-        masks = [mask.to(x.dtype) for mask in neighbours]
+        reach = max(self.widths) // 2
+        shifted = [positions + offset for offset in range(-reach, reach + 1)]
+        masks = [((at >= 0) & (at < lengths[owner]))[:, None].to(x.dtype) for at in shifted]
         for block in self.blocks:
             x = block(x, masks)
-        return self._pool(x, lengths, owner)
-
-    def _pool(self, x: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
-        """Pool token states, shape (n_tokens, dim), into names, shape (n_names, dim)."""
         if self.attention is None:
             return torch.segment_reduce(x, "max", lengths=lengths)
         scores = self.attention(x)  # (n_tokens, 1)
@@ -155,13 +152,3 @@ class ResCNN(nn.Module):
         weights = torch.exp(scores - highest)
         summed = x.new_zeros(len(lengths), x.shape[1]).index_add(0, owner, weights * x)
         return summed / weights.new_zeros(len(lengths), 1).index_add(0, owner, weights)
-
-
-def _neighbour_masks(positions: Tensor, lengths: Tensor, *, reach: int) -> list[Tensor]:
-    """Whether the token at each offset from -reach to reach belongs to the same name.
-
-    positions, lengths (Tensor): Of each token, its position in the name and the name's length.
-    RETURNS (list[Tensor]): Shape (n_tokens, 1) each.
-    """
-    shifted = [positions + offset for offset in range(-reach, reach + 1)]
-    return [((at >= 0) & (at < lengths))[:, None] for at in shifted]

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from spacy_bioel.nn.encoders import Pretrained, compute_in_batches, places_of
+from spacy_bioel.nn.encoders import Pretrained, batches, compute_in_batches, places_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Word pieces that are read together in training, padding included: bounds the memory.
 _PIECES = 8192
@@ -27,11 +30,16 @@ class Seq2Seq(Pretrained):
 
     backbone (PreTrainedModel): With a head over its word pieces.
     smoothing (float): Share of the probability that the loss spreads over all word pieces.
-    settings: See `Pretrained`.
     """
 
-    def __init__(self, backbone: Any, *, smoothing: float = 0.1, **settings: Any) -> None:
-        super().__init__(backbone, **settings)
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        learn_rate_scale: float = 1,
+        mixed_precision: bool = False,
+        smoothing: float = 0.1,
+    ) -> None:
+        super().__init__(backbone, learn_rate_scale, mixed_precision)
         self.smoothing = smoothing
         # One tensor under several names is stored once.
         self.register_state_dict_post_hook(_without_ties)
@@ -70,32 +78,24 @@ class Seq2Seq(Pretrained):
                     decoder_input_ids=ids[:, :-1],
                     use_cache=False,
                 ).logits
-            return self._loss(logits, ids[:, 1:][counts], counts)
+            of_pieces = F.cross_entropy(
+                logits.float(),  # of the places that count alone
+                ids[:, 1:][counts],
+                label_smoothing=self.smoothing if self.training else 0.0,
+                reduction="none",
+            )
+            rows = counts.nonzero()[:, 0]
+            total = of_pieces.new_zeros(len(counts)).index_add(0, rows, of_pieces)
+            return total / counts.sum(dim=1).clamp(min=1)
 
-        empty = next(self.backbone.parameters()).flatten()[:0]
+        if not len(source_lengths):
+            return next(self.backbone.parameters()).flatten()[:0]  # so that it has a gradient too
         with self.precision(sources.device.type):
-            lengths = source_lengths + target_lengths
-            return compute_in_batches(losses, lengths, _PIECES, empty=empty)
-
-    def _loss(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Mean over the pieces of each row that count.
-
-        logits, labels (Tensor): Of these pieces. Shapes (n_pieces, n_kinds), (n_pieces,).
-        counts (Tensor): Where they are. Shape (n, length).
-        """
-        of_pieces = F.cross_entropy(
-            logits.float(),
-            labels,
-            label_smoothing=self.smoothing if self.training else 0.0,
-            reduction="none",
-        )
-        rows = counts.nonzero()[:, 0]
-        total = of_pieces.new_zeros(len(counts)).index_add(0, rows, of_pieces)
-        return total / counts.sum(dim=1).clamp(min=1)
+            return compute_in_batches(losses, batches(source_lengths + target_lengths, _PIECES))
 
 
 @contextmanager
-def _head_at(backbone: Any, places: Tensor) -> Iterator[None]:
+def _head_at(backbone: PreTrainedModel, places: Tensor) -> Iterator[None]:
     """Compute logits at some places only: those of the prompt would take a third of the time."""
     head = backbone.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0][places],))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,16 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 _BLOCK = 512
 # Initial bias: nearly all spans are not mentions.
 _START_BIAS = -4.0
+
+
+class ReaderSettings(TypedDict):
+    """Arguments of `TokenReader`."""
+
+    width: int
+    max_width: int
+    context: int
+    n_features: int
+    dropout: float
 
 
 class TokenReader(nn.Module):
@@ -95,15 +105,14 @@ def mean_of_spans(tokens: Tensor, spans: Tensor) -> Tensor:
 
 
 class TagScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit per token and tag, by one linear layer.
+    """Token vectors of a batch of documents -> one logit per token and BIO tag, by a linear layer.
 
-    n_tags (int): Number of mutually exclusive tags.
-    settings: See `TokenReader`.
+    n_labels (int): Number of labels; each has two tags beside O, which exclude one another.
     """
 
-    def __init__(self, *, n_tags: int, **settings: Any) -> None:
+    def __init__(self, *, n_labels: int, **settings: Unpack[ReaderSettings]) -> None:
         super().__init__(**settings)
-        self.output = nn.Linear(self.token_width, n_tags)
+        self.output = nn.Linear(self.token_width, 2 * n_labels + 1)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all tags.
@@ -116,59 +125,30 @@ class TagScorer(TokenReader):
         return self.output(self.read(tokens, lengths, spans, words))
 
 
-class LinearSpanScorer(TokenReader):
-    """Token vectors of a batch of documents -> one logit per span and label, without hidden layer.
-
-    Equation 4 of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of
-    w_m.h_q over the tokens q = i..j, plus a bias. Lexicon matches enter through the token vectors h
-    only.
-
-    n_labels (int): Number of labels; each is an independent binary decision.
-    settings: See `TokenReader`.
-    """
-
-    def __init__(self, *, n_labels: int, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.n_labels = n_labels
-        self.start = nn.Linear(self.token_width, n_labels)
-        self.end = nn.Linear(self.token_width, n_labels, bias=False)
-        self.content = nn.Linear(self.token_width, n_labels, bias=False)
-        nn.init.constant_(self.start.bias, _START_BIAS)
-
-    def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
-        """Score all spans; same arguments and logits as `SpanScorer.forward`."""
-        if not len(tokens):
-            return tokens.new_zeros(0, self.max_width, self.n_labels)
-        tokens = self.read(tokens, lengths, spans, words)
-        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
-        widths = torch.arange(self.max_width, device=tokens.device)
-        end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
-        # Sums of the first 0, 1, 2, ... tokens; float64, because differences of them are taken.
-        sums = functional.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
-        content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
-        logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
-        return _inside_documents(logits, lengths)
-
-
 class SpanScorer(TokenReader):
     """Token vectors of a batch of documents -> one logit per span and label.
 
     n_labels (int): Number of labels; each is an independent binary decision.
-    hidden (int): Size of the hidden layer; its dropout is that of the token vectors.
-    settings: See `TokenReader`.
+    hidden (int): Size of the hidden layer; its dropout is that of the token vectors. 0: equation 4
+        of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
+        over the tokens q = i..j, plus a bias; lexicon matches enter through the token vectors h.
     """
 
-    def __init__(self, *, n_labels: int, hidden: int, **settings: Any) -> None:
+    def __init__(self, *, n_labels: int, hidden: int, **settings: Unpack[ReaderSettings]) -> None:
         super().__init__(**settings)
-        self.n_labels = n_labels
-        self.span_features = nn.Embedding(self.n_features, hidden)
-        nn.init.zeros_(self.span_features.weight)
-        self.start = nn.Linear(self.token_width, hidden)
-        self.end = nn.Linear(self.token_width, hidden, bias=False)
-        self.content = nn.Linear(self.token_width, hidden, bias=False)
-        self.width = nn.Embedding(self.max_width, hidden)
-        self.output = nn.Linear(hidden, n_labels)
-        nn.init.constant_(self.output.bias, _START_BIAS)
+        self.n_labels, self.hidden = n_labels, hidden
+        size = hidden or n_labels
+        if hidden:
+            self.span_features = nn.Embedding(self.n_features, hidden)
+            nn.init.zeros_(self.span_features.weight)
+        self.start = nn.Linear(self.token_width, size)
+        self.end = nn.Linear(self.token_width, size, bias=False)
+        self.content = nn.Linear(self.token_width, size, bias=False)
+        last = self.start
+        if hidden:
+            self.width = nn.Embedding(self.max_width, hidden)
+            last = self.output = nn.Linear(hidden, n_labels)
+        nn.init.constant_(last.bias, _START_BIAS)
 
     def forward(self, tokens: Tensor, lengths: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Score all spans.
@@ -180,6 +160,20 @@ class SpanScorer(TokenReader):
         if not len(tokens):
             return tokens.new_zeros(0, self.max_width, self.n_labels)
         tokens = self.read(tokens, lengths, spans, words)
+        widths = torch.arange(self.max_width, device=tokens.device)
+        begin = torch.arange(len(tokens), device=tokens.device)[:, None]
+        if self.hidden:
+            logits = self._score(tokens, spans)
+        else:
+            end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
+            # Sums of the first 0, 1, ... tokens; float64, because differences of them are taken.
+            sums = functional.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
+            content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
+            logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
+        left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)[:, None] - begin
+        return logits.masked_fill((widths >= left)[..., None], -torch.inf)
+
+    def _score(self, tokens: Tensor, spans: Tensor) -> Tensor:
         # One matrix product; padding rows for spans that end after the last token.
         weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
         tokens = functional.pad(tokens, (0, 0, 0, self.max_width - 1))
@@ -189,7 +183,7 @@ class SpanScorer(TokenReader):
             self._score_block(first, starts[first : first + _BLOCK], ends, content, spans)
             for first in range(0, len(starts), _BLOCK)
         ]
-        return _inside_documents(torch.cat(blocks), lengths)
+        return torch.cat(blocks)
 
     def _score_block(
         self, first: int, starts: Tensor, ends: Tensor, content: Tensor, spans: Tensor
@@ -213,12 +207,3 @@ class SpanScorer(TokenReader):
             hidden.index_add_(0, start - first, self.span_features(feature))
             logits.append(self.output(self.dropout(hidden.relu_())))
         return torch.stack(logits, dim=1)
-
-
-def _inside_documents(logits: Tensor, lengths: Tensor) -> Tensor:
-    """Logits of spans, (n_tokens, max_width, n_labels), with -inf for those that end outside."""
-    n, max_width = logits.shape[:2]
-    left = torch.repeat_interleave(torch.cumsum(lengths, dim=0), lengths)
-    left = left - torch.arange(n, device=logits.device)
-    outside = torch.arange(max_width, device=logits.device) >= left[:, None]
-    return logits.masked_fill(outside[..., None], -torch.inf)

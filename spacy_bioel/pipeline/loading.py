@@ -19,6 +19,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import verify_vectors
 from spacy_bioel.kb.words.trie import verify_tries
 from spacy_bioel.pipeline.annotate import SPANS_KEY
+from spacy_bioel.pipeline.linker.settings import DETECTOR, LINKER
 from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.component import Linker
     from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
-LINKER = "bioel_linker"
 CONTEXT = "bioel_context"
-DETECTOR = "bioel_mentions"
 STARTER = "starter"
 
 

@@ -13,15 +13,22 @@ LINKING_WORDS = frozenset(
 )
 _UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
 _IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
-    "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx"
+    "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx",
+    "bacteria": "bacterium", "ova": "ovum", "septa": "septum", "sera": "serum",
+    "viscera": "viscus", "femora": "femur", "corpora": "corpus", "testes": "testis",
+    "atria": "atrium", "cilia": "cilium", "ganglia": "ganglion", "mitochondria": "mitochondrion",
+    "diverticula": "diverticulum", "crura": "crus", "calves": "calf", "meninges": "meninx",
 }  # fmt: skip
 _PLURALS = (
     ("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("ae", "a"),
     ("omata", "oma"), ("yses", "ysis"), ("stases", "stasis"), ("eses", "esis"), ("rices", "rix"),
-    ("dices", "dix"), ("s", ""),
+    ("dices", "dix"), ("tices", "tex"), ("thelia", "thelium"), ("gonia", "gonium"),
+    ("amina", "amen"), ("umina", "umen"), ("ci", "cus"), ("chi", "chus"), ("lei", "leus"),
+    ("li", "lus"), ("bi", "bus"), ("gi", "gus"), ("vi", "vus"), ("s", ""),
 )  # fmt: skip
 _OSES = re.compile(r"(?<=[a-z]{4})oses$")
 _NO_PLURALS = ("ss", "us", "is", "os")
+_PLURALS_IN_OS = ("yos", "ios")  # "embryos", "ratios"
 _SHORT = 5  # letters; "toes" and "his" have neither endings nor British spellings
 _BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])re(?=s?$)"), "er"))
 _FEWEST = 4  # letters that are left of a word
@@ -30,7 +37,7 @@ _FEWEST = 4  # letters that are left of a word
 # "-ide", "-ine", "-ous") are not among them.
 _FAMILIES = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
-    "ic": "", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t", "sy": "t",
+    "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t", "sy": "t",
     "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
     "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
     "icle": "ic", "icular": "ic", "uscle": "usc", "uscular": "usc", "oma": "om", "omatous": "om",
@@ -66,7 +73,7 @@ def singular_of(word: str) -> str:
         word = _american(word)
         for pattern, replacement in _BRITISH:
             word = pattern.sub(replacement, word)
-    if len(word) < 4 or word.endswith(_NO_PLURALS):
+    if len(word) < 4 or (word.endswith(_NO_PLURALS) and not word.endswith(_PLURALS_IN_OS)):
         return word
     if _OSES.search(word):
         return word.removesuffix("es") + "is"

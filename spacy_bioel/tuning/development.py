@@ -14,7 +14,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
 from spacy_bioel.pipeline.annotate import add_gold, split_ids
-from spacy_bioel.pipeline.contextual.methods import read_mentions
+from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.contextual.weighing import READ_FEATURES
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
@@ -170,7 +170,7 @@ def _read_batch(
         return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])
     generator = linker.generator
     given = rank_mentions(generator, mentions, n=len(mentions), coherence=linker.cfg["coherence"])
-    reading = read_mentions(linker.model, generator, mentions, given)
+    reading = METHODS[linker.model.name].read(linker.model, generator, mentions, given)
     ids = [split_ids(span.kb_id_) for span in mentions.spans]
     starts = np.searchsorted(reading.mention, np.arange(len(ids) + 1))
     rows = [np.arange(*pair) for pair in pairwise(starts.tolist())]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from spacy_bioel.cli import main
 from spacy_bioel.cli.console import visible
 from spacy_bioel.cli.texts import read_documents
 from spacy_bioel.errors import BioelError
@@ -144,12 +145,18 @@ def test_half_a_character_is_in_no_knowledge_base(tmp_path: Path, field: str) ->
     ],
 )
 def test_arguments_that_are_not_utf8(
-    tmp_path: Path, arguments: tuple[str | bytes, ...], code: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str | bytes, ...],
+    code: str,
 ) -> None:
     build_kb([Concept("X:1", ("one",)), Concept("X:2", ("two",))], tmp_path / "kb")
     (tmp_path / "more.tsv").write_text("id\tname\nX:3\tthree\n")
-    status, shown = bioel(tmp_path, *arguments)
-    assert (status, shown[:14]) == (2, f"error: [{code}] ")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main([os.fsdecode(argument) for argument in arguments])
+    assert (ended.value.code, capsys.readouterr().err[:14]) == (2, f"error: [{code}] ")
     assert KnowledgeBase.open(tmp_path / "kb").concept(0).names == ("one",)
 
 

@@ -158,17 +158,6 @@ def test_meta_tells_where_it_comes_from(folder):
     }  # fmt: skip
 
 
-def test_a_killed_build_leaves_the_old_one(tmp_path, folder):
-    def killed():
-        yield Concept("Y:1", ("a",))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build_kb(killed(), folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["kb"]
-    assert list(KnowledgeBase.open(folder).ids) == ["X:1", "X:2", "X:3", "X:4"]
-
-
 def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -180,14 +169,6 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
         build_kb([Concept("Y:1", ("a",))], tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["kb"]
     KnowledgeBase.open(folder).verify()
-
-
-def test_a_build_replaces_the_old_one_under_its_readers(tmp_path, folder):
-    kb = KnowledgeBase.open(folder)
-    build_kb([Concept("Y:1", ("a",))], folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["kb"]
-    assert list(KnowledgeBase.open(folder).ids) == ["Y:1"]
-    assert list(kb.ids) == ["X:1", "X:2", "X:3", "X:4"]
 
 
 def test_other_folders_are_not_overwritten(tmp_path):

@@ -192,13 +192,6 @@ def as_before(meta: dict[str, Any]) -> None:
     del meta["columns"]["meta.json"]
 
 
-def test_a_knowledge_base_of_an_earlier_version(folder):
-    rewrite(folder, "meta.json", as_before)
-    kb = KnowledgeBase.open(folder)
-    kb.verify()
-    assert kb.names_of(2).tolist() == [4, 2]
-
-
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -20,7 +20,7 @@ from spacy_bioel.kb.build.grow import (
     retire_ids,
 )
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded, open_vectors
+from spacy_bioel.kb.vectors.stored import has_vectors, is_encoded
 from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
@@ -120,21 +120,6 @@ def test_meta_names_all_sources(folder):
     meta = KnowledgeBase.open(folder).meta
     assert (meta["source"], meta["release"]) == ("made up, more", "2026")
     assert meta["licence"] == "CC0, CC BY"
-
-
-def test_vectors_and_other_files_stay(folder):
-    encode(folder)
-    (folder / "NOTICE").write_text("mine")
-    vectors = all_files(folder / "vectors")
-    growth = add_concepts(folder, [Concept("X:5", ("Five",))])
-    assert growth.vectors_outdated
-    assert all_files(folder / "vectors") == vectors
-    assert (folder / "NOTICE").read_text() == "mine"
-    kb = KnowledgeBase.open(folder)
-    with pytest.raises(BioelError, match=r"\[B034\].*bioel kb encode"):
-        open_vectors(kb, fingerprint="f")
-    encode(folder)
-    assert len(open_vectors(kb, fingerprint="f")) == 7
 
 
 @pytest.mark.parametrize(
@@ -289,17 +274,3 @@ def test_edits_that_are_refused_change_nothing(gout, id, edit, message):
     with pytest.raises(BioelError, match=message):
         edit_names(gout, {"X:3": NameEdit(add=["b"]), id: edit})
     assert all_files(gout) == before
-
-
-def test_vectors_of_the_names_that_stay_are_copied(gout):
-    encode(gout)
-    growth = edit_names(gout, {"X:1": NameEdit(add=["gouty arthritis"], remove=["podagra"])})
-    assert growth.vectors_outdated
-    asked = []
-
-    def encode_new(names):
-        asked.extend(names)
-        return np.ones((len(names), 2))
-
-    done = write_vectors(KnowledgeBase.open(gout), encode_new, fingerprint="f", dim=2)
-    assert (asked, done.encoded, done.copied) == (["gouty arthritis"], 1, 3)

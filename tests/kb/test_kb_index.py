@@ -34,32 +34,6 @@ def test_next_to_nothing_is_zero_and_nothing_is_nothing():
     assert quantize(np.zeros((0, 5))).shape == (0, 5)
 
 
-def test_products_are_without_the_fine_part():
-    vectors = quantize(np.array([[2032, -999], [0, 1], [1, 1]]))
-    queries = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
-    found = vectors.products(queries, block_rows=2)(0, 2)
-    assert found.dtype == np.float32 and found.shape == (2, 3)
-    # 16 codes are 2032 and -992 of the first row: of each query, only ratios mean something.
-    assert found[1] == pytest.approx([0, -found[0, 1] / 992, 0])
-    assert found[0, 0] > 0 > found[0, 1]
-    many = quantize(np.ones((5000, 2))).products(queries, block_rows=5000)(1, 4998)
-    assert many.shape == (4997, 3) and (many == many[0]).all() and not many[:, 2].any()
-
-
-def test_the_nearest_is_that_of_float32():
-    random = np.random.default_rng(0)
-    # 4,000 vectors in 400 groups, whose members are nearly as far from a query as each other.
-    groups = random.standard_normal((400, 192))
-    vectors = unit(np.repeat(groups, 10, axis=0) + 0.8 * random.standard_normal((4000, 192)))
-    queries = unit(np.repeat(groups, 5, axis=0) + 0.5 * random.standard_normal((2000, 192)))
-    expected = (queries @ vectors.T).argmax(axis=1)
-    quantized = quantize(vectors)
-    found, _ = ExactIndex(quantized).search(queries, 1)
-    assert (found[:, 0] == expected).mean() >= 0.999
-    by_codes = quantized.products(queries, block_rows=4000)(0, 4000).argmax(axis=0)
-    assert (by_codes == expected).mean() < 0.99  # what the fine part is for
-
-
 def unit(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
@@ -90,11 +64,6 @@ def test_nothing_to_search():
     assert ExactIndex(VECTORS).search(np.zeros((0, 2), np.float32), 3)[0].shape == (0, 3)
     assert ExactIndex(VECTORS).search(QUERIES, 0)[1].shape == (2, 0)
     assert ExactIndex(quantize(np.zeros((0, 2)))).search(QUERIES, 1)[0].tolist() == [[-1], [-1]]
-
-
-def test_all_equal_gives_the_lowest_rows():
-    index = ExactIndex(quantize(np.ones((500, 2))), block_rows=64)
-    assert index.search(QUERIES, 5)[0].tolist() == [[0, 1, 2, 3, 4]] * 2
 
 
 @pytest.mark.parametrize("block_rows", [37, 512, 5000])

@@ -76,21 +76,6 @@ def test_what_is_current_anywhere_is_not_retired(joined):
     assert joined.find("Z:0") == -1
 
 
-def test_as_if_built_from_all_records(joined, tmp_path):
-    build_kb([*DISEASES[:2], *SIGNS[:4]], tmp_path / "all")
-    built = KnowledgeBase.open(tmp_path / "all")
-    for id in built.ids:
-        assert names(joined, id) == names(built, id)
-        row, other = joined.find(id), built.find(id)
-        assert joined.types_of(row) == built.types_of(other)
-        assert joined.xrefs(row) == built.xrefs(other)
-    for normalized in ("fever", "pyrexia", "malaria", "cough"):
-        found = [kb.concepts_of_names(kb.lookup_names([normalized])) for kb in (joined, built)]
-        (_, concepts, first), (_, others, second) = found
-        assert joined.ids_of(concepts) == built.ids_of(others)
-        assert first.tolist() == second.tolist()
-
-
 def test_spelling_search_of_both(joined):
     rows, cosines = joined.ngrams.search(["malaria", "barking coughs"], 3)
     assert joined.name(int(rows[0, 0])) == "Malaria"

@@ -144,14 +144,3 @@ def test_columns_that_are_removed_while_they_are_opened(folder, monkeypatch):
 def test_a_fingerprint_is_no_path(kb):
     with pytest.raises(ValueError, match="no fingerprint"):
         write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="../x", dim=2)
-
-
-def test_another_writer_that_finishes_meanwhile(tmp_path, monkeypatch):
-    """Its meta.json comes after it was looked for, and before the folder is listed."""
-    folder = tmp_path / "kb"
-    folder.mkdir()
-    (folder / "meta.json").write_text("{}", encoding="utf8")
-    answers = iter([False, True])
-    monkeypatch.setattr(layout, "is_kb", lambda path: next(answers))
-    layout.check_replaceable(folder)
-    assert list(answers) == []

@@ -45,12 +45,6 @@ def test_types(kb):
     assert kb.type_mask(["Gene"]).tolist() == [False] * 4
 
 
-def test_names(kb):
-    assert kb.preferred_name(2) == "Heart Attack"
-    assert kb.names_of(2).tolist() == [4, 2]
-    assert kb.name(5) == "β-Estradiol"
-
-
 @pytest.mark.parametrize("row", [-1, 4])
 def test_no_row_stands_for_another(kb, row):
     for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
@@ -199,29 +193,12 @@ def test_an_unreadable_meta_file(folder, text):
         KnowledgeBase.open(folder)
 
 
-def test_verify_finds_a_changed_byte(folder, kb):
-    names = (columns_of(folder) / "names.txt").read_bytes()
-    (columns_of(folder) / "names.txt").write_bytes(b"d" + names[1:])
-    with pytest.raises(BioelError, match=r"\[B024\] names.txt"):
-        kb.verify()  # mapped: a file of this size is compared when it is opened, too
-    with pytest.raises(BioelError, match=r"\[B024\] names.txt"):
-        KnowledgeBase.open(folder)
-
-
 def test_bytes_that_are_no_knowledge_base(kb):
     whole = kb.to_bytes()
     cut = [b"", whole[:12], whole[:20], whole[:-200], whole[:-20], whole[:-1]]
     for block in (*cut, b"PK\3\4", whole[:8] + b"\xff" * 99, whole + b"xxxx"):
         with pytest.raises(BioelError, match=r"\[B025\]"):
             KnowledgeBase.from_bytes(block)
-
-
-def test_pages_that_are_given_back_are_read_again(tmp_path):
-    np.save(tmp_path / "numbers.npy", np.arange(4))
-    mapped = read_array(map_folder(tmp_path, ["numbers.npy"])["numbers.npy"])
-    in_memory = np.arange(3)
-    give_back(mapped, in_memory, mapped[1:])
-    assert (mapped.tolist(), in_memory.tolist()) == ([0, 1, 2, 3], [0, 1, 2])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

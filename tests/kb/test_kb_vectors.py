@@ -89,15 +89,6 @@ def test_a_zero_vector_stays_zero(kb):
     assert not open_vectors(kb, fingerprint="9f3a").take(ALL).any()
 
 
-def test_copies_carry_the_vectors(kb, tmp_path):
-    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
-    in_memory.save_to(tmp_path / "copy")
-    for copy in (in_memory, KnowledgeBase.open(tmp_path / "copy")):
-        verify_vectors(copy)
-        assert_unit(copy)
-
-
 def test_encoding_in_memory(kb):
     in_memory = KnowledgeBase.from_bytes(kb.to_bytes())
     with pytest.raises(BioelError, match=r"\[B032\].* in memory"):

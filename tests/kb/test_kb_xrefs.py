@@ -8,19 +8,11 @@ from pathlib import Path
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts, retire_ids
-from spacy_bioel.kb.columns.schema import (
-    META_FILE,
-    columns_of_version,
-    fingerprint_of,
-    sealed_meta,
-)
+from spacy_bioel.kb.columns.schema import META_FILE, columns_of_version, fingerprint_of, sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
-
-TERM = "format-version: 1.2\n\n[Term]\nid: X:1\nname: one\n"
 
 
 def to_version_1(folder: Path) -> None:
@@ -33,28 +25,6 @@ def to_version_1(folder: Path) -> None:
     columns = {name: meta["columns"][name] for name in names}
     meta |= {"schema": 1, "columns": columns, "fingerprint": fingerprint_of(columns)}
     (folder / META_FILE).write_bytes(sealed_meta(meta))
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ("xref: UMLS:C1\nxref: SNOMEDCT_US:2\nxref: UMLS:C1", ("SNOMEDCT_US:2", "UMLS:C1")),
-        ('xref: X:9 "of nothing that is here"', ("X:9",)),
-        ("xref: http\\://a.b/c", ("http://a.b/c",)),
-        ("", ()),
-    ],
-)
-def test_of_an_ontology_as_written(tmp_path, lines, expected):
-    (tmp_path / "x.obo").write_text(f"{TERM}{lines}\n", "utf8")
-    build_kb(read_obo(tmp_path / "x.obo"), tmp_path / "kb")
-    assert KnowledgeBase.open(tmp_path / "kb").xrefs(0) == expected
-
-
-@pytest.mark.parametrize("line", ["xref: ", "xref: two words"])
-def test_malformed_ones_are_left_out(tmp_path, line, caplog):
-    (tmp_path / "x.obo").write_text(f"{TERM}{line}\n", "utf8")
-    assert [concept.xrefs for concept in read_obo(tmp_path / "x.obo")] == [()]
-    assert "1, the first in line 6" in caplog.text
 
 
 def test_merged_tidied_and_inherited(tmp_path):

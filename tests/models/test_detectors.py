@@ -106,12 +106,9 @@ def logits_of(*tags: str, sure: float | list[float] = 0.9) -> NDArray[np.float32
     [
         ("O O", []),
         ("B-X I-X O", [(0, 2, "X")]),
-        ("B-X B-X", [(0, 1, "X"), (1, 2, "X")]),
         ("O I-X I-X", [(1, 3, "X")]),  # I after O opens a mention
-        ("I-Y O", [(0, 1, "Y")]),
         ("B-X I-Y I-Y", [(0, 1, "X"), (1, 3, "Y")]),  # and so does I of another label
         ("I-X B-X I-X O I-Y", [(0, 1, "X"), (1, 3, "X"), (4, 5, "Y")]),
-        ("B-Y I-Y I-Y I-Y", [(0, 4, "Y")]),
     ],
 )
 def test_tags_to_mentions(tags: str, found: list) -> None:

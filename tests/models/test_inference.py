@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ from spacy_bioel.models import inference
 from spacy_bioel.models import tok2vec as module
 from spacy_bioel.models.tok2vec import token_vectors
 from spacy_bioel.nn.rescnn import FrozenEmbeddings, ResCNN
-from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer, TagScorer
+from spacy_bioel.nn.spans import SpanScorer, TagScorer
 
 # Detectors.
 
-SIZES = {"width": 7, "max_width": 4, "n_features": 5}
+SIZES = {"width": 7, "max_width": 4, "n_features": 5, "n_labels": 2}
 LENGTHS = np.array([300, 0, 1, 600])
 TOKENS = np.random.default_rng(0).standard_normal((901, 7)).astype(np.float32)
 # (first token, width - 1, feature): several of one span too.
@@ -41,28 +40,18 @@ def shapes_of(network: Any) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("network", "infer", "shapes"),
+    ("make", "infer", "sizes"),
     [
-        (
-            SpanScorer(n_labels=2, hidden=6, context=0, dropout=0.2, **SIZES),
-            inference.span_logits,
-            inference.span_shapes(n_labels=2, hidden=6, **SIZES),
-        ),
-        (
-            LinearSpanScorer(n_labels=2, context=0, dropout=0.2, **SIZES),
-            partial(inference.linear_span_logits, max_width=4),
-            inference.span_shapes(n_labels=2, hidden=0, **SIZES),
-        ),
-        (
-            TagScorer(n_tags=5, context=0, dropout=0.2, **SIZES),
-            inference.tag_logits,
-            inference.tag_shapes(n_labels=2, **SIZES),
-        ),
+        (SpanScorer, inference.span_logits, {"hidden": 6}),
+        (SpanScorer, inference.span_logits, {"hidden": 0}),
+        (TagScorer, inference.tag_logits, {}),
     ],
     ids=["spans", "linear", "tags"],
 )
 @pytest.mark.parametrize("n_matches", [9, 0])
-def test_detectors(network: Any, infer: Any, shapes: Any, n_matches: int) -> None:
+def test_detectors(make: Any, infer: Any, sizes: dict[str, int], n_matches: int) -> None:
+    sizes = SIZES | sizes
+    network, shapes = make(context=0, dropout=0.2, **sizes), inference.detector_shapes(**sizes)
     torch.manual_seed(0)
     for parameter in network.eval().parameters():
         torch.nn.init.normal_(parameter, 0, 0.3)
@@ -70,7 +59,8 @@ def test_detectors(network: Any, infer: Any, shapes: Any, n_matches: int) -> Non
     inputs = (TOKENS, LENGTHS, SPANS[:n_matches], MATCHED[:n_matches])
     with torch.inference_mode():
         expected = network(*map(torch.from_numpy, inputs)).numpy()
-    found = infer({name: tensor.numpy() for name, tensor in network.state_dict().items()}, *inputs)
+    weights = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    found = infer(weights, *inputs, max_width=4)
     assert (np.isfinite(found) == np.isfinite(expected)).all()
     inside = np.isfinite(expected)
     assert np.abs(found[inside] - expected[inside]).max() < 1e-5 * np.abs(expected[inside]).max()
@@ -92,16 +82,14 @@ def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
     return ResCNN(embeddings, **{"dim": 16, "blocks": 3, "filters": 8} | settings).eval()
 
 
-@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1], [2]], ids=len)
+@pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1]], ids=len)
 @pytest.mark.parametrize(
     "settings",
     [
         {},
         {"pooling": "attention"},
         {"positions": True},
-        {"widths": [1]},
         {"widths": [3, 7, 1]},
-        {"widths": [5]},
     ],
     ids=str,
 )
@@ -182,18 +170,11 @@ def with_another_dropout(tok2vec: Model) -> None:
             parent.layers[names.index("dropout")] = Model("dropout", doubled)
 
 
-def with_more_parameters(tok2vec: Model) -> None:
-    maxout = next(layer for layer in tok2vec.layers[1].walk() if layer.name == "maxout")
-    maxout.set_param("scale", np.ones(16, dtype="float32"))
-
-
 def with_one_more_layer(tok2vec: Model) -> None:
     tok2vec.layers.append(with_array(Model("double", doubled)))
 
 
-@pytest.mark.parametrize(
-    "change", [None, with_another_dropout, with_more_parameters, with_one_more_layer]
-)
+@pytest.mark.parametrize("change", [None, with_another_dropout, with_one_more_layer])
 def test_other_architectures_run_as_they_are(change: Any) -> None:
     if change is None:
         tok2vec = make_tok2vec(MishWindowEncoder)

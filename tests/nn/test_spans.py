@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from spacy_bioel.nn import spans as module
-from spacy_bioel.nn.spans import LinearSpanScorer, SpanScorer, TagScorer
+from spacy_bioel.nn.spans import SpanScorer, TagScorer
 
 MAX_WIDTH, N_LABELS, N_FEATURES = 4, 2, 5
 LENGTHS = torch.tensor([3, 0, 1, 6])
@@ -21,48 +20,25 @@ SPANS = torch.tensor([[0, 2, 1], [0, 2, 4], [4, 3, 0], [9, 0, 2]])
 WORDS = torch.tensor([[1, 0], [1, 3], [8, 4]])
 NO_SPANS, NO_WORDS = torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)
 
-SETTINGS = {
-    "width": 7,
-    "n_labels": N_LABELS,
-    "max_width": MAX_WIDTH,
-    "n_features": N_FEATURES,
-    "dropout": 0.2,
-}
 
-Make = Callable[..., Any]
-
-
-def make_scorer(*, context: int = 0) -> SpanScorer:
-    torch.manual_seed(0)
-    scorer = SpanScorer(hidden=6, context=context, **SETTINGS)
-    torch.nn.init.normal_(scorer.span_features.weight)
-    return ready(scorer)
-
-
-def make_linear_scorer(*, context: int = 0) -> LinearSpanScorer:
-    torch.manual_seed(0)
-    return ready(LinearSpanScorer(context=context, **SETTINGS))
-
-
-def ready(scorer: Any) -> Any:
+def make(kind: str, *, context: int = 0) -> Any:
     """A scorer whose zero-initialised weights are random."""
-    for features in (scorer.word_features, scorer.token_features):
-        torch.nn.init.normal_(features.weight)
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"width": 7, "n_labels": N_LABELS, "max_width": MAX_WIDTH}
+    sizes |= {"n_features": N_FEATURES, "context": context, "dropout": 0.2}
+    hidden = {"spans": {"hidden": 6}, "linear": {"hidden": 0}, "tags": {}}[kind]
+    scorer = (TagScorer if kind == "tags" else SpanScorer)(**sizes, **hidden)
+    for name, parameter in scorer.named_parameters():
+        if "features" in name:
+            torch.nn.init.normal_(parameter)
     return scorer.eval()
 
 
-def make_tagger(*, context: int = 0) -> TagScorer:
-    torch.manual_seed(0)
-    settings = {k: v for k, v in SETTINGS.items() if k != "n_labels"}
-    return ready(TagScorer(n_tags=N_LABELS, context=context, **settings))
+both = pytest.mark.parametrize("kind", ["spans", "linear"])
 
 
-both = pytest.mark.parametrize("make", [make_scorer, make_linear_scorer])
-each = pytest.mark.parametrize("make", [make_scorer, make_linear_scorer, make_tagger])
-
-
-def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tensor:
-    """Token vectors with what the lexicon says of them."""
+def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
+    """Each span of each document by itself, its content averaged token by token."""
     x = tokens.clone()
     for token, feature in WORDS.tolist():
         x[token] += scorer.word_features.weight[feature]
@@ -71,12 +47,6 @@ def with_matches(scorer: SpanScorer | LinearSpanScorer, tokens: Tensor) -> Tenso
         places += [(2, inside) for inside in range(start + 1, start + width)]
         for place, token in places:
             x[token] += scorer.token_features.weight[feature + place * N_FEATURES]
-    return x
-
-
-def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
-    """Each span of each document by itself, its content averaged token by token."""
-    x = with_matches(scorer, tokens)
 
     def score(i: int, j: int) -> Tensor:
         hidden = scorer.start(x[i]) + scorer.end(x[j]) + scorer.content(x[i : j + 1]).mean(0)
@@ -86,23 +56,6 @@ def brute_force(scorer: SpanScorer, tokens: Tensor) -> Tensor:
                 hidden = hidden + scorer.span_features.weight[feature]
         return scorer.output(torch.relu(hidden))
 
-    return of_all_spans(score)
-
-
-def equation_4(scorer: LinearSpanScorer, tokens: Tensor) -> Tensor:
-    """As published, span by span: w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
-    h = with_matches(scorer, tokens)
-    w_s, w_e, w_m = (part.weight for part in (scorer.start, scorer.end, scorer.content))
-
-    def score(i: int, j: int) -> Tensor:
-        content = sum(w_m @ h[q] for q in range(i, j + 1))
-        return w_s @ h[i] + w_e @ h[j] + content + scorer.start.bias
-
-    return of_all_spans(score)
-
-
-def of_all_spans(score: Callable[[int, int], Tensor]) -> Tensor:
-    """The scores of the spans from token i to token j, both included, of each document."""
     scores = torch.full((int(LENGTHS.sum()), MAX_WIDTH, N_LABELS), -math.inf)
     first = 0
     for length in LENGTHS.tolist():
@@ -116,50 +69,37 @@ def of_all_spans(score: Callable[[int, int], Tensor]) -> Tensor:
 @pytest.mark.parametrize("block", [4096, 4, 1])
 def test_scores_equal_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
-    scorer = make_scorer()
+    scorer = make("spans")
     with torch.no_grad():
         scores = scorer(TOKENS, LENGTHS, SPANS, WORDS)
         torch.testing.assert_close(scores, brute_force(scorer, TOKENS), atol=1e-5, rtol=1e-5)
 
 
 def test_linear_scores_are_equation_4() -> None:
-    scorer = make_linear_scorer()
-    with torch.no_grad():
-        scores = scorer(TOKENS, LENGTHS, SPANS, WORDS)
-        torch.testing.assert_close(scores, equation_4(scorer, TOKENS), atol=1e-5, rtol=1e-5)
-
-
-def test_the_published_span_scorer_is_three_vectors_and_a_bias() -> None:
-    # 768 * 3 weights and one bias; the published code has one for each of the three.
-    scorer = LinearSpanScorer(
-        width=768, n_labels=1, max_width=10, context=0, n_features=0, dropout=0.0
+    """w_s.h_i + w_e.h_j + w_m.h_i + ... + w_m.h_j, and a bias."""
+    scorer = SpanScorer(
+        width=1, n_labels=1, max_width=3, hidden=0, context=0, n_features=1, dropout=0
     )
-    assert sum(p.numel() for p in scorer.parameters()) == 2305
-
-
-def test_linear_scores_by_hand() -> None:
-    scorer = LinearSpanScorer(width=1, n_labels=1, max_width=3, context=0, n_features=1, dropout=0)
     for linear, weight in ((scorer.start, 1.0), (scorer.end, 10.0), (scorer.content, 100.0)):
         torch.nn.init.constant_(linear.weight, weight)
-    tokens = torch.tensor([[1.0], [2.0], [3.0], [5.0]])
-    logits = scorer(tokens, torch.tensor([3, 1]), NO_SPANS, NO_WORDS)[..., 0] + 4  # the bias
+    torch.nn.init.constant_(scorer.word_features.weight, 1.0)
+    tokens, words = torch.tensor([[1.0], [2.0], [3.0], [4.0]]), torch.tensor([[3, 0]])
+    logits = scorer(tokens, torch.tensor([3, 1]), NO_SPANS, words)[..., 0] + 4  # the bias
     # 1 + 10 + 100, 1 + 20 + 300, 1 + 30 + 600; 2 + 20 + 200, 2 + 30 + 500; ...
     out = -math.inf
     expected = [[111, 321, 631], [222, 532, out], [333, out, out], [555, out, out]]
     assert logits.tolist() == expected
+    # Three vectors and a bias; the published code has one bias for each of the three.
+    published = SpanScorer(
+        width=768, n_labels=1, max_width=10, hidden=0, context=0, n_features=0, dropout=0.0
+    )
+    assert sum(p.numel() for p in published.parameters()) == 2305
 
 
-@both
-def test_spans_stay_in_their_document(make: Make) -> None:
-    scores = make()(TOKENS, LENGTHS, SPANS, WORDS)
-    widths = torch.isfinite(scores).all(dim=2).sum(dim=1)
-    assert widths.tolist() == [3, 2, 1, 1, 4, 4, 4, 3, 2, 1]
-
-
-@each
+@pytest.mark.parametrize("kind", ["spans", "linear", "tags"])
 @pytest.mark.parametrize("context", [0, 3])
-def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
-    scorer = make(context=context)
+def test_a_document_scores_the_same_alone(kind: str, context: int) -> None:
+    scorer = make(kind, context=context)
     with torch.no_grad():
         together = scorer(TOKENS, LENGTHS, NO_SPANS, NO_WORDS)
         for start, end in ((0, 3), (3, 4), (4, 10)):
@@ -170,8 +110,8 @@ def test_a_document_scores_the_same_alone(make: Make, context: int) -> None:
 
 
 @both
-def test_the_gradient_is_that_of_finite_differences(make: Make) -> None:
-    scorer = make(context=2).double()
+def test_the_gradient_is_that_of_finite_differences(kind: str) -> None:
+    scorer = make(kind, context=2).double()
     tokens = TOKENS.double().requires_grad_()
 
     def finite_scores(x: Tensor) -> Tensor:
@@ -183,8 +123,8 @@ def test_the_gradient_is_that_of_finite_differences(make: Make) -> None:
 
 
 def test_tags_are_one_linear_layer_over_vectors_and_matches() -> None:
-    scorer = TagScorer(n_tags=3, width=1, max_width=4, context=0, n_features=2, dropout=0.5).eval()
-    torch.nn.init.constant_(scorer.output.bias, 0.0)
+    scorer = TagScorer(n_labels=1, width=1, max_width=4, context=0, n_features=2, dropout=0.5)
+    torch.nn.init.constant_(scorer.eval().output.bias, 0.0)
     scorer.word_features.weight.data = torch.tensor([[0.5], [0.25]])
     # First, last, inside.
     scorer.token_features.weight.data = torch.tensor([10.0, 0.0, 20.0, 0.0, 30.0, 0.0])[:, None]

@@ -91,7 +91,7 @@ def dual_folder(
     return folder / "trained"
 
 
-@pytest.fixture(params=["fork", "spawn"])
+@pytest.fixture(params=["fork"])
 def start_method(request: pytest.FixtureRequest) -> Iterator[str]:
     before = multiprocessing.get_start_method()
     multiprocessing.set_start_method(request.param, force=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
@@ -16,7 +15,6 @@ from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.pipeline.linker import candidates
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.component import Linker
-from spacy_bioel.pipeline.linker.fusion import default_fusion
 from spacy_bioel.types import AnnotatedText, Mention
 
 COLD, ATTACK, NOTHING = ("cold", ""), ("heart attack", ""), ("", "")
@@ -71,14 +69,6 @@ def test_each_label_has_its_types(linker: Linker) -> None:
     found = linker.generator.allowed(concepts, ["Disease", "Thing", "Thing"], owners)
     assert found.tolist() == [True, False, True, True]
     assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
-
-
-def test_weights_take_effect_when_they_are_assigned(linker: Linker) -> None:
-    assert linker.generator.rank([ATTACK])[ATTACK][0].score > 0.9
-    linker.fusion = replace(default_fusion(), bias=-99.0)
-    assert linker.generator.rank([ATTACK])[ATTACK][0].score == 0.0
-    linker.fusion = None
-    assert linker.generator.rank([ATTACK])[ATTACK][0].score > 0.9
 
 
 def test_strings_not_asked_for_longest_are_forgotten(

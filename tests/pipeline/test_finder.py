@@ -44,6 +44,9 @@ NAMES = (
     ("Absence of nose", "No nose"),
     ("Absence seizure",),
     ("COPD", "Chronic obstructive pulmonary disease"),
+    ("Retina",),
+    ("Embryo",),
+    ("Locus",),
 )
 
 
@@ -76,6 +79,8 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("a good appetite", []),
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
+        ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
+        ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         ("kidney and heart failure", []),
         (
             "cleft lip and palate",
@@ -255,6 +260,18 @@ def test_settings_that_are_refused(finder: NameFinder, finding: dict, code: str)
     config = {"kb": str(finder.kb.path), "mentions": "kb", "finding": finding}
     with pytest.raises(BioelError, match=code):
         blank().add_pipe("bioel_linker", config=config)
+
+
+@pytest.mark.parametrize(("n_below", "found"), [(101, []), (100, ["Cells"])])
+def test_a_concept_above_most_others_is_no_mention(
+    tmp_path: Path, n_below: int, found: list[str]
+) -> None:
+    concepts = [Concept("X:0", ("cell",)), Concept("X:1", ("motile cell",), parents=("X:0",))]
+    concepts += [Concept(f"X:1{i}", (f"a{i} cell",), parents=("X:1",)) for i in range(n_below - 1)]
+    build_kb(concepts, tmp_path / "kb")
+    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    assert [text for text, _ in find(finder, "Cells.")] == found
+    assert [text for text, _ in find(finder, "A motile cell.")] == ["motile cell"]
 
 
 @pytest.mark.parametrize(

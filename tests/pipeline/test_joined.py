@@ -122,6 +122,7 @@ def test_saved_by_their_folders_alone(folders: dict[str, str], tmp_path: Path) -
     assert list((tmp_path / "saved").glob("**/kb*")) == []
 
 
+@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
 def test_in_several_processes(folders: dict[str, str], start_method: str) -> None:
     nlp = linking(folders)
     docs = list(nlp.pipe([TEXT] * 3, n_process=2, batch_size=1))

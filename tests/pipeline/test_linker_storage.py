@@ -80,26 +80,6 @@ def test_fitted_weights_are_saved(kb_folder: Path, tmp_path: Path) -> None:
     assert ents(copied(with_entity(copied, "aspirin", "aspirin"))) == [("aspirin", "NIL")]
 
 
-def test_the_knowledge_base_of_a_saved_pipeline_is_missing(kb_folder: Path, tmp_path: Path) -> None:
-    linking_nlp(kb_folder).to_disk(tmp_path / "m")
-    shutil.rmtree(tmp_path / "m" / "bioel_linker" / "kb")
-    with pytest.raises(BioelError, match=r"\[B056\].*kb is missing"):
-        spacy.load(tmp_path / "m")
-
-
-@pytest.mark.parametrize("pipe", ["bioel_mentions", "bioel_linker"])
-def test_a_file_of_a_saved_pipe_is_missing(trained_folder: Path, tmp_path: Path, pipe: str) -> None:
-    shutil.copytree(trained_folder, tmp_path / "m")
-    (tmp_path / "m" / pipe / "model.safetensors").unlink()
-    with pytest.raises(BioelError, match=r"\[B042\].*model.safetensors is missing"):
-        spacy.load(tmp_path / "m")
-
-
-def test_a_wrong_folder(tmp_path: Path) -> None:
-    with pytest.raises(BioelError, match=r"\[B020\]"):
-        linking_nlp(tmp_path, ["aspirin"])("aspirin")
-
-
 @pytest.fixture
 def encoded_folder(kb_folder: Path, tmp_path: Path, trained: Language) -> Path:
     """The knowledge base with vectors of the trained pipeline's encoder."""

@@ -7,7 +7,9 @@ import pytest
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.index import ExactIndex
+from spacy_bioel.pipeline.factories import LINKER_TRAINING
 from spacy_bioel.pipeline.linker.searches import NamePool
+from spacy_bioel.pipeline.linker.settings import TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import CandidateSampler, NameSampler
 
@@ -18,8 +20,9 @@ STATISTICS = MentionStatistics(
 GOLD_NAMES = ["cold", "common cold", "heart attack", "myocardial infarction"]
 
 
-def sampler(kb: KnowledgeBase, *, synonyms: int = 0, negatives: int = 0) -> NameSampler:
-    return NameSampler(kb, STATISTICS, synonyms=synonyms, negatives=negatives, seed=0)
+def sampler(kb: KnowledgeBase, **settings: int) -> NameSampler:
+    training = LINKER_TRAINING | {"synonyms": 0, "negatives": 0} | settings
+    return NameSampler(kb, STATISTICS, TrainingSettings(**training))
 
 
 def by_letters(names) -> np.ndarray:

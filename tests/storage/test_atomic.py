@@ -79,19 +79,6 @@ def test_of_a_symbolic_link_what_it_leads_to_is_replaced(tmp_path):
     assert names_in(tmp_path / "there") == ["file", "nothing yet"]
 
 
-def test_a_text_leaves_the_old_file_when_writing_fails(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), replacing_text(path) as file:
-        file.write("half")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    with replacing_text(path) as file:
-        file.write("new")
-    assert path.read_text() == "new"
-    assert names_in(tmp_path) == ["out.txt"]
-
-
 @posix
 def test_devices_and_pipes_are_written_to(tmp_path):
     write(Path("/dev/null"))
@@ -105,21 +92,6 @@ def test_devices_and_pipes_are_written_to(tmp_path):
         file.write("through")
     reader.join()
     assert read == ["through"] and stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-@posix
-def test_standard_output_by_its_path(tmp_path):
-    script = (
-        "from pathlib import Path\n"
-        "from spacy_bioel.storage.atomic import replacing_file\n"
-        "print('before', flush=True)\n"
-        "with replacing_file(Path('/dev/stdout')) as path:\n"
-        "    with path.open('a') as file:\n"
-        "        file.write('through')\n"
-    )
-    with (tmp_path / "out").open("w") as out:
-        subprocess.run([sys.executable, "-c", script], stdout=out, check=True)
-    assert (tmp_path / "out").read_text() == "before\nthrough"
 
 
 KILLED = """

@@ -16,6 +16,12 @@ from spacy_bioel.text.stems import singular_of, spelling_variants, stem_of, word
         ("feet", "foot"),
         ("vertebrae vertebra", "vertebra"),
         ("fibres fiber", "fiber"),
+        ("embryos embryo", "embryo"),
+        ("loci locus", "locus"),
+        ("microphthalmos", "microphthalmos"),
+        ("mitochondria mitochondrion", "mitochondrion"),
+        ("epithelia epithelium", "epithelium"),
+        ("foramina foramen", "foramen"),
     ],
 )
 def test_words_in_the_singular_and_in_american_spelling(words: str, expected: str) -> None:

@@ -133,7 +133,21 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> Growth:
         [B200] unknown id, [B201] id that is retired already; those of `_changing`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
-        drafts = _without(kb, replaced_by)
+        for id in replaced_by:
+            _check_current(kb, id, Errors.B201)
+        drafts = drafts_of(kb)
+        successors = {id: new for id, new in replaced_by.items() if new}
+        drafts.retired = follow_chains(drafts.retired | successors)
+        gone = {id: drafts.current.pop(id) for id in replaced_by}
+        for id in successors:
+            heir = drafts.current.get(drafts.retired[id])
+            if heir is None:
+                raise _unknown(kb, drafts.retired[id])
+            heir.names.extend(gone[id].names)
+            heir.sources.extend(gone[id].sources)
+            heir.xrefs.extend(xref for xref in gone[id].xrefs if xref not in heir.xrefs)
+        for draft in drafts.current.values():
+            draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
         report = BuildReport(records=len(replaced_by))
         return _replace(transaction, kb, drafts, report, _about(kb))
 
@@ -155,27 +169,6 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit], *, source: str =
             _check_current(kb, id, Errors.B406)
             edit.apply(drafts.current[id], id=id, where=kb.where, source=number)
         return _replace(transaction, kb, drafts, BuildReport(records=len(edits)), _about(kb))
-
-
-def _without(kb: KnowledgeBase, replaced_by: Mapping[str, str]) -> Drafts:
-    """Drafts of a knowledge base after ids are retired."""
-    for id in replaced_by:
-        _check_current(kb, id, Errors.B201)
-    drafts = drafts_of(kb)
-    successors = {id: new for id, new in replaced_by.items() if new}
-    drafts.retired = follow_chains(drafts.retired | successors)
-    gone = {id: drafts.current.pop(id) for id in replaced_by}
-    for id, draft in gone.items():
-        if id in successors:
-            heir = drafts.current.get(drafts.retired[id])
-            if heir is None:
-                raise _unknown(kb, drafts.retired[id])
-            heir.names.extend(draft.names)
-            heir.sources.extend(draft.sources)
-            heir.xrefs.extend(xref for xref in draft.xrefs if xref not in heir.xrefs)
-    for draft in drafts.current.values():
-        draft.parents = [drafts.retired.get(parent, parent) for parent in draft.parents]
-    return drafts
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,17 +85,7 @@ class StringColumn:
         return self._blob, self._origin.growing(self._offsets, least=1)
 
     def __getitem__(self, row: int) -> str:
-        if not 0 <= row < len(self):
-            raise IndexError(row)  # row -1 means "unknown", not the last string
-        start, end = int(self._offsets[row]), int(self._offsets[row + 1])
-        before = b"" if start else b"\n"
-        parts = (before + self._bytes[max(start - 1, 0) : end].tobytes()).split(b"\n")
-        try:
-            if len(parts) == 3 and not parts[0] and not parts[2]:
-                return parts[1].decode("utf8")
-        except UnicodeDecodeError:
-            pass  # `suppress` takes as long as all the rest
-        return self.take([row])[0]  # which raises
+        return self.take([row])[0]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
@@ -105,7 +95,7 @@ class StringColumn:
         """Strings of many rows, in the order of `rows`. rows: shape (n,)."""
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
-            raise IndexError(int(rows.min()))
+            raise IndexError(int(rows.min()))  # row -1 means "unknown", not the last string
         return self._read(rows)
 
     def _read(self, rows: IntArray) -> list[str]:

@@ -16,13 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import (
-    IntArray,
-    Ragged,
-    RawFile,
-    SortedKeys,
-    offsets_of,
-)
+from spacy_bioel.kb.columns.arrays import IntArray, Ragged, RawFile, SortedKeys, offsets_of
 from spacy_bioel.kb.columns.keys import JoinedStrings, join_strings, string_column, word_keys
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch

@@ -13,13 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns.arrays import (
-    IntArray,
-    RawFile,
-    SortedKeys,
-    StringColumn,
-    offsets_of,
-)
+from spacy_bioel.kb.columns.arrays import IntArray, RawFile, SortedKeys, StringColumn, offsets_of
 
 _BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 _MASK = (1 << 64) - 1
@@ -92,11 +86,6 @@ class JoinedStrings(StringColumn):
 
     def __len__(self) -> int:
         return len(self._part)
-
-    def __getitem__(self, row: int) -> str:
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        return self._columns[self._part[row]][int(self._row[row])]
 
     def _read(self, rows: IntArray) -> list[str]:
         taken = np.empty(len(rows), dtype=object)

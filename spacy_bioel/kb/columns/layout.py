@@ -162,21 +162,18 @@ def homes_in(folder: Path, kind: str) -> list[str]:
     return []
 
 
-def homes_of(files: Mapping[str, RawFile], kind: str) -> list[str]:
-    """Names of the homes among files; of vectors, newer ones of an encoder after older ones."""
-    paths = (path.split("/") for path in files)
-    found = (path[1] for path in paths if len(path) == 3 and path[::2] == [kind, ABOUT_FILE])
-    return sorted(filter(_HOMES[kind].fullmatch, found))
-
-
-def files_of(files: Mapping[str, RawFile], kind: str, name: str) -> dict[str, RawFile]:
-    """Files of a home, by their names in its folder."""
-    found = {part: files.get(f"{kind}/{name}/{part}") for part in PARTS[kind]}
-    return {part: raw for part, raw in found.items() if raw is not None}
+def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, RawFile]]:
+    """Files of each home, by their names in its folder; newer vectors come after older ones."""
+    found: dict[str, dict[str, RawFile]] = {}
+    for path in sorted(files):
+        name, _, part = path.removeprefix(f"{kind}/").partition("/")
+        if _HOMES[kind].fullmatch(name) and part in PARTS[kind]:
+            found.setdefault(name, {})[part] = files[path]
+    return {name: parts for name, parts in found.items() if ABOUT_FILE in parts}
 
 
 def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """The inverse of `files_of`."""
+    """Files of a home, by their paths."""
     return {f"{kind}/{name}/{part}": raw for part, raw in parts.items()}
 
 
@@ -209,8 +206,8 @@ def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
     """Select the files of a knowledge base."""
     known = {name: files[name] for name in KB_FILES if name in files}
     for kind in PARTS:
-        for name in homes_of(files, kind):
-            known |= in_home(kind, name, files_of(files, kind, name))
+        for name, parts in homes_of(files, kind).items():
+            known |= in_home(kind, name, parts)
     return known
 
 

@@ -15,7 +15,6 @@ from spacy_bioel.kb.columns.files import pack, read_array, unpack, write_files
 from spacy_bioel.kb.columns.layout import (
     check_replaceable,
     encoder_of,
-    files_of,
     homes_of,
     known_files,
     map_columns,
@@ -135,14 +134,14 @@ class KnowledgeBase(Lookups):
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
             before = homes_of(map_vectors(out), "vectors")
-            for name in homes_of(files, "vectors"):
+            for name, parts in homes_of(files, "vectors").items():
                 with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
-                    write_files(folder, files_of(files, "vectors", name))
+                    write_files(folder, parts)
             with transaction.columns(without=before) as folder:
                 write_files(folder, {name: files[name] for name in KB_FILES if name in files})
-            for name in homes_of(files, "tries"):
+            for name, parts in homes_of(files, "tries").items():
                 with transaction.adding("tries", name) as folder:
-                    write_files(folder, files_of(files, "tries", name))
+                    write_files(folder, parts)
 
     def files(self) -> dict[str, RawFile]:
         """All files by name, with vectors and tries that were written after opening."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import IntArray, RawFile
+from spacy_bioel.kb.columns.arrays import IntArray, RawFile, entries_of
 from spacy_bioel.kb.columns.files import give_back
 from spacy_bioel.processor import one_thread_each, parts_of
 
@@ -115,7 +115,6 @@ class ExactIndex:
 
     All vectors are compared by their first eight bits, then the best ones by all bits. The scores
     of a query do not depend on the other queries, and ties go to the lower row.
-
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
@@ -141,13 +140,31 @@ class ExactIndex:
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Best rows by their first eight bits, -1 for none. Shape (n_queries, width)."""
-        best = _Best(len(queries), width)
-        n = len(self)
-        size = min(self.block_rows, n, _PRODUCTS // len(queries))
+        n, n_queries = len(self), len(queries)
+        size = max(1, min(self.block_rows, n, _PRODUCTS // n_queries))
         products = self.vectors.products(queries, block_rows=size)
-        for start in range(0, n, max(size, 1)):
-            best.add(products(start, min(start + size, n)), start)
-        return best.rows()
+        best = np.full((n_queries, width), _NONE)
+        # Lower bound of each query, exclusive, since later rows lose ties.
+        bound = np.full(n_queries, -np.inf, np.float32)
+        # Rows above it that are not in `best` yet: sorting is rare.
+        query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
+        for start in range(0, n, size):
+            found = products(start, min(start + size, n))
+            highest = _highest_of_groups(found)
+            if len(highest) >= width and not np.isfinite(bound).all():
+                # At least `width` rows of each query have this score or a higher one.
+                good = np.partition(highest, -width, axis=0)[-width]
+                bound = np.maximum(bound, np.nextafter(good, np.float32(-np.inf)))
+            new_query, row, score = _above(found, highest, bound)
+            query = np.append(query, new_query.astype(np.uint16))
+            keys = np.append(keys, _keys(score, start + row))
+            if len(keys) > 2 * width * n_queries:
+                best = _merged(best, query, keys)
+                # The score of `_NONE` is NaN, which fmax ignores.
+                bound = np.fmax(bound, _scores(best[:, -1]))
+                query, keys = query[:0], keys[:0]
+        best = _merged(best, query, keys)
+        return np.where(best == _NONE, -1, (best & _ROW).astype(np.int64))
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -202,72 +219,40 @@ def create_exact_index_v1(block_rows: int = 16384) -> Callable[[QuantizedVectors
     return partial(ExactIndex, block_rows=block_rows)
 
 
-class _Best:
-    """Best rows of each query over all added blocks, lower rows first among equals.
+def _above(
+    found: FloatArray, highest: FloatArray, bound: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Query, row and score of each score of a block that is above the bound of its query.
 
-    New rows are appended until the buffer is full, so that sorting is rare. A row and its score
-    are one number, lower for better rows: sorting numbers is ten times as fast as sorting
-    positions by two keys.
+    found (FloatArray): Contiguous. Shape (n_rows, n_queries).
+    highest (FloatArray): Result of `_highest_of_groups`.
     """
+    n_rows, n_queries = found.shape
+    group, query = np.divmod(np.flatnonzero(highest > bound), n_queries)
+    places = (group * (_GROUP * n_queries) + query)[:, None] + np.arange(_GROUP) * n_queries
+    scores = found.reshape(-1).take(places, mode="clip")
+    kept = np.flatnonzero(scores > bound[query][:, None])
+    query, row = query[kept // _GROUP], group[kept // _GROUP] * _GROUP + kept % _GROUP
+    is_row = row < n_rows
+    return query[is_row], row[is_row], scores.reshape(-1)[kept][is_row]
 
-    def __init__(self, n_queries: int, width: int) -> None:
-        self._width = width
-        self._keys = np.full((n_queries, 3 * width), _NONE)
-        self._n_keys = np.zeros(n_queries, np.int64)
-        # Lower bound, exclusive, since later rows lose ties.
-        self._bound = np.full(n_queries, -np.inf, np.float32)
 
-    def add(self, found: FloatArray, first_row: int) -> None:
-        """Add the rows of the next block that are above the bounds.
+def _merged(
+    best: NDArray[np.uint64], query: NDArray[np.uint16], keys: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """The best keys of each query, ascending, among its best ones so far and new ones.
 
-        found (FloatArray): Scores, contiguous. Shape (n_block, n_queries).
-        """
-        highest, n_queries = _highest_of_groups(found), found.shape[1]
-        if len(highest) >= self._width and not np.isfinite(self._bound).all():
-            # At least `width` rows of each query have this score or a higher one.
-            good = np.partition(highest, -self._width, axis=0)[-self._width]
-            self._bound = np.maximum(self._bound, np.nextafter(good, np.float32(-np.inf)))
-        # Transposed, so that the result is sorted by query.
-        at = np.flatnonzero((highest > self._bound).T)
-        if not len(at):
-            return
-        query, group = np.divmod(at, len(highest))
-        places = (group * (_GROUP * n_queries) + query)[:, None] + np.arange(_GROUP) * n_queries
-        scores = found.reshape(-1).take(places, mode="clip")
-        kept = np.flatnonzero(scores > self._bound[query][:, None])
-        query, row = query[kept // _GROUP], group[kept // _GROUP] * _GROUP + kept % _GROUP
-        score = scores.reshape(-1)[kept]
-        if len(found) % _GROUP:
-            is_row = row < len(found)
-            query, row, score = query[is_row], row[is_row], score[is_row]
-        self._put(query, _keys(score, first_row + row))
-
-    def _put(self, query: IntArray, keys: NDArray[np.uint64]) -> None:
-        """Append keys to their queries, which ascend. Shape (n,) each."""
-        counts = np.bincount(query, minlength=len(self._bound))
-        if (self._n_keys + counts).max() > self._keys.shape[1]:
-            self._sort()
-            # Rare: a block with unusually many rows for one query.
-            missing = (self._n_keys + counts).max() - self._keys.shape[1]
-            if missing > 0:
-                self._keys = np.pad(self._keys, ((0, 0), (0, missing)), constant_values=_NONE)
-        first = self._n_keys - np.cumsum(counts) + counts
-        self._keys[query, first[query] + np.arange(len(query))] = keys
-        self._n_keys += counts
-
-    def _sort(self) -> None:
-        """Keep the best `width` rows of each query, and raise the bounds to them."""
-        self._keys.sort(axis=1)
-        self._keys[:, self._width :] = _NONE
-        self._n_keys = np.minimum(self._n_keys, self._width)
-        # The score of `_NONE` is NaN, which fmax ignores.
-        self._bound = np.fmax(self._bound, _scores(self._keys[:, self._width - 1]))
-
-    def rows(self) -> IntArray:
-        """Rows, best first, -1 for none. Shape (n_queries, width)."""
-        self._sort()
-        keys = self._keys[:, : self._width]
-        return np.where(keys == _NONE, -1, (keys & _ROW).astype(np.int64))
+    Sorting numbers is ten times as fast as sorting positions by two keys.
+    """
+    n_queries, width = best.shape
+    order = np.argsort(query, kind="stable")
+    counts = np.bincount(query, minlength=n_queries)
+    place = entries_of(np.full(n_queries, width), counts)[1]
+    table = np.full((n_queries, width + counts.max(initial=0)), _NONE)
+    table[:, :width] = best
+    table[query[order], place] = keys[order]
+    table.sort(axis=1)
+    return table[:, :width]
 
 
 def _highest_of_groups(found: FloatArray) -> FloatArray:

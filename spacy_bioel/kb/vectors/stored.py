@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.arrays import RawFile
 from spacy_bioel.kb.columns.files import check_contents, check_seal, read_array, read_json
-from spacy_bioel.kb.columns.layout import (
-    ABOUT_FILE,
-    encoder_of,
-    files_of,
-    homes_of,
-)
+from spacy_bioel.kb.columns.layout import ABOUT_FILE, encoder_of, homes_of
 from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.index import BITS, QuantizedVectors
@@ -148,9 +143,8 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
-    files = kb.files()
-    names = homes_of(files, "vectors")
-    found = [StoredVectors(kb, name, files_of(files, "vectors", name)) for name in names]
+    homes = homes_of(kb.files(), "vectors")
+    found = [StoredVectors(kb, name, parts) for name, parts in homes.items()]
     if fingerprint is not None:
         found = [one for one in found if one.encoder == fingerprint]
     age = {one.name: one.name.rpartition(".")[2] for one in found}

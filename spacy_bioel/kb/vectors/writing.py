@@ -70,12 +70,7 @@ class Encoded:
 
 
 def write_vectors(
-    kb: KnowledgeBase,
-    encode: Encode,
-    *,
-    fingerprint: str,
-    dim: int,
-    progress: Report | None = None,
+    kb: KnowledgeBase, encode: Encode, *, fingerprint: str, dim: int, progress: Report | None = None
 ) -> Encoded:
     """Encode all names and store the vectors with the knowledge base, beside other encoders'.
 

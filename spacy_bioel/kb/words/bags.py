@@ -133,7 +133,7 @@ class NameBags:
         """Read all names, which takes a second for 100,000."""
         names = list(kb.names)
         split = [words_of(name) for name in normalize_names(names)]
-        counts = Counter(word for words in split for word in set(words))
+        counts = Counter(word for words in split for word in dict.fromkeys(words))
         stems: dict[str, int] = {}
         of_word = {
             word: -1 if word in LINKING_WORDS else stems.setdefault(stem_of(word), len(stems))

@@ -29,14 +29,7 @@ from spacy_bioel.kb.columns.files import (
     sealed_json,
     write_array,
 )
-from spacy_bioel.kb.columns.layout import (
-    ABOUT_FILE,
-    PARTS,
-    TRIE_COLUMNS,
-    files_of,
-    homes_of,
-    trie_name,
-)
+from spacy_bioel.kb.columns.layout import ABOUT_FILE, PARTS, TRIE_COLUMNS, homes_of, trie_name
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import editing
 from spacy_bioel.text.normalize import normalize_names
@@ -175,8 +168,8 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     RAISES BioelError: [B281] there is none of these names, [B282] it is damaged.
     """
     name = trie_name(fingerprint, kb.fingerprint)
-    files = files_of(kb.files(), "tries", name)
-    if ABOUT_FILE not in files:
+    files = homes_of(kb.files(), "tries").get(name)
+    if files is None:
         raise BioelError(Errors.B281.format(path=kb.where))
     try:
         about = json.loads(files[ABOUT_FILE].tobytes())
@@ -192,10 +185,9 @@ def verify_tries(kb: KnowledgeBase) -> None:
 
     RAISES BioelError: [B030], [B210] the description is damaged, [B024] a column is.
     """
-    files = kb.files()
-    for name in homes_of(files, "tries"):
-        home, parts = f"tries/{name}", files_of(files, "tries", name)
-        text, nothing = parts[ABOUT_FILE].tobytes(), np.zeros(0, np.uint8)
+    nothing = np.zeros(0, np.uint8)
+    for name, parts in homes_of(kb.files(), "tries").items():
+        home, text = f"tries/{name}", parts[ABOUT_FILE].tobytes()
         about = read_json(text, where=kb.where, file=f"{home}/{ABOUT_FILE}")
         check_seal(text, about.get("text"), where=kb.where, file=f"{home}/{ABOUT_FILE}")
         for part, expected in about["checksums"].items():

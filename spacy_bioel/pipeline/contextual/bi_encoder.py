@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.training import Example
 from thinc.api import Model
+from thinc.types import Floats2d
 
 from spacy_bioel.models.bi_encoder import TEMPERATURE
 from spacy_bioel.models.torch_io import loss_and_gradients
@@ -146,11 +147,11 @@ class Training(NameTraining):
         return gold_mentions(examples, self.state.settings)
 
     def read(
-        self, examples: Sequence[Example], gold: Mentions, words: Any
+        self, examples: Sequence[Example], gold: Mentions, words: Floats2d
     ) -> tuple[Any, Callable[[Any], Any], float]:
         """Read the gold mentions, as `models.bi_encoder` does.
 
-        words (Floats2d): Vectors of their strings. Shape (n_mentions, dim).
+        words: Vectors of their strings. Shape (n_mentions, dim).
         RETURNS (tuple): Their vectors, (n_mentions, dim); the callback, from the gradient of these
             to that of `words`; and the loss of all else that is learnt from these examples.
         """

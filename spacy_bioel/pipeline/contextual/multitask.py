@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Model
+from thinc.types import Floats2d
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
@@ -204,7 +205,7 @@ class Training(bi_encoder.Training):
         return gold_mentions(examples, self.state.settings, with_all=True)
 
     def read(
-        self, examples: Sequence[Example], gold: Mentions, words: Any
+        self, examples: Sequence[Example], gold: Mentions, words: Floats2d
     ) -> tuple[Any, Any, float]:
         inputs = (_matched(self.model, gold.docs), self._lesson(examples), words)
         (vectors, loss), backprop = self.model.begin_update(inputs)

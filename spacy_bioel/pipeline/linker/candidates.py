@@ -20,7 +20,6 @@ from spacy_bioel.kb.words.trie import NameTrie, build_trie, open_trie
 from spacy_bioel.models.marked import MarkedPieces
 from spacy_bioel.pipeline.linker.evidence import SOURCES, Candidates, gather_candidates
 from spacy_bioel.pipeline.linker.fusion import Fusion, default_fusion, rank
-from spacy_bioel.pipeline.linker.queries import String
 from spacy_bioel.pipeline.linker.searches import (
     EncodedNames,
     FrozenEncoder,
@@ -45,6 +44,7 @@ KEPT = 10_000
 _TOGETHER = 1024  # strings that are ranked together: bounds the table of their candidates
 
 T = TypeVar("T")
+String = tuple[str, str]  # normalised, and the label of the mention
 
 
 class Kept:
@@ -325,7 +325,8 @@ class CandidateGenerator:
         best = best[allowed[best]]
         # A concept that only a training string speaks for is called by its preferred name.
         names = table.name[rows[best]]
-        names = np.where(names >= 0, names, self.kb.preferred_rows(concepts[best]))
+        if (unnamed := names < 0).any():
+            names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
         columns = (
             pair[best].tolist(),
             self.kb.ids_of(concepts[best]),

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: spaCy reads the annotations of `initialize` as types.
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,21 +12,22 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Optimizer, set_dropout_rate
+from thinc.types import FloatsXd
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
 from spacy_bioel.kb.vectors.writing import Encoded
 from spacy_bioel.models.name_encoder import EncoderSource, add_encoder, read_encoder
 from spacy_bioel.models.reading import add_reading, reads
 from spacy_bioel.pipeline.annotate import set_ent_links, set_links, set_links_as_ents
-from spacy_bioel.pipeline.contextual import multitask
-from spacy_bioel.pipeline.contextual.methods import make_training, prepare_kb, prepare_reading
+from spacy_bioel.pipeline.contextual import multitask, seq2seq
+from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.queries import find_mentions
 from spacy_bioel.pipeline.linker.resources import LinkerResources
-from spacy_bioel.pipeline.linker.settings import TrainingSettings
+from spacy_bioel.pipeline.linker.settings import BY_KB, TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
 from spacy_bioel.text.normalize import normalize_name
@@ -56,9 +58,19 @@ class Linker(LinkerResources):
             mentions = multitask.find(self.model, docs, settings)
         else:
             mentions = find_mentions(docs, generator)
-            if not settings.by_kb:
-                self._surroundings.check_mentions(self.name, mentions)
+            # Where mentions come with the documents, some documents have none.
+            self._has_mentions = self._has_mentions or len(mentions.spans) > 0
+            if not (self._has_mentions or settings.mentions in BY_KB):
+                self._check_alone(mentions.docs)
         return rank_candidates(self.model, generator, mentions)
+
+    def _check_alone(self, docs: Iterable[Doc]) -> None:
+        """Warn [W323], once, when the linker is the only pipe and documents have no mentions."""
+        nlp = self._pipeline() if any(map(len, docs)) else None
+        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
+        if nlp is not None and nlp.component_names == [self.name]:
+            self._has_mentions = True
+            warnings.warn(Warnings.W323.format(linker=self.name), stacklevel=2)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
@@ -120,7 +132,8 @@ class Linker(LinkerResources):
             else:
                 add_encoder(self.encoder, source)
             key = self.cfg["gold_key"]
-            prepare_reading(self.model, get_examples(), opened, gold_key=key)
+            if self.model.name == "multitask":
+                multitask.prepare(self.model, get_examples(), opened, gold_key=key)
             add_reading(self.model, source)
             self._kept.forget("encoder")
             self._start_training()
@@ -167,7 +180,8 @@ class Linker(LinkerResources):
         return losses
 
     def _start_training(self) -> NameTraining:
-        self._training = make_training(self.model, self.state, TrainingSettings.of(self.cfg))
+        kind: type[NameTraining] = getattr(METHODS.get(self.model.name), "Training", NameTraining)
+        self._training = kind(self.model, self.state, TrainingSettings.of(self.cfg))
         return self._training
 
     def finish_update(self, sgd: Optimizer) -> None:
@@ -175,7 +189,7 @@ class Linker(LinkerResources):
         super().finish_update(sgd)
         self._kept.forget("encoder")
 
-    def use_params(self, params: Any) -> Iterator[None]:
+    def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
         """Predict by other weights, such as averages, until asked for the next item.
 
         `Language.use_params` calls it so: spaCy's own pipes are no context managers either.
@@ -214,7 +228,8 @@ class Linker(LinkerResources):
             self._training, self._kept = None, self._kept.only("encoder")
             encoder = self._freeze()
         done = [encoder.write(part, progress=progress) for part in parts_of(open_kb(kb))]
-        prepare_kb(self.model, open_kb(kb))
+        if reads(self.model) and self.model.name == "generative_linker":
+            seq2seq.prepare(self.model, open_kb(kb))
         return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:

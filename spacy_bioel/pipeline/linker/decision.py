@@ -20,7 +20,8 @@ from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import reading_evidence, reads
-from spacy_bioel.pipeline.contextual.methods import read_mentions
+from spacy_bioel.pipeline.contextual.methods import METHODS
+from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import (
     Mentions,
@@ -29,6 +30,7 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_mentions,
     rank_names,
 )
+from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
 
 Candidates = tuple[Candidate, ...]
@@ -132,7 +134,7 @@ class Ranking:
         for (span, query, owner), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
-        return with_labels(links, kb) if settings.by_kb else links
+        return with_labels(links, kb) if settings.mentions in BY_KB else links
 
 
 def rank_candidates(
@@ -151,7 +153,7 @@ def rank_candidates(
         n, coherence = len(mentions.spans), settings.coherence
         candidates = rank_mentions(generator, asked, n=n, coherence=coherence)
     if candidates and is_reading:
-        reading = read_mentions(model, generator, asked, candidates)
+        reading: Reading = METHODS[model.name].read(model, generator, asked, candidates)
         candidates = reading.rank(generator.state.reading, top=settings.max_candidates)
     return Ranking(generator, mentions, asked, candidates)
 

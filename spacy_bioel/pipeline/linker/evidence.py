@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import word_overlap
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
@@ -130,7 +131,7 @@ def gather_candidates(
         if recalled is not None:
             near = _of(recalled, numbers)
             found.append(_recalled(meant, numbers, near, value="recalled_dense"))
-    candidates = _merge(found, len(kb))
+    candidates = _merge(found, len(meant.prior))
     if {"prior", "memory"} <= set(evidence):
         candidates.features[:, _COLUMN["prior"]] = meant.prior[candidates.concept]
     candidates.features[:, _COLUMN["encoded"]] = "dense" in evidence and dense is not None
@@ -197,12 +198,18 @@ def _counted(
     known (Mapping): From a training string to its row.
     """
     seen = np.array([i for i, query in enumerate(queries) if query in known], dtype=np.int64)
-    entry, number = meant.entries_of(np.array([known[queries[i]] for i in seen], dtype=np.int64))
+    entry, number = _entries(meant, np.array([known[queries[i]] for i in seen], dtype=np.int64))
     share = meant.shares[entry]
     values = {"memory": share, "seen": np.log1p(meant.counts[entry])}
     values |= dict.fromkeys(_OF_A_STRING, share)
     unnamed = np.full(len(entry), -1, dtype=np.int64)
     return _Proposals(seen[number], meant.concepts[entry], unnamed, values, MEMORY)
+
+
+def _entries(meant: ConceptsOfStrings, strings: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions of the concepts of some strings, and the number of the string of each."""
+    indptr, entries = gather(meant.offsets, strings)
+    return entries, np.repeat(np.arange(len(strings)), np.diff(indptr))
 
 
 def _nearest(
@@ -243,7 +250,7 @@ def _recalled(
     """Concepts of the training strings that a search found for queries with these numbers."""
     rows, cosines = found
     hit = np.flatnonzero(rows.ravel() >= 0)
-    entry, number = meant.entries_of(rows.ravel()[hit])
+    entry, number = _entries(meant, rows.ravel()[hit])
     hit, share, concept = hit[number], meant.shares[entry], meant.concepts[entry]
     query, cosine = hit // max(rows.shape[1], 1), cosines.ravel()[hit]
     values: dict[str, NDArray[Any]] = {

@@ -9,7 +9,7 @@ from heapq import nlargest
 from itertools import chain
 from math import exp
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import mention_spans
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState, String
 from spacy_bioel.pipeline.linker.fusion import repeats
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
@@ -27,11 +28,6 @@ from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
-if TYPE_CHECKING:
-    from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-    from spacy_bioel.pipeline.linker.state import LinkerState
-
-String = tuple[str, str]  # normalised, and the label of the mention
 Ranked = Mapping[String, tuple[Candidate, ...]]
 
 
@@ -59,7 +55,7 @@ class Mentions:
     owners (Sequence[int]): Number of the document of each mention.
     likely (Sequence[float] | None): How likely each is the name that its query says. None:
         another than the finder found them.
-    states (Any): Of the model that found them, which will read them; None: another found them.
+    states (dict | None): Of the model that found them, which will read them; None: another did.
     """
 
     docs: Sequence[Doc]
@@ -67,7 +63,7 @@ class Mentions:
     queries: Sequence[Query]
     owners: Sequence[int]
     likely: Sequence[float] | None = None
-    states: Any = None
+    states: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -75,7 +71,7 @@ class Mentions:
         docs: Sequence[Doc],
         spans: Sequence[Sequence[Span]],
         settings: LinkerSettings,
-        states: Any = None,
+        states: dict[str, Any] | None = None,
     ) -> Mentions:
         """Make queries of the mentions of each document."""
         flat = list(chain.from_iterable(spans))

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
+from weakref import ref
 
 import srsly
 from spacy.language import Language
@@ -46,7 +47,7 @@ from spacy_bioel.pipeline.linker.settings import (
     setting_of,
 )
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.linker.surroundings import Surroundings, check_settings, check_types
+from spacy_bioel.pipeline.linker.surroundings import check_order, check_settings, check_types
 from spacy_bioel.pipeline.linker.training import NameTraining
 from spacy_bioel.pipeline.mentions.name_evidence import FEATURES as FINDING_FEATURES
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe
@@ -87,7 +88,9 @@ class LinkerResources(StoredPipe):
         self._spelling = spelling
         # A relative path is relative to the current folder of now, not of the first use.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self._surroundings = Surroundings()
+        self._pipeline: Callable[[], Language | None] = lambda: None
+        self._checked: list[str] = []  # pipes of the pipeline when their order was checked
+        self._has_mentions = False
         self._lock = RLock()
         self._kept = Kept()
         self._forget_kb()
@@ -102,7 +105,7 @@ class LinkerResources(StoredPipe):
 
     def join(self, nlp: Language) -> None:
         """Remember the pipeline, whose order is checked at first use, and when it has changed."""
-        self._surroundings.join(nlp)
+        self._pipeline = ref(nlp)
 
     # Parts.
 
@@ -177,7 +180,10 @@ class LinkerResources(StoredPipe):
         RAISES BioelError: Those of `KnowledgeBase.open`, `starter_kb` and `check_settings`.
         """
         with self._lock:
-            self._surroundings.check(self)
+            nlp = self._pipeline()
+            if nlp is not None and nlp.pipe_names != self._checked:
+                check_order(nlp, self)
+                self._checked = list(nlp.pipe_names)
             if self._kb is not None and self.cfg["kb"] != self._opened_as:
                 self.set_kb(self.cfg["kb"])  # another one was assigned
             if self._kb is None or not self._is_equipped:
@@ -240,7 +246,7 @@ class LinkerResources(StoredPipe):
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
         """Link against an open knowledge base from now on; `setting` has its labels."""
         with self._lock:
-            self._surroundings.forget()  # labels are compared with those of the pipes anew
+            self._checked = []  # labels are compared with those of the pipes anew
             # The cache folder of this machine means nothing elsewhere.
             places = [starter.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, places, before=setting)

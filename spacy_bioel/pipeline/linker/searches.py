@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -60,11 +61,7 @@ MakeSearch = Callable[[KnowledgeBase], SpellingSearch]
 
 def create_ngrams_v1() -> MakeSearch:
     """spacy-bioel.Ngrams.v1: the 3-grams that come with the knowledge base, `kb.words.ngrams`."""
-    return _own_ngrams
-
-
-def _own_ngrams(kb: KnowledgeBase) -> SpellingSearch:
-    return kb.ngrams
+    return attrgetter("ngrams")
 
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]

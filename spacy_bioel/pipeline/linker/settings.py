@@ -30,7 +30,7 @@ SET_ENTS = (True, False, "links")
 LOSSES = ("multi_similarity", "info_nce", "marginal")
 # Above it a search is slower than all that is gained, and its table fills the memory.
 _MOST = 10_000
-PIPE = "bioel_linker"
+LINKER, DETECTOR = "bioel_linker", "bioel_mentions"  # names of the factories
 _KINDS = {
     **dict.fromkeys(("abbreviations", "shorthand", "composites", "include_kb"), bool),
     **dict.fromkeys(("spans_key", "gold_key"), str),
@@ -81,18 +81,18 @@ class LinkerSettings:
         if unknown := set(cfg) - known:
             raise BioelError(Errors.B273.format(unknown=sorted(unknown), known=sorted(known)))
         _check_kb(cfg["kb"])
-        check_kinds(cfg, _KINDS, pipe=PIPE)
+        check_kinds(cfg, _KINDS, pipe=LINKER)
         for name, kind in _INNER_KINDS.items():
-            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{PIPE}.{name}")
+            check_kinds(cfg[name], dict.fromkeys(cfg[name], kind), pipe=f"{LINKER}.{name}")
         if cfg.get("set_ents", True) not in SET_ENTS:
             raise BioelError(Errors.B345.format(found=cfg["set_ents"]))
         if cfg["mentions"] not in MENTIONS:
             raise BioelError(Errors.B054.format(mentions=cfg["mentions"]))
         if unknown := set(cfg["evidence"]) - set(SWITCHES):
             raise BioelError(Errors.B061.format(unknown=sorted(unknown), known=list(SWITCHES)))
-        check_number(cfg, "search_names", 1, _MOST, kind=int, pipe=PIPE)
-        check_number(cfg, "max_candidates", 1, _MOST, kind=int, pipe=PIPE)
-        check_number(cfg, "nil_threshold", 0, 1, kind=float, pipe=PIPE)
+        check_number(cfg, "search_names", 1, _MOST, kind=int, pipe=LINKER)
+        check_number(cfg, "max_candidates", 1, _MOST, kind=int, pipe=LINKER)
+        check_number(cfg, "nil_threshold", 0, 1, kind=float, pipe=LINKER)
         coherence = cfg["coherence"]
         if not (is_number(coherence, float) and 0 <= coherence < float("inf")):
             raise BioelError(Errors.B065.format(coherence=coherence))
@@ -107,11 +107,6 @@ class LinkerSettings:
         }
         return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
-    @property
-    def by_kb(self) -> bool:
-        """Whether mentions are found with the knowledge base, so that they have no labels."""
-        return self.mentions in BY_KB
-
 
 def _finding(finding: dict[str, bool | float]) -> tuple[tuple[str, bool | float], ...]:
     switches = {name: value for name, value in finding.items() if name != "threshold"}
@@ -122,7 +117,7 @@ def _finding(finding: dict[str, bool | float]) -> tuple[tuple[str, bool | float]
     }
     if wrong:
         raise BioelError(Errors.B311.format(found=wrong, expected=FINDING))
-    check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{PIPE}.finding")
+    check_number(finding, "threshold", 0, 1, kind=float, pipe=f"{LINKER}.finding")
     return tuple(finding.items())
 
 
@@ -149,9 +144,9 @@ class TrainingSettings:
         if training["loss"] not in LOSSES:
             raise BioelError(Errors.B048.format(loss=training["loss"]))
         for name in ("refresh_every", "pool_names", "candidates", "mentions"):
-            check_number(training, name, 1, None, kind=int, pipe=PIPE)
+            check_number(training, name, 1, None, kind=int, pipe=LINKER)
         for name in ("synonyms", "negatives", "seed"):
-            check_number(training, name, 0, None, kind=int, pipe=PIPE)
+            check_number(training, name, 0, None, kind=int, pipe=LINKER)
         return cls(**training)
 
 

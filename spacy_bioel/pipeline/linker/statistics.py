@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.ngrams import NgramIndex, build_postings
 
@@ -33,11 +32,6 @@ class ConceptsOfStrings:
     counts: NDArray[np.float32]
     shares: NDArray[np.float32]
     prior: NDArray[np.float32]
-
-    def entries_of(self, strings: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """Positions of the concepts of some strings, and the number of the string of each."""
-        indptr, entries = gather(self.offsets, strings)
-        return entries, np.repeat(np.arange(len(strings)), np.diff(indptr))
 
 
 class MentionStatistics:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-from weakref import ReferenceType, ref
+from typing import Any
 
 from spacy.language import Language
 from thinc.api import Model
@@ -13,66 +12,25 @@ from thinc.api import Model
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.contextual.methods import finds, proposes
-from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.linker.settings import (
     BY_KB,
-    PIPE,
+    DETECTOR,
+    LINKER,
     SWITCHES,
     LinkerSettings,
     TrainingSettings,
 )
-from spacy_bioel.pipeline.loading import DETECTOR, LINKER
-
-if TYPE_CHECKING:
-    from spacy_bioel.pipeline.linker.resources import LinkerResources
+from spacy_bioel.pipeline.stored_pipe import StoredPipe
 
 _ENTS, _SPANS = "doc.ents", "doc.spans"
 _N_SHOWN = 5  # types that the knowledge base has
 
 
-class Surroundings:
-    """The pipeline that a linker is in, which is checked at first use and when it has changed."""
-
-    def __init__(self) -> None:
-        self._nlp: ReferenceType[Language] | None = None
-        self._checked: list[str] = []
-        self._has_mentions = False
-
-    def join(self, nlp: Language) -> None:
-        self._nlp = ref(nlp)
-
-    def forget(self) -> None:
-        """Check at the next use."""
-        self._checked = []
-
-    def check(self, linker: LinkerResources) -> None:
-        """See `check_order`."""
-        nlp = self._nlp() if self._nlp else None
-        if nlp is not None and nlp.pipe_names != self._checked:
-            check_order(nlp, linker)
-            self._checked = list(nlp.pipe_names)
-
-    def check_mentions(self, linker: str, mentions: Mentions) -> None:
-        """Warn [W323], once, when the linker is the only pipe and documents have no mentions.
-
-        linker (str): Its name.
-        """
-        # Where mentions come with the documents, some documents have none.
-        if self._has_mentions or len(mentions):
-            self._has_mentions = True
-            return
-        nlp = self._nlp() if self._nlp and any(map(len, mentions.docs)) else None
-        # Pipes that are switched off too: rulers read their patterns with the pipes before them.
-        if nlp is not None and nlp.component_names == [linker]:
-            self._has_mentions = True
-            warnings.warn(Warnings.W323.format(linker=linker), stacklevel=2)
-
-
-def check_order(nlp: Language, linker: LinkerResources) -> None:
+def check_order(nlp: Language, linker: StoredPipe) -> None:
     """Warn [W271] when all that finds mentions comes after the linker, [W320] when it is not where
     the linker looks, [W321] of labels in the settings that no pipe gives.
 
-    linker (LinkerResources): In the pipeline, or taken out of it.
+    linker (StoredPipe): In the pipeline, or taken out of it.
     RAISES BioelError: [B271] when another linker writes to the same span group.
     """
     names = [name for name, pipe in nlp.pipeline if pipe is linker]
@@ -169,7 +127,7 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
         TrainingSettings.of(cfg)
     except KeyError as error:
         raise BioelError(
-            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=PIPE)
+            Errors.B465.format(name=error.args[0], found=None, expected="a value", pipe=LINKER)
         ) from None
     if settings.mentions == "read" and not finds(model):
         raise BioelError(Errors.B301.format(model=model.name))

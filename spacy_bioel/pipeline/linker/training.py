@@ -38,22 +38,15 @@ _MINED = 10  # confusable names remembered for each training string
 class NameSampler:
     """Draws training names; deterministic for a seed.
 
-    synonyms (int): Pairs of synonyms drawn from the whole knowledge base for each update.
-    negatives (int): Confusable names drawn for each mention.
+    settings (TrainingSettings): How many `synonyms`, pairs from the whole knowledge base, are drawn
+        for each update, and how many `negatives`, confusable names, for each mention.
     """
 
     def __init__(
-        self,
-        kb: KnowledgeBase,
-        statistics: MentionStatistics,
-        *,
-        synonyms: int,
-        negatives: int,
-        seed: int,
+        self, kb: KnowledgeBase, statistics: MentionStatistics, settings: TrainingSettings
     ) -> None:
-        self.kb, self.statistics = kb, statistics
-        self.synonyms, self.negatives = synonyms, negatives
-        self._generator = np.random.default_rng(seed)
+        self.kb, self.statistics, self.settings = kb, statistics, settings
+        self._generator = np.random.default_rng(settings.seed)
         self._with_synonyms = np.flatnonzero(np.diff(kb.concept_offsets) > 1)
         self._mined: dict[str, IntArray] = {}
 
@@ -84,10 +77,10 @@ class NameSampler:
             drawn.setdefault(mention, concept)
             add(choice(self.kb.names_of(concept)), concept)
             if len(mined := self._mined.get(mention, ())):
-                for row in choice(mined, self.negatives):
+                for row in choice(mined, self.settings.negatives):
                     add(row, self.kb.concepts_of_names(np.array([row]))[1][0])
         if len(self._with_synonyms):
-            for concept in choice(self._with_synonyms, self.synonyms).tolist():
+            for concept in choice(self._with_synonyms, self.settings.synonyms).tolist():
                 for row in choice(self.kb.names_of(concept), 2, replace=False):
                     add(row, concept)
         return list(drawn), np.fromiter(drawn.values(), dtype=np.int64, count=len(drawn))
@@ -195,11 +188,8 @@ class NameTraining:
         self.model, self.encoder = model, name_side(model)
         self.state, self.kb, self.settings = state, state.kb, settings
         self.pool = NamePool(self.kb, state.statistics, size=settings.pool_names)
-        synonyms, negatives, seed = settings.synonyms, settings.negatives, settings.seed
-        self._sampler = NameSampler(
-            self.kb, state.statistics, synonyms=synonyms, negatives=negatives, seed=seed
-        )
-        self._random = np.random.default_rng(seed)  # for what reads in context
+        self._sampler = NameSampler(self.kb, state.statistics, settings)
+        self._random = np.random.default_rng(settings.seed)  # for what reads in context
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:

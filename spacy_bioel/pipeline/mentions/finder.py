@@ -32,6 +32,7 @@ from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 17
+_MANY = 100  # concepts: of the head of a smaller list, users want the mentions
 # Without a learned model: a span this near to a name is one with this probability.
 _BY_RULES = {
     "equal": 0.95, "spelled": 0.9, "ordered": 0.85, "family": 0.75, "family_ordered": 0.6
@@ -94,6 +95,7 @@ class NameFinder:
         self.kb = kb
         self._stems = {stem_of(word) for word in self.bags.words}
         self._shorthand = shorthand_beside(kb)
+        self._general = _above_most(kb)
 
     def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
         """Look up all spans that may be names."""
@@ -117,7 +119,7 @@ class NameFinder:
     def weigh(self, words: Words, hits: Hits) -> Weighed:
         """Return the spans near a name with their features, and why some are ruled out."""
         rows, features = self.evidence.table(words, hits)
-        reasons = ruled_out(words, hits, rows, features, self.kb)
+        reasons = ruled_out(words, hits, rows, features, self.kb, self._general)
         named = np.flatnonzero(rows >= 0)
         of_named = [reasons[i] for i in named.tolist()]
         return Weighed(hits.take(named), rows[named], features[named], of_named)
@@ -177,6 +179,21 @@ class NameFinder:
         probability[weighed.is_allowed] = likely
         kept = choose(hits, likely, threshold=how.threshold, nested=how.nested)
         return words, weighed, probability, np.flatnonzero(weighed.is_allowed)[kept]
+
+
+def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
+    """Tell which concepts are above most others, as "cell" is in the Cell Ontology: that a text
+    has one of them says nothing. Shape (n_concepts,).
+    """
+    is_general = np.zeros(len(kb), dtype=bool)
+    waiting = np.flatnonzero(np.diff(kb.parent_offsets) == 0).tolist()
+    while waiting:
+        row = waiting.pop()
+        n_below = len(kb.descendants_of(row)) if len(kb.children_of(row)) else 0
+        if n_below > max(len(kb) / 2, _MANY) and not is_general[row]:
+            is_general[row] = True
+            waiting.extend(kb.children_of(row).tolist())
+    return is_general
 
 
 @cache

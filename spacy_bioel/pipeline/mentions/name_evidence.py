@@ -53,6 +53,7 @@ _MOST_KEPT = 1 << 16
 # well as of an everyday word.
 COMMON = 100.0
 _FEWEST = 3  # characters, of names that are not in capitals
+_SHORT_WORD = 5  # letters of an adjective that may be of another family
 _ACRONYM = 6  # letters of a name in capitals that is matched by case
 
 
@@ -207,7 +208,11 @@ def _nearness(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """As "hypertensive", "ischemic" and "edematous" are; "muscarinic" is of a substance."""
+    """As "retinal", "embryonic" and "hypertensive" are; "muscarinic" is of a substance."""
+    if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
+        return True
+    if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
+        return True
     is_adjective = word.endswith(("ic", "sive", "matous"))
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
 
@@ -243,10 +248,12 @@ def ruled_out(
     rows: NDArray[np.int64],
     features: NDArray[np.float32],
     kb: KnowledgeBase,
+    general: BoolArray,
 ) -> list[str]:
     """Tell why hits stand for something else, "" if they do not. Defined abbreviations never do.
 
     rows (NDArray[int64]): Name rows of the hits. Shape (n,).
+    general (NDArray[bool]): Concepts that are above most others. Shape (n_concepts,).
     """
     added = kb.is_added[rows]
     # "No nail changes" has no "no nail", which HPO has as a name.
@@ -255,19 +262,25 @@ def ruled_out(
     out = ["it begins with a negation" if negated else "" for negated in is_negated.tolist()]
     single = (features[:, SINGLE] > 0) & (features[:, _SHORT] == 0) & (rows >= 0)
     of = np.flatnonzero(single)
+    indptr, concepts, _ = kb.concepts_of_names(rows[of])
+    n_general = np.diff(np.append(0, np.cumsum(general[concepts]))[indptr]).tolist()
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
     texts = {number: words.docs[number].text for number in set(docs.tolist())}
     in_capitals = {number: _is_in_capitals(text) for number, text in texts.items()}
     names = kb.names.take(rows[of])
-    for i, doc, start, end, name in zip(
-        of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, strict=True
-    ):
+    columns = (of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
+    for i, doc, start, end, name, is_general in zip(*columns, strict=True):
         text = texts[doc][start:end]
         # What a user has added is obeyed.
         is_meant = added[i] and (text == name or not _needs_case(name))
         preferred = features[i, _PREFERRED] > 0
-        out[i] = "" if is_meant else _is_other(text, name, in_capitals[doc], preferred=preferred)
+        if is_meant:
+            out[i] = ""
+        elif is_general:
+            out[i] = "most concepts are below it"
+        else:
+            out[i] = _is_other(text, name, in_capitals[doc], preferred=preferred)
     return out
 
 

@@ -1,0 +1,86 @@
+"""Where the time of an abstract goes: `python -m benchmarks.run where`.
+
+The abstracts of BC5CDR's development documents, which the project has fetched, go through the
+pipeline of the package in batches, one process with all cores, after a first few that fill its
+caches. Functions are timed on the clock where they are called; a step that is part of another one
+is taken off it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pkgutil import resolve_name
+from time import perf_counter
+from typing import Any
+
+import spacy_bioel
+from benchmarks.record import NoteOption, Row, question, rows_of
+from benchmarks.starter import development_texts
+
+_FIRST, _BATCH = 64, 32
+# What is called, where its caller looks for it, and the step that it is.
+STEPS = {
+    "spacy.language.Language.make_doc": "tokens",
+    "spacy_bioel.pipeline.mentions.detector.MentionDetector.predict": "detector: choosing mentions",
+    "spacy_bioel.pipeline.mentions.detector.match_lexicon": (
+        "detector: names and words of the lexicon"
+    ),
+    "spacy_bioel.pipeline.mentions.detector.find_spans": "detector: scoring spans",
+    "spacy_bioel.models.detector.token_vectors": "detector: network over tokens",
+    "spacy_bioel.pipeline.linker.component.Linker.predict": "linker: mentions and decisions",
+    "spacy_bioel.pipeline.linker.candidates.CandidateGenerator._rank": (
+        "linker: weighing candidates"
+    ),
+    "spacy_bioel.pipeline.linker.evidence._exact": "linker: exact names",
+    "spacy_bioel.pipeline.linker.searches.FrozenEncoder.encode": "linker: encoder",
+    "spacy_bioel.kb.vectors.index.ExactIndex.search": "linker: nearest vectors",
+    "spacy_bioel.kb.words.ngrams.NgramIndex.search": "linker: spelling",
+    "spacy_bioel.pipeline.linker.decision.weigh_organisms": "linker: organisms",
+    "spacy_bioel.pipeline.linker.queries.agree_in_document": "linker: one string, one concept",
+    "spacy_bioel.pipeline.mentions.detector.MentionDetector.set_annotations": "spans of the Doc",
+    "spacy_bioel.pipeline.linker.component.Linker.set_annotations": "spans of the Doc",
+}
+
+
+@question("where")
+def where(note: NoteOption = "") -> Iterator[Row]:
+    texts = [text.text for text in development_texts("bc5cdr")]
+    nlp = spacy_bioel.load()
+    list(nlp.pipe(texts[:_FIRST], batch_size=_BATCH))
+    seconds = Counter(dict.fromkeys(STEPS.values(), 0.0))
+    _time_steps(seconds)
+    start = perf_counter()
+    list(nlp.pipe(texts[_FIRST:], batch_size=_BATCH))
+    total = perf_counter() - start
+    seconds["the rest"] = total - seconds.total()
+    seconds["all"] = total
+    n = len(texts) - _FIRST
+    for step, value in seconds.items():
+        about = {"corpus": "bc5cdr", "split": "dev", "n": n, "note": note}
+        yield from rows_of(step, {"milliseconds": 1000 * value / n}, **about)
+
+
+def _time_steps(seconds: Counter[str]) -> None:
+    """Add the time of each call of a step from now on, in this process."""
+    within: list[float] = []  # of the calls that are going on, what their parts took
+
+    def timed(function: Callable, step: str) -> Callable:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            within.append(0.0)
+            start = perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = perf_counter() - start
+                seconds[step] += took - within.pop()
+                if within:
+                    within[-1] += took
+
+        return run
+
+    for path, step in STEPS.items():
+        owner, _, name = path.rpartition(".")
+        setattr(resolve_name(owner), name, timed(resolve_name(path), step))
