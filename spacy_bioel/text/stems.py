@@ -37,8 +37,8 @@ _FEWEST = 4  # letters that are left of a word
 # "-ide", "-ine", "-ous") are not among them.
 _FAMILIES = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
-    "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t", "sy": "t",
-    "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
+    "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t",
+    "sy": "t", "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
     "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
     "icle": "ic", "icular": "ic", "uscle": "usc", "uscular": "usc", "oma": "om", "omatous": "om",
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",

@@ -66,10 +66,10 @@ def test_the_pipeline_of_the_package_is_the_default(bioel: Bioel, tmp_path: Path
 
 def test_tables_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     table = tmp_path / "notes.csv"
-    table.write_text('text,id,year\n"Gout, and\nfever.",A,2020\nNaloxone,,2021\n')
+    table.write_text('text,id,year\n"Gout, and\r\nfever.",A,2020\nNaloxone,,2021\n')
     rows = bioel("link", model, table).rows
     assert [(row["id"], row["text"], row["error"]) for row in rows] == [
-        ("A", "Gout, and\nfever.", None),
+        ("A", "Gout, and\r\nfever.", None),
         ("2", "Naloxone", None),
     ]
 
