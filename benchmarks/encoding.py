@@ -10,8 +10,8 @@ bert_best        the same at its best here: float32, bfloat16 or int8 (dynamic q
                  or names of one length together, whichever is fastest
 minilm, minilm_best
 
-Times are the best of `repeats`, on the clock, with all cores. Linked: a query is encoded and
-searched exactly among `searched` vectors of its encoder's size (for transformers random ones:
+Times are the best of three, on the clock, with all cores. Linked: a query is encoded and
+searched exactly among 80,000 vectors of its encoder's size (for transformers random ones:
 encoding so many would take an hour, and does not matter for the time of the search).
 
 python -m benchmarks.run roofline KB: what encoder and search reach of what one core can do, which
@@ -29,12 +29,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import spacy
 import torch
-import typer
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
@@ -57,29 +56,23 @@ from spacy_bioel.text.normalize import normalize_name
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 _BATCH = 64
 _FEW = 256  # names that the slow ones encode
-_QUERIES = 256
+_QUERIES, _SEARCHED = 256, 80_000
 
 
 @question("encoding")
-def encoding(
-    kb: Path,
-    checkpoint: Path,
-    names: Annotated[int, typer.Option(help="That the fast ones encode.")] = 8192,
-    searched: Annotated[int, typer.Option(help="Vectors that are searched.")] = 80_000,
-    repeats: Annotated[int, typer.Option()] = 3,
-) -> Iterator[Row]:
-    strings = sample_names(KnowledgeBase.open(kb), names)
+def encoding(kb: Path, checkpoint: Path) -> Iterator[Row]:
+    strings = sample_names(KnowledgeBase.open(kb), 8192)
     rates: dict[str, float] = {}
     linked: dict[str, float] = {}
     for system, (encode, n) in _make_encoders(checkpoint, strings).items():
         queries = encode(strings[:n])
-        random = np.random.default_rng(0).standard_normal((searched, queries.shape[1]))
+        random = np.random.default_rng(0).standard_normal((_SEARCHED, queries.shape[1]))
         index = ExactIndex(quantize(unit(random)))
-        best = _best(time.perf_counter, repeats, encode, strings[:n])
+        best = _best(time.perf_counter, 3, encode, strings[:n])
         rates[system] = n / best
-        searching = _best(time.perf_counter, repeats, index.search, queries, 10)
+        searching = _best(time.perf_counter, 3, index.search, queries, 10)
         linked[system] = n / (best + searching)
-    about = {"n": names, "searched": searched, "threads": torch.get_num_threads()}
+    about = {"n": len(strings), "searched": _SEARCHED, "threads": torch.get_num_threads()}
     for system in rates:
         # Of ours, the paper's speed-up: over BERT-base, each at its best here.
         other = "bert_best" if system == "rescnn" else system
@@ -95,11 +88,7 @@ def encoding(
 
 
 @question("roofline")
-def roofline(
-    kb: Path,
-    names: Annotated[int, typer.Option(help="That are encoded, and searched.")] = 16_384,
-    repeats: Annotated[int, typer.Option()] = 5,
-) -> Iterator[Row]:
+def roofline(kb: Path, names: int = 16_384) -> Iterator[Row]:
     use_one_thread()
     chance = np.random.default_rng(0)
     model = _starter_model()
@@ -111,7 +100,7 @@ def roofline(
     queries = unit(chance.standard_normal((_QUERIES, vectors.shape[1])))
 
     def best(function: Callable, *arguments: Any) -> float:
-        return _best(time.process_time, repeats, function, *arguments)
+        return _best(time.process_time, 5, function, *arguments)
 
     peak = 0.0
     for size in (256, 512, 1024, 2048):

@@ -52,7 +52,6 @@ def generative(
     start: Annotated[Path, typer.Option(help="A pre-trained encoder-decoder.")],
     out: Annotated[Path | None, typer.Option(help="Where to save the trained pipeline.")] = None,
     updates: Annotated[int, typer.Option()] = 500,
-    learn_rate: Annotated[float, typer.Option()] = 5e-4,
     seed: SeedOption = 0,
     ablation: Annotated[str, typer.Option(help="Of ABLATIONS, instead.")] = "",
 ) -> Iterator[Row]:
@@ -66,7 +65,7 @@ def generative(
     else:
         nlp = _make_pipeline(corpus, start, ablation)
         linker = nlp.get_pipe("bioel_linker")
-        _train(nlp, corpus, updates=updates, learn_rate=learn_rate, seed=seed)
+        _train(nlp, corpus, updates=updates, seed=seed)
         if out is not None:
             linker.cfg["include_kb"] = False
             nlp.to_disk(out)
@@ -144,11 +143,11 @@ def _make_pipeline(corpus: str, start: Path, ablation: str) -> Language:
     return nlp
 
 
-def _train(nlp: Language, corpus: str, *, updates: int, learn_rate: float, seed: int) -> None:
+def _train(nlp: Language, corpus: str, *, updates: int, seed: int) -> None:
     """Train the linker on the training documents, in random order."""
     linker: Any = nlp.get_pipe("bioel_linker")
     docs = _train_docs(corpus, nlp)
-    rate = warmup_linear(learn_rate, max(1, updates // 20), updates)
+    rate = warmup_linear(5e-4, max(1, updates // 20), updates)
     optimizer = Adam(rate, L2=0.01, L2_is_weight_decay=True, grad_clip=1.0, use_averages=False)
     torch.manual_seed(seed)
     chance = np.random.default_rng(seed)

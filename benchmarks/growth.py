@@ -8,7 +8,7 @@ gold mentions are taken.
 
 At each size a fresh process opens a blank pipeline with the light linker and links the same
 strings: half of them names of the smallest size with one letter missing, doubled or exchanged,
-half of them gold mentions. Linux only; give --sizes to make others. It measures:
+half of them gold mentions. Linux only. It measures:
 
 add, encode   seconds of processor time to put the names in, and to encode them
 open          seconds on the clock from a blank pipeline to a linker that is ready to search
@@ -34,11 +34,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import spacy
-import typer
 from numpy.typing import NDArray
 
 from benchmarks.record import Row, SeedOption, load, question
@@ -54,7 +53,9 @@ from spacy_bioel.types import Concept
 _METRICS = dict.fromkeys(("add", "encode", "open", "mention"), "seconds") | dict.fromkeys(
     ("before", "resident", "own", "peak"), "megabytes"
 )
-_SIZES = "10000,100000,1000000,2000000"
+_SIZES = (10_000, 100_000, 1_000_000, 2_000_000)
+_STRINGS = 500  # of each kind
+_FOLDER = Path("kb/growth")  # of the knowledge base that grows
 BASE = 100_000
 _BLOCK = 1 << 14  # names that are compared to all strings at a time
 _SAME = 1e-6  # cosines nearer than this are of names that are equally near
@@ -67,26 +68,20 @@ Array = NDArray[np.float32]
 def growth(
     kb: Path,
     mentions: Path,
-    sizes: Annotated[str, typer.Option(help="Numbers of names, ascending.")] = _SIZES,
-    queries: Annotated[int, typer.Option(help="Strings to link, half of each kind.")] = 1000,
-    folder: Annotated[Path, typer.Option(help="Of the kb that grows.")] = Path("kb/growth"),
     seed: SeedOption = 0,
 ) -> Iterator[Row]:
     large = KnowledgeBase.open(kb)
-    wanted = [int(size) for size in sizes.split(",")]
-    if wanted != sorted(wanted) or not 0 < wanted[0] <= wanted[-1] <= large.n_names:
-        raise typer.BadParameter(f"{sizes}: expected ascending sizes up to {large.n_names}")
     rng = np.random.default_rng(seed)
     order = rng.permutation(large.n_names)
-    edited = [edit(name, rng) for name in large.names.take(order[: min(wanted[0], queries // 2)])]
+    edited = [edit(name, rng) for name in large.names.take(order[:_STRINGS])]
     gold = [string for text in read_texts(mentions) for string in mention_strings(text)]
-    strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[: queries // 2]}
+    strings = {"edited": edited, "mentions": list(dict.fromkeys(gold))[:_STRINGS]}
     asked = {"question": "mention", "metric": "seconds", "names": BASE}
     base = next((row["value"] for row in load("growth") if asked.items() <= row.items()), None)
     done = 0
-    for size in wanted:
-        costs = grow(folder, large, order[done:size], is_new=not done)
-        step = [sys.executable, "-m", "benchmarks.growth", str(folder)]
+    for size in _SIZES:
+        costs = grow(_FOLDER, large, order[done:size], is_new=not done)
+        step = [sys.executable, "-m", "benchmarks.growth", str(_FOLDER)]
         found = subprocess.run(step, input=json.dumps(strings), stdout=-1, text=True, check=True)
         costs |= json.loads(found.stdout.splitlines()[-1])
         about = {"system": "light", "corpus": mentions.parent.name, "split": mentions.stem}

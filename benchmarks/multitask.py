@@ -50,6 +50,7 @@ ALONE = dict.fromkeys(("exact", "memory", "sparse", "dense", "prior"), False) | 
 _FOUND = ("precision", "recall", "f1")
 _ALL = {"tasks": ["mentions", "types", "links"]}
 _FLAT, _LEVELS = {"hidden": 0, "one_task": False}, {"hidden": 128, "one_task": True}
+_TRANSFORMER, _LAYERS = "sentence-transformers/all-MiniLM-L6-v2", 3  # its first layers
 # System -> settings of its networks. Of two networks, the first finds and the second links.
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "pt_single": [{"per_token": True, "tasks": ["links"]} | _FLAT],
@@ -90,17 +91,15 @@ def variants(
     seed: SeedOption = 0,
     updates: Annotated[int, typer.Option()] = 300,
     documents: Annotated[int, typer.Option(help="Of an update.")] = 4,
-    transformer: str = "sentence-transformers/all-MiniLM-L6-v2",
-    layers: Annotated[int, typer.Option(help="Of these, its first are kept.")] = 3,
 ) -> Iterator[Row]:
     texts = dev(corpus)
-    about = {"trunk": transformer, "layers": layers, "updates": updates, "documents": documents}
+    about = {"trunk": _TRANSFORMER, "layers": _LAYERS, "updates": updates, "documents": documents}
     about |= {"corpus": corpus, "split": "dev", "seed": seed}
     with TemporaryDirectory() as folder:
         sys.path.append("training/scripts")  # no package
-        source = import_module("train").find_transformer(transformer)
+        source = import_module("train").find_transformer(_TRANSFORMER)
         trunk = Path(folder) / "trunk"
-        AutoModel.from_pretrained(source, num_hidden_layers=layers).save_pretrained(trunk)
+        AutoModel.from_pretrained(source, num_hidden_layers=_LAYERS).save_pretrained(trunk)
         AutoTokenizer.from_pretrained(source).save_pretrained(trunk)
         for name in variant or VARIANTS:
             pipelines = []

@@ -112,9 +112,9 @@ print(time.perf_counter() - start)
 
 
 @question("linking_speed")
-def linking_speed(corpus: str, mentions: Path, n: int = 10_000) -> Iterator[Row]:
+def linking_speed(corpus: str, mentions: Path) -> Iterator[Row]:
     strings = dict.fromkeys(s for text in read_texts(mentions) for s in mention_strings(text))
-    queries = [(string, "") for string in strings][:n]
+    queries = [(string, "") for string in strings][:10_000]
     for system in ("lexical", "rescnn"):
         _, linker = make_pipeline(corpus, SYSTEMS[system], encoder="starter", uses_training=True)
         linker.generator.rank(queries[:100])

@@ -1,8 +1,8 @@
 """Costs of large collections and knowledge bases, for docs/scale.md.
 
 python -m benchmarks.run spark CORPUS links the texts of a corpus file in any format with the
-package's own encoder and knowledge base. The rows: the first --characters of each text, repeated
-under running ids up to --documents, by `bioel link` and by `bioel link --engine spark` on two
+package's own encoder and knowledge base. The rows: the first 300 characters of each text, repeated
+under running ids up to 10,000, by `bioel link` and by `bioel link --engine spark` on two
 cores of this machine, in pieces of half a megabyte; one of them is too long for spaCy. The cost:
 each whole text once, in one process.
 
@@ -22,29 +22,22 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, cycle, islice
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
 import spacy
-import typer
 
 from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.texts import blank, python
 from spacy_bioel.corpus import read_texts
 
-_MEGABYTE = 1e6
-_KILOBYTE_OF_RUSAGE = 1024
+_DOCUMENTS, _CHARACTERS = 10_000, 300
 _SPARK = "--master local[2] --conf spark.sql.files.maxPartitionBytes=500000 pyspark-shell"
 
 
 @question("spark")
-def spark(
-    corpus: Path,
-    documents: Annotated[int, typer.Option()] = 10_000,
-    characters: Annotated[int, typer.Option()] = 300,
-    note: NoteOption = "",
-) -> Iterator[Row]:
+def spark(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
     texts = list(dict.fromkeys(text.text for text in read_texts(corpus)))
-    short = [text[:characters] for text in texts]
+    short = [text[:_CHARACTERS] for text in texts]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         model, first, whole, many = (
@@ -54,7 +47,7 @@ def spark(
         too_long = "a" * (spacy.blank("en").max_length + 1)
         _write_texts(first, texts[:1])
         _write_texts(whole, texts)
-        _write_texts(many, chain([too_long], islice(cycle(short), documents - 1)))
+        _write_texts(many, chain([too_long], islice(cycle(short), _DOCUMENTS - 1)))
         start = _link(model, first, place / "first.out.jsonl")
         once = _link(model, whole, place / "whole.out.jsonl")
         process = _link(model, many, place / "process.jsonl")
@@ -68,7 +61,8 @@ def spark(
     failed = sum(row["error"] is not None for row in expected.values())
     mentions = sum(len(row["links"]) for row in expected.values())
     about = {"corpus": corpus.name, "note": note}
-    rows_about = {"n": documents, "characters": characters, "mentions": mentions, "failed": failed}
+    rows_about = {"n": _DOCUMENTS, "characters": _CHARACTERS, "mentions": mentions}
+    rows_about |= {"failed": failed}
     cost_about = {"n": len(texts), "characters": round(fmean(map(len, texts)))}
     each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
     figures: list[tuple[str, str, float, dict[str, int]]] = [
@@ -110,7 +104,7 @@ def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, f
     return {
         "seconds": time.perf_counter() - start,
         "processor_seconds": usage.ru_utime + usage.ru_stime,
-        "megabytes": usage.ru_maxrss * _KILOBYTE_OF_RUSAGE / _MEGABYTE,
+        "megabytes": usage.ru_maxrss * 1024 / 1e6,
     }
 
 

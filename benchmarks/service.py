@@ -23,41 +23,33 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import count
-from typing import Annotated
-
-import typer
 
 from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.starter import development_texts
 
 _CORPUS = "bc5cdr"
 _CLIENTS = 16
-_SETTLING = 5  # seconds of load before memory is read for the first time
+_RATE = 50  # abstracts a second that are asked for
+_SATURATED, _SETTLING, _SECONDS = 20, 5, 60  # memory is read before and after the last
 _local = threading.local()  # a connection for each thread
 
 
 @question("service")
-def service(
-    rate: Annotated[float, typer.Option(help="Abstracts a second that are asked for.")] = 50,
-    seconds: Annotated[float, typer.Option(help="How long, at that rate.")] = 60,
-    saturated: Annotated[float, typer.Option(help="Seconds at saturation.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of the gaps between arrivals.")] = 0,
-    note: NoteOption = "",
-) -> Iterator[Row]:
+def service(note: NoteOption = "") -> Iterator[Row]:
     bodies = [json.dumps({"texts": [text.text]}).encode() for text in development_texts(_CORPUS)]
-    about = {"corpus": _CORPUS, "split": "dev", "seed": seed, "note": note}
+    about = {"corpus": _CORPUS, "split": "dev", "seed": 0, "note": note}
     with _service() as (port, pid):
         yield from rows_of("cold start", _cold_start(port, bodies), n=_CLIENTS, **about)
-        answered, per_second = _saturate(port, bodies, saturated)
+        answered, per_second = _saturate(port, bodies)
         values: dict[str, float] = {"clients": _CLIENTS, "per_second": per_second}
         yield from rows_of("saturation", values, n=answered, **about)
-        _offer(port, bodies, rate, _SETTLING, seed)
+        _offer(port, bodies, _SETTLING)
         before = _megabytes(pid)
-        times, failed = _offer(port, bodies, rate, seconds, seed)
+        times, failed = _offer(port, bodies, _SECONDS)
         cuts = statistics.quantiles(times, n=100, method="inclusive")
         values = {
-            "offered_per_second": rate,
-            "seconds": seconds,
+            "offered_per_second": _RATE,
+            "seconds": _SECONDS,
             "failed": failed,
             "p50_ms": 1000 * cuts[49],
             "p99_ms": 1000 * cuts[98],
@@ -89,14 +81,14 @@ def _cold_start(port: int, bodies: list[bytes]) -> dict[str, float]:
     return {"answered": sum(answers), "seconds": time.perf_counter() - start}
 
 
-def _saturate(port: int, bodies: list[bytes], seconds: float) -> tuple[int, float]:
+def _saturate(port: int, bodies: list[bytes]) -> tuple[int, float]:
     """RETURNS (tuple): Abstracts that were answered, in all and a second."""
     numbers = count()
     start = time.perf_counter()
 
     def work(_: int) -> int:
         answered = 0
-        while time.perf_counter() - start < seconds:
+        while time.perf_counter() - start < _SATURATED:
             answered += _ask(port, bodies[next(numbers) % len(bodies)])
         return answered
 
@@ -105,17 +97,15 @@ def _saturate(port: int, bodies: list[bytes], seconds: float) -> tuple[int, floa
     return answered, answered / (time.perf_counter() - start)
 
 
-def _offer(
-    port: int, bodies: list[bytes], rate: float, seconds: float, seed: int
-) -> tuple[list[float], int]:
+def _offer(port: int, bodies: list[bytes], seconds: float) -> tuple[list[float], int]:
     """Ask at random times, whether or not earlier requests are answered.
 
     RETURNS (tuple): Seconds from the time of each request to its answer, and the number of
         requests that got none.
     """
-    gaps = random.Random(seed)
+    gaps = random.Random(0)
     at, arrivals = 0.0, []
-    while (at := at + gaps.expovariate(rate)) < seconds:
+    while (at := at + gaps.expovariate(_RATE)) < seconds:
         arrivals.append(at)
     start = time.perf_counter()
 

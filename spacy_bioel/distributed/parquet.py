@@ -7,28 +7,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from spacy_bioel.distributed.rows import Document, Row
 from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.storage.atomic import replacing_file
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
 _ROWS_PER_GROUP = 1000
 
 
-def row_schema() -> Any:
+def row_schema() -> pa.Schema:
     """Schema of the output, with one row per document.
 
     Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
     "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
     text, "id" is null for NIL, "ids" has several ids for a composite, "candidates" is sorted, best
     first. Fields of an error: "code" and "message".
-
-    RETURNS (pyarrow.Schema): The schema.
     """
     import pyarrow as pa
 
-    def struct(**fields: object) -> Any:
+    def struct(**fields: object) -> pa.StructType:
         return pa.struct(list(fields.items()))
 
     string, number = pa.string(), pa.int64()
@@ -87,12 +90,12 @@ def writing_rows(path: Path) -> Iterator[Callable[[Row], None]]:
         flush()
 
 
-def _documents(dataset: Any) -> Iterator[Document]:
+def _documents(dataset: Dataset) -> Iterator[Document]:
     for batch in dataset.to_batches(columns=["text", "id"]):
         for text, id in zip(batch["text"].to_pylist(), batch["id"].to_pylist(), strict=True):
             yield text, None if id is None else str(id)
 
 
-def _import_pyarrow(module: str) -> Any:
+def _import_pyarrow(module: str) -> ModuleType:
     with needing("parquet", "Parquet"):
         return import_module(f"pyarrow.{module}")

@@ -19,7 +19,7 @@ from spacy_bioel.pipeline import measuring
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.display import hgvs_of
-from spacy_bioel.types import AnnotatedText, Candidate, Context, Link
+from spacy_bioel.types import AnnotatedText, Candidate, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
@@ -240,7 +240,7 @@ def _errors_to(nlp: Language, handler: Callable) -> Iterator[None]:
         nlp.set_error_handler(before)
 
 
-def _leave_out(name: str, pipe: Any, docs: list[Doc], error: Exception) -> None:
+def _leave_out(*_: object) -> None:
     """Error handler for spaCy that drops the documents of a failed batch."""
 
 
@@ -269,7 +269,7 @@ def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
 
     xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
     """
-    error = None if linked.error is None else asdict(linked.error)
+    error = linked.error and asdict(linked.error)
     links = [_link_row(linked.text or "", link, xrefs=xrefs) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
 
@@ -288,14 +288,9 @@ def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
     if hgvs := hgvs_of(mention, link.label):
         row["hgvs"] = hgvs
     if link.context is not None:
-        row["context"] = _context_row(link.context)
+        cues = [dict(zip(("start", "end", "says"), cue, strict=True)) for cue in link.context.cues]
+        row["context"] = asdict(link.context) | {"cues": cues}
     return row
-
-
-def _context_row(said: Context) -> Row:
-    """What the text says of a mention, as JSON values."""
-    cues = [{"start": start, "end": end, "says": says} for start, end, says in said.cues]
-    return asdict(said) | {"cues": cues}
 
 
 def _candidate_row(candidate: Candidate, *, xrefs: bool) -> Row:

@@ -23,7 +23,7 @@ from spacy_bioel.processor import use_one_thread
 
 if TYPE_CHECKING:
     from pandas import DataFrame as PandasFrame
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from spacy.language import Language
 
 _PARQUET, _JSONL = ".parquet", ".jsonl"
@@ -119,7 +119,7 @@ def _write(rows: DataFrame, temporary: str, target: str) -> Totals:
     from pyspark.sql import Observation
     from pyspark.sql.functions import coalesce, col, count, expr, lit, sum
 
-    def total(expression: str) -> Any:
+    def total(expression: str) -> Column:
         return coalesce(sum(expr(expression)), lit(0))
 
     observation = Observation()

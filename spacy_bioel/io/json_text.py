@@ -40,7 +40,7 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
 
 def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
     """Check the depth and the surrogates of a value with this text."""
-    if text.count("[") + text.count("{") > _MAX_DEPTH and _is_deep(value):
+    if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not lone_surrogates and _HALF_A_PAIR.search(text):
         written = json.dumps(value, ensure_ascii=False)
@@ -51,16 +51,12 @@ def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> 
             raise ValueError(f"{found}, which is half of a character") from None
 
 
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        nested = (v.values() if isinstance(v, dict) else v for v in level if _is_nested(v))
-        level = [value for values in nested for value in values]
-    return any(map(_is_nested, level))
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list)
+def _depth(value: object, above: int = 0) -> int:
+    """Depth of lists and objects in each other; those below the first that is too deep are left."""
+    if above > _MAX_DEPTH or not isinstance(value, dict | list):
+        return above
+    values = value.values() if isinstance(value, dict) else value
+    return max((_depth(nested, above + 1) for nested in values), default=above + 1)
 
 
 def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:

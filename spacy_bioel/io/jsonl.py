@@ -90,21 +90,22 @@ def read_documents_jsonl(path: StrPath) -> Iterator[tuple[Any, str]]:
 
 def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
     """Write texts as `read_texts_jsonl` reads them. RETURNS (int): How many."""
-    return _write(path, map(_text_record, texts))
+    n = 0
+    with replacing_text(Path(path)) as file:
+        for text in texts:
+            n += 1
+            record = asdict(text)
+            for mention in record["mentions"]:
+                if not mention["fragments"]:
+                    del mention["fragments"]
+            if not text.annotates:
+                del record["annotates"]
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return n
 
 
 def _id_of(record: _Record, number: int) -> str:
     return str(record.get("id", record.get("pmid", number)))
-
-
-def _text_record(text: AnnotatedText) -> _Record:
-    record = asdict(text)
-    for mention in record["mentions"]:
-        if not mention["fragments"]:
-            del mention["fragments"]
-    if not text.annotates:
-        del record["annotates"]
-    return record
 
 
 def _read_mention(where: str, mention: Any, text: str, prefix: str) -> Mention:
@@ -169,12 +170,3 @@ def _strings(where: object, record: _Record, key: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise _problem(where, f"{key!r} is {values!r:.40}, expected a list of strings")
     return tuple(values)
-
-
-def _write(path: StrPath, records: Iterable[_Record]) -> int:
-    n = 0
-    with replacing_text(Path(path)) as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            n += 1
-    return n

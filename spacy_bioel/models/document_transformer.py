@@ -13,6 +13,7 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 from safetensors import SafetensorError
+from safetensors.numpy import load, save
 from spacy.tokens import Doc
 from thinc.api import Model, get_torch_default_device
 from thinc.types import Floats2d
@@ -26,7 +27,13 @@ from spacy_bioel.models.checkpoint import (
     read_checkpoint,
     special_pieces,
 )
-from spacy_bioel.models.torch_io import DOCUMENT_TRANSFORMER, AveragingShim, run_network
+from spacy_bioel.models.torch_io import (
+    DOCUMENT_TRANSFORMER,
+    AveragingShim,
+    arrays_of,
+    run_network,
+    set_arrays,
+)
 from spacy_bioel.text.windows import INSIDE, SENTENCE, TOKEN, begins_sentence, split_windows
 
 if TYPE_CHECKING:
@@ -92,28 +99,24 @@ class _TransformerShim(AveragingShim):
         self._model = network.to(get_torch_default_device()).eval()
 
     def to_bytes(self) -> bytes:
-        from safetensors.torch import save
-
         if self._model is None:
             return b""
-        tensors = {k: v.cpu().contiguous() for k, v in self._model.state_dict().items()}
+        weights = save(arrays_of(self._model))
         parts = {"config": self.about, "tokenizer": self.tokenizer.to_str()}
-        return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": save(tensors)})
+        return srsly.msgpack_dumps(parts | {"cfg": self.cfg, "weights": weights})
 
     def from_bytes(self, bytes_data: bytes) -> _TransformerShim:
         """Load the output of `to_bytes`.
 
         RAISES BioelError: [B041] when the weights do not fit, [B150] without transformers.
         """
-        from safetensors.torch import load
-
         if bytes_data:
             parts = srsly.msgpack_loads(bytes_data)
             self.cfg = parts["cfg"]
             backbone = backbone_from_json(parts["config"])
             self.take(Tokenizer.from_str(parts["tokenizer"]), backbone, parts["config"])
             try:
-                self._model.load_state_dict(load(parts["weights"]))
+                set_arrays(self._model, load(parts["weights"]))
             except (SafetensorError, RuntimeError) as error:
                 raise BioelError(Errors.B041.format(reason=str(error)[:500])) from error
         return self

@@ -197,7 +197,7 @@ def network_of(layer: Model) -> Any:
         require_torch()
         network = layer.attrs["make"]()
         if layer.attrs["weights"] is not None:
-            _load(network, layer.attrs["weights"])
+            set_arrays(network, layer.attrs["weights"])
             layer.attrs["weights"] = None
         layer.shims.append(AveragingShim(network))
     shim: Any = layer.shims[0]
@@ -216,7 +216,7 @@ def weights_of(layer: Model) -> Weights:
     if not layer.shims and layer.attrs["weights"] is not None:
         found: Weights = layer.attrs["weights"]
         return found
-    return {name: t.detach().cpu().numpy() for name, t in network_of(layer).state_dict().items()}
+    return arrays_of(network_of(layer))
 
 
 def needs_torch(layer: Model) -> bool:
@@ -229,7 +229,14 @@ def is_on_gpu(layer: Model) -> bool:
     return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
 
 
-def _load(network: nn.Module, weights: Weights) -> None:
+def arrays_of(network: nn.Module) -> dict[str, NDArray]:
+    """Weights of a torch network as arrays, which change with it on a CPU."""
+    state = network.state_dict()
+    return {name: t.detach().cpu().contiguous().numpy() for name, t in state.items()}
+
+
+def set_arrays(network: nn.Module, weights: Weights) -> None:
+    """Set the weights of a torch network. RAISES RuntimeError: When they do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
@@ -262,6 +269,7 @@ def weights_to_bytes(model: Model) -> bytes:
     }
     for prefix, node in _torch_layers(model):
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
+    # safetensors reads the memory of an array as it lies there.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
 
 
@@ -280,7 +288,7 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         for prefix, node in _torch_layers(model):
             own = {k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)}
             if node.shims:
-                _load(network_of(node), {name: array.copy() for name, array in own.items()})
+                set_arrays(network_of(node), {name: array.copy() for name, array in own.items()})
             else:
                 node.attrs["weights"] = {
                     name: own[name].astype(np.float32, copy=False) for name in node.attrs["shapes"]

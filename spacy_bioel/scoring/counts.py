@@ -80,42 +80,34 @@ Ids = tuple[str, ...]
 Row = tuple[int, int, Ids]  # start, end, ids
 
 
-def count_mentions(gold: Golds, links: Links) -> Counts:
-    """Count mention detection, by offsets and label: neleval's strong_typed_mention_match.
+def count_sets(
+    gold: Golds,
+    links: Links,
+    *,
+    parts: Callable[[Annotation], Iterable[object]],
+    ids: bool = True,
+) -> Counts:
+    """Count what both sides have. Exact duplicates collapse.
 
-    Here as in all functions of this module, exact duplicates collapse unless it says otherwise.
+    parts (Callable): What is counted of a gold mention or a link.
+    ids (bool): Whether ids are compared, and those without any are counted on either side.
     """
-    return _count_sets(gold, links, lambda x: [(x.start, x.end, x.label)])
+    golds, predicted = ({part for x in items for part in parts(x)} for items in (gold, links))
+    n_right = len(golds & predicted)
+    return _counts(n_right, len(predicted), n_right, len(golds)) | (
+        _nils(gold, links) if ids else {}
+    )
 
 
-def count_unlabelled_mentions(gold: Golds, links: Links) -> Counts:
-    """Count mention detection by offsets alone: neleval's strong_mention_match."""
-    return _count_sets(gold, links, lambda x: [(x.start, x.end)])
-
-
-def count_strict(gold: Golds, links: Links) -> Counts:
-    """Count end to end: offsets and sets of ids must be equal, over linked mentions only.
-
-    neleval's strong_link_match: gold mentions without an id and predictions of NIL are excluded,
-    each on its own side, and counted as `nil_gold` and `nil_predicted`. Labels are not compared.
-    """
-    return _count_sets(gold, links, _linked) | _nils(gold, links)
-
-
-def count_strict_with_nil(gold: Golds, links: Links) -> Counts:
-    """Count as `count_strict`, with NIL as one more id: neleval's strong_all_match."""
-    return _count_sets(gold, links, lambda x: [(x.start, x.end, x.ids)]) | _nils(gold, links)
-
-
-def count_document_ids(gold: Golds, links: Links) -> Counts:
-    """Count at document level: the set of ids of a document, without offsets or counts."""
-    return _count_sets(gold, links, lambda x: x.ids) | _nils(gold, links)
+def linked(item: Annotation) -> list[Row]:
+    """Offsets and ids of a mention with an id: one without is left out, on its own side."""
+    return [(item.start, item.end, item.ids)] if item.ids else []
 
 
 def count_any_id(gold: Golds, links: Links) -> Counts:
     """Count end to end: offsets must be equal, and the sets of ids must share an id.
 
-    Only linked mentions count, as in `count_strict`. Precision is the share of predictions that
+    Only linked mentions count. Precision is the share of predictions that
     agree with a gold mention, recall the share of gold mentions that agree with a prediction.
     """
     golds, predicted = set(_rows(gold)), set(_rows(links))
@@ -179,14 +171,6 @@ def _counts(right_predicted: float, predicted: int, right_gold: float, gold: int
     }
 
 
-def _count_sets(
-    gold: Golds, links: Links, parts: Callable[[Annotation], Iterable[object]]
-) -> Counts:
-    golds, predicted = ({part for x in items for part in parts(x)} for items in (gold, links))
-    n_right = len(golds & predicted)
-    return _counts(n_right, len(predicted), n_right, len(golds))
-
-
 def _nils(gold: Golds, links: Links) -> Counts:
     return {
         "nil_gold": sum(not m.ids for m in gold),
@@ -194,12 +178,8 @@ def _nils(gold: Golds, links: Links) -> Counts:
     }
 
 
-def _linked(item: Annotation) -> list[Row]:
-    return [(item.start, item.end, item.ids)] if item.ids else []
-
-
 def _rows(items: Golds | Links) -> Iterable[Row]:
-    return chain.from_iterable(map(_linked, items))
+    return chain.from_iterable(map(linked, items))
 
 
 def _n_agreeing(rows: set[Row], others: set[Row]) -> int:
@@ -218,47 +198,28 @@ def _covered_part(row: Row, others: Iterable[Row]) -> float:
     return longest / (row[1] - row[0]) if longest > 0 else 0.0
 
 
-def count_gold_strict(gold: Golds, links: Links) -> Counts:
-    """Count linking of given mentions; a composite is right only with exactly its ids.
+def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
+    """Count linking of given mentions.
 
-    accuracy@1 compares the set of linked ids with the set of gold ids; NIL is wrong, for all these
-    mentions have an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the
-    ranking, without the threshold. recall@k requires all gold ids among the first k candidates
-    (for a composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank,
-    0 where a gold id is no candidate; the rank of a composite is 1 plus the number of wrong
-    candidates before the last required id. Ranks are counted within the candidates of a link. The
-    denominator is all gold mentions with an id, whether in the knowledge base or not, predicted or
-    not.
+    accuracy@1 compares the linked ids with the gold ids; NIL is wrong, for all these mentions have
+    an id. accuracy@1_nil_ignored replaces NIL by the best candidate: it measures the ranking,
+    without the threshold. recall@k requires the gold ids among the first k candidates (for a
+    composite of more than k ids, among as many as it has ids). mrr is the mean of 1 / rank, 0 where
+    a gold id is no candidate; the rank of a composite is 1 plus the number of wrong candidates
+    before the last required id. Ranks are counted within the candidates of a link. The denominator
+    is all gold mentions with an id, whether in the knowledge base or not, predicted or not.
 
     Normalised metrics have the same numerators. Their denominator is the mentions served by
-    candidate generation: all gold ids are candidates, or were linked. A normalised metric times
+    candidate generation: the gold ids are candidates, or were linked. A normalised metric times
     the share of these mentions, `among_candidates` / `gold`, is the metric itself.
+
+    all_ids (bool): Whether a composite is right with exactly its ids, else with one of them, as in
+        BioSyn, SapBERT and others; one is also enough as a candidate then.
     """
-    return _count_given(gold, links, is_right=lambda ids, gold_ids: ids == gold_ids, needed=len)
 
+    def is_right(found: Ids) -> bool:
+        return found == ids if all_ids else not set(ids).isdisjoint(found)
 
-def count_gold_any(gold: Golds, links: Links) -> Counts:
-    """Count linking of given mentions; a composite is right with one of its ids.
-
-    The protocol of BioSyn, SapBERT and others. Metrics and denominators are those of
-    `count_gold_strict`, with the best-ranked gold id instead of all gold ids.
-    """
-    return _count_given(
-        gold,
-        links,
-        is_right=lambda ids, gold_ids: not set(gold_ids).isdisjoint(ids),
-        needed=lambda gold_ids: 1,
-    )
-
-
-def _count_given(
-    gold: Golds,
-    links: Links,
-    *,
-    is_right: Callable[[Ids, Ids], bool],
-    needed: Callable[[Ids], int],
-) -> Counts:
-    """Count one document. needed (Callable): Number of the gold ids that must be found."""
     counts: Counts = dict.fromkeys(
         (
             "gold", "right", "right_nil_ignored", "recalled@1", "recalled@5", "recalled@10",
@@ -278,17 +239,17 @@ def _count_given(
         if link is None:
             counts["not_predicted"] += 1
             continue
-        right = is_right(link.ids, ids)
-        hit = is_right(link.ids or tuple(c.id for c in link.candidates[:1]), ids)
+        right = is_right(link.ids)
+        hit = is_right(link.ids or tuple(c.id for c in link.candidates[:1]))
         tied = _tied_ids(link)
-        outcomes = [is_right((id_,), ids) for id_ in tied] or [right]
+        outcomes = [is_right((id_,)) for id_ in tied] or [right]
         counts["widened"] += (link.start, link.end) != (mention.start, mention.end)
         counts["right"] += right
         counts["right_nil_ignored"] += hit
         counts["tied"] += bool(tied)
         counts["right_at_best"] += any(outcomes)
         counts["right_at_worst"] += all(outcomes)
-        n = needed(ids)
+        n = len(ids) if all_ids else 1
         # Rank, from 1, of the n-th candidate with a gold id; 0: fewer than n are candidates.
         ranks = [rank for rank, c in enumerate(link.candidates, start=1) if c.id in ids]
         last = ranks[n - 1] if len(ranks) >= n else 0

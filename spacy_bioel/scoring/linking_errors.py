@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,14 +114,11 @@ def _given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[Pair]:
 def pairs(gold: Iterable[Mention], links: Iterable[Link]) -> list[Pair]:
     """Pair gold mentions with predictions as `counts.PAIRING` says; what is left has None."""
     mentions, rest = _different(gold), _different(links)
-    found: list[Pair] = []
-    for candidates in (_at_equal_offsets, _that_overlap):
-        paired = one_to_one(candidates(mentions, rest))
-        found += [(mentions[i], rest[j]) for i, j in paired.items()]
-        taken = set(paired.values())
-        mentions = [m for i, m in enumerate(mentions) if i not in paired]
-        rest = [x for j, x in enumerate(rest) if j not in taken]
-    return [*found, *((m, None) for m in mentions), *((None, x) for x in rest)]
+    paired = one_to_one(_ranked(mentions, rest))
+    found: list[Pair] = [(mentions[i], rest[j]) for i, j in paired.items()]
+    found += [(m, None) for i, m in enumerate(mentions) if i not in paired]
+    taken = set(paired.values())
+    return found + [(None, x) for j, x in enumerate(rest) if j not in taken]
 
 
 def confusions(errors: Iterable[LinkingError]) -> Counter[tuple[Ids, Ids]]:
@@ -137,19 +135,9 @@ def strings_of(errors: Iterable[LinkingError], kind: str) -> Counter[tuple[str, 
     return Counter((e.string.lower(), e.place.label) for e in errors if e.kind == kind)
 
 
-Ranked = Iterator[tuple[tuple[int, ...], int, int]]
-
-
-def _at_equal_offsets(gold: Sequence[Mention], links: Sequence[Link]) -> Ranked:
-    at: dict[tuple[int, int], list[int]] = {}
-    for j, link in enumerate(links):
-        at.setdefault((link.start, link.end), []).append(j)
-    for i, m in enumerate(gold):
-        for j in at.get((m.start, m.end), ()):
-            yield (m.ids != links[j].ids, m.label != links[j].label), i, j
-
-
-def _that_overlap(gold: Sequence[Mention], links: Sequence[Link]) -> Ranked:
+def _ranked(
+    gold: Sequence[Mention], links: Sequence[Link]
+) -> Iterator[tuple[tuple[int, bool, bool], int, int]]:
     order = sorted(range(len(links)), key=lambda j: links[j].start)
     starts = [links[j].start for j in order]
     longest = max((link.end - link.start for link in links), default=0)
@@ -159,6 +147,8 @@ def _that_overlap(gold: Sequence[Mention], links: Sequence[Link]) -> Ranked:
         for j in order[near]:
             link = links[j]
             shared = min(m.end, link.end) - max(m.start, link.start)
+            if (m.start, m.end) == (link.start, link.end):
+                shared = sys.maxsize
             if shared > 0:
                 yield (-shared, m.ids != link.ids, m.label != link.label), i, j
 

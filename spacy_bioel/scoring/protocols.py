@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.scoring import counts
-from spacy_bioel.scoring.counts import Counts
+from spacy_bioel.scoring.counts import (
+    Counts,
+    count_any_id,
+    count_given,
+    count_partial_binary,
+    count_partial_fractional,
+    count_sets,
+    linked,
+)
 from spacy_bioel.types import Link, Mention
 
 Ratio = tuple[str, str]  # names of two counts: numerator, denominator
@@ -128,25 +136,25 @@ PROTOCOLS: dict[str, Protocol] = {
             *("equal", "equal", "ignored", "different offsets with their label", *_ONE_MENTION),
             neleval="strong_typed_mention_match",
         ),
-        counts.count_mentions,
+        partial(count_sets, parts=lambda x: [(x.start, x.end, x.label)], ids=False),
     ),
     "mention_unlabelled": Protocol(
         Rules(
             *("equal", "ignored", "ignored", "different offsets", *_ONE_MENTION),
             neleval="strong_mention_match",
         ),
-        counts.count_unlabelled_mentions,
+        partial(count_sets, parts=lambda x: [(x.start, x.end)], ids=False),
     ),
     "end_to_end": Protocol(
         Rules(
             *("equal", "ignored", "equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
             neleval="strong_link_match",
         ),
-        counts.count_strict,
+        partial(count_sets, parts=linked),
     ),
     "end_to_end_any": Protocol(
         Rules("equal", "ignored", "one in common", _PLACES_AND_IDS, _NIL_OUT, _ONE_OF),
-        counts.count_any_id,
+        count_any_id,
     ),
     "end_to_end_with_nil": Protocol(
         Rules(
@@ -155,32 +163,32 @@ PROTOCOLS: dict[str, Protocol] = {
             composites=_EXACTLY,
             neleval="strong_all_match",
         ),
-        counts.count_strict_with_nil,
+        partial(count_sets, parts=lambda x: [(x.start, x.end, x.ids)]),
     ),
     "partial_binary": Protocol(
         Rules(_OVERLAP, "ignored", "equal sets", _PLACES_AND_IDS, _NIL_OUT, _EXACTLY),
-        counts.count_partial_binary,
+        count_partial_binary,
     ),
     "partial_fractional": Protocol(
         Rules(
             *(_SHARE, "ignored", "equal sets", "every mention, duplicates too", _NIL_OUT, _EXACTLY),
             neleval="overlap-maxmax::span+kbid",
         ),
-        counts.count_partial_fractional,
+        count_partial_fractional,
     ),
     "document": Protocol(
         Rules(
             *("ignored", "ignored", "equal, one by one", "different ids of a document", _NIL_OUT),
             composites="each of its ids by itself",
         ),
-        counts.count_document_ids,
+        partial(count_sets, parts=lambda x: x.ids),
     ),
     "gold": Protocol(
         Rules(
             *("given", "given", "equal sets", _GIVEN, _NIL_GIVEN),
             composites=f"{_EXACTLY}; its rank is that of the last of them",
         ),
-        counts.count_gold_strict,
+        partial(count_given, all_ids=True),
         given_mentions=True,
     ),
     "gold_any": Protocol(
@@ -188,7 +196,7 @@ PROTOCOLS: dict[str, Protocol] = {
             *("given", "given", "one in common", _GIVEN, _NIL_GIVEN),
             composites=f"{_ONE_OF}; its rank is that of the first of them",
         ),
-        counts.count_gold_any,
+        partial(count_given, all_ids=False),
         given_mentions=True,
     ),
 }

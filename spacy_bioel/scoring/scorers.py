@@ -1,4 +1,4 @@
-"""Registered spaCy scorers for the training loop, based on `counts`.
+"""Registered spaCy scorers for the training loop, based on `protocols`.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
@@ -10,6 +10,7 @@ ours: with `--spans-key bioel` mention detection, with `--spans-key bioel_link` 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -17,13 +18,12 @@ from typing import Any
 from spacy.tokens import Span
 from spacy.training import Example
 
-from spacy_bioel.scoring.counts import Counts, count_gold_strict, count_mentions, count_strict
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import ANNOTATES, Link, Mention
 
 Scores = dict[str, Any]
 Scorer = Callable[..., Scores]
 Pair = tuple[list[Mention], list[Link]]
-CountFunction = Callable[[list[Mention], list[Link]], Counts]
 
 
 def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
@@ -68,9 +68,9 @@ def _score(
     pairs = list(_pairs(examples, spans_key, gold_key, canonical))
     scores: Scores = {}
     if mentions:
-        scores |= _scores(count_mentions, pairs, "bioel_mention", f"spans_{spans_key}")
+        scores |= _scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
     if links:
-        scores |= _scores(count_strict, pairs, "bioel_link", f"spans_{spans_key}_link")
+        scores |= _scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
         scores["bioel_link_acc"] = _accuracy_of_found(pairs)
     return scores
 
@@ -97,8 +97,13 @@ def _pairs(
 
 def _accuracy_of_found(pairs: Iterable[Pair]) -> float | None:
     """Share of right ids among gold mentions with an id whose offsets were predicted."""
-    total = _sum_counts(_count_found, pairs)
-    if not total.get("gold"):
+    at_gold = []
+    for gold, links in pairs:
+        # The protocol also pairs a mention with a link that covers it.
+        places = {(mention.start, mention.end) for mention in gold}
+        at_gold.append((gold, [x for x in links if (x.start, x.end) in places]))
+    total = _sum_counts("gold", at_gold)
+    if not total["gold"]:
         return None
     # 0, not None, when nothing was found: spaCy's training loop ignores a score for the rest of
     # the training once it has been None.
@@ -106,27 +111,19 @@ def _accuracy_of_found(pairs: Iterable[Pair]) -> float | None:
     return total["right"] / n_found if n_found else 0.0
 
 
-def _count_found(gold: list[Mention], links: list[Link]) -> Counts:
-    # Offsets must be equal. `count_gold_strict` also pairs a mention with a link that covers it,
-    # for mentions that were widened to whole tokens.
-    places = {(mention.start, mention.end) for mention in gold}
-    return count_gold_strict(gold, [x for x in links if (x.start, x.end) in places])
-
-
-def _sum_counts(count: CountFunction, pairs: Iterable[Pair]) -> Counts:
-    total: Counts = {}
+def _sum_counts(protocol: str, pairs: Iterable[Pair]) -> Counter[str]:
+    total: Counter[str] = Counter()
     for gold, links in pairs:
-        for name, value in count(gold, links).items():
-            total[name] = total.get(name, 0) + value
+        total.update(PROTOCOLS[protocol].count(gold, links))  # type: ignore[arg-type]
     return total
 
 
-def _scores(count: CountFunction, pairs: Sequence[Pair], name: str, key: str) -> Scores:
+def _scores(protocol: str, pairs: Sequence[Pair], name: str, key: str) -> Scores:
     """Precision, recall and F under both names, and of each label under the second one."""
-    total = _sum_counts(count, pairs)
-    prf: Scores = _prf(total) if total.get("gold") else dict.fromkeys("prf")
+    total = _sum_counts(protocol, pairs)
+    prf: Scores = _prf(total) if total["gold"] else dict.fromkeys("prf")
     per_type = {
-        label: _prf(_sum_counts(count, (_of_label(pair, label) for pair in pairs)))
+        label: _prf(_sum_counts(protocol, (_of_label(pair, label) for pair in pairs)))
         for label in sorted({item.label for pair in pairs for items in pair for item in items})
     }
     scores = {f"{start}_{letter}": value for start in (name, key) for letter, value in prf.items()}
@@ -138,7 +135,7 @@ def _of_label(pair: Pair, label: str) -> Pair:
     return [m for m in gold if m.label == label], [x for x in links if x.label == label]
 
 
-def _prf(total: Counts) -> dict[str, float]:
+def _prf(total: Counter[str]) -> dict[str, float]:
     n_right, predicted, gold = total["right_gold"], total["predicted"], total["gold"]
     return {
         "p": n_right / predicted if predicted else 0.0,

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from spacy_bioel import __version__
@@ -46,14 +47,16 @@ def run_agent_tools(model: str) -> None:
 
 
 class _Server(MCPServer[Any]):
-    async def call_tool(self, name: str, arguments: Values, *args: Any) -> Any:
+    async def call_tool(
+        self, name: str, arguments: Values, context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
         RAISES ToolError: With the message of a coded error, which the agent reads; [B487] wrong
             arguments.
         """
         try:
-            return await super().call_tool(name, arguments, *args)
+            return await super().call_tool(name, arguments, context)
         except ToolError as error:
             if isinstance(cause := error.__cause__, BioelError):
                 raise ToolError(str(cause)) from error

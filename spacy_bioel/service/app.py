@@ -99,12 +99,12 @@ def _add_verbs(app: FastAPI, service: Service, limits: Limits) -> None:
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    @app.get("/livez")
+    @app.get("/livez", response_model=schemas.Status)
     async def livez() -> dict[str, str]:
         """Tell that the process answers."""
         return {"status": "alive"}
 
-    @app.get("/readyz", responses=problems(503))
+    @app.get("/readyz", response_model=schemas.Status, responses=problems(503))
     async def readyz() -> dict[str, str]:
         """Tell whether the pipeline is loaded and has linked a text."""
         if not service.is_ready:

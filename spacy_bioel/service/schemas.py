@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from spacy_bioel.service import Limits
+from spacy_bioel.types import KbRelease
 
 
 def _string(value: object) -> str:
@@ -44,7 +46,7 @@ class Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_other_key(cls, value: object) -> Any:
+    def _no_other_key(cls, value: object) -> object:
         # pydantic would make an error of each key, of which a request may have a million.
         if isinstance(value, Mapping):
             for key in value:
@@ -188,22 +190,30 @@ class SearchAnswer(BaseModel):
     concepts: list[FoundConcept]
 
 
-class KbInfo(BaseModel):
+@dataclass(frozen=True, slots=True)
+class KbInfo(KbRelease):
     """A knowledge base; texts are empty where it does not say."""
 
-    name: str
-    source: str
-    release: str
-    licence: str
-    fingerprint: str = Field(description="Digest of its contents")
-    concepts: int
     names: int
+
+
+class ModelInfo(BaseModel):
+    """Name and version of the pipeline."""
+
+    name: str
+    version: str
 
 
 class Info(BaseModel):
     """Everything that answers depend on, and the limits."""
 
-    model: dict[str, str] = Field(description="Name and version of the pipeline")
+    model: ModelInfo
     versions: dict[str, str]
     kbs: list[KbInfo]
     limits: Limits
+
+
+class Status(BaseModel):
+    """Answer to a probe."""
+
+    status: str

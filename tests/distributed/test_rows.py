@@ -9,7 +9,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.distributed.rows import Document, Failure, Totals, link_given, link_texts, to_row
+from spacy_bioel.distributed.rows import Document, Totals, link_given, link_texts, to_row
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -94,14 +94,6 @@ def test_errors_of_spacy_keep_their_code(nlp: Language, monkeypatch: pytest.Monk
     assert row[3]["message"].startswith("Text of length 28 exceeds maximum of 20.")
 
 
-def test_afterwards_the_pipeline_raises_as_before(nlp: Language) -> None:
-    list(link_texts(nlp, DOCUMENTS))
-    with pytest.raises(IndexError, match="no such thing"):
-        nlp("break")
-    with pytest.raises(IndexError, match="no such thing"):
-        list(nlp.pipe(["break"]))
-
-
 def test_documents_are_streamed(nlp: Language) -> None:
     taken = []
 
@@ -161,24 +153,6 @@ def test_half_a_surrogate_pair_is_the_error_of_its_document(nlp: Language) -> No
     assert [row[3] and row[3]["code"] for row in rows] == [None, "B251", "B251", None]
     assert rows[1][3]["message"].startswith("Character 7 of the text is U+D800, which cannot be")
     assert rows[2][3]["message"].startswith("Character 0 of the id is U+DCFF, which cannot be")
-
-
-def test_links_that_cannot_be_read_are_the_error_of_their_document(
-    nlp: Language, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from spacy_bioel.distributed import rows
-
-    get_links = rows.get_links
-
-    def read_or_fail(doc: Doc, key: str) -> Any:
-        if doc.text == "clonidine":
-            raise ValueError("[B052] no record")
-        return get_links(doc, key)
-
-    monkeypatch.setattr(rows, "get_links", read_or_fail)
-    one, two, three = link_texts(nlp, [("Narcan", "1"), ("clonidine", "2"), ("Narcan", "3")])
-    assert [len(one.links), len(three.links)] == [1, 1]
-    assert two.error == Failure("B052", "no record")
 
 
 # Mentions that are given.

@@ -130,9 +130,3 @@ def test_malformed_xml(write, old, new, message):
 def test_malformed_json(write, content, message):
     with pytest.raises(BioelError, match=message):
         read_json(write, content)
-
-
-def test_no_json(write):
-    path = write('{"documents": [', "corpus.json")
-    with pytest.raises(BioelError, match="B115"):
-        list(read_bioc_json(path))

@@ -10,7 +10,6 @@ import pytest
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.nlm import read_gene_info, read_mesh_xml, read_umls
-from spacy_bioel.io.records import tree_types
 from spacy_bioel.types import Concept
 
 DESCRIPTORS = """<?xml version="1.0"?>
@@ -62,10 +61,6 @@ MESH = {
         )
     ],
 }
-
-
-def test_tree_types() -> None:
-    assert tree_types(["C18.452.394", "C19.246", "D09", ""]) == ("C18", "C19", "D09", "C", "D")
 
 
 @pytest.mark.parametrize(("content", "concepts"), MESH.items(), ids=["desc", "supp"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import os
@@ -215,11 +214,11 @@ def test_the_first_lines_are_strict(tmp_path: Path, write) -> None:
 
 def test_terms_are_streamed(write) -> None:
     term = '[Term]\nid: X:{n}\nname: thing {n}\nsynonym: "{n} things" EXACT []\n\n'
-    path = write("format-version: 1.2\n\n" + "".join(term.format(n=n) for n in range(50_000)))
+    path = write("format-version: 1.2\n\n" + "".join(term.format(n=n) for n in range(10_000)))
     tracemalloc.start()
     try:
-        assert sum(1 for _ in read_obo(path)) == 50_000
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 3.5 million
+        assert sum(1 for _ in read_obo(path)) == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 300_000  # bytes; the file has 700,000
     finally:
         tracemalloc.stop()
 
@@ -232,11 +231,6 @@ def test_a_zip_of_one_file_is_read(tmp_path: Path) -> None:
         archive.writestr("toy/toy.obo", f"! by hand\ndata-version: 7\n{HEAD}name: limb\n")
     assert list(read_ontology(path)) == [Concept("X:1", ("limb",), types=("toy",))]
     assert read_obo_header(path) == ("7", "")
-
-
-def test_ids_without_vocabulary_get_the_prefix(write):
-    (concept,) = read_obo(write("[Term]\nid: 7\nname: seven\n"), prefix="X")
-    assert concept == Concept("X:7", ("seven",))
 
 
 @pytest.mark.realdata
@@ -255,10 +249,8 @@ def test_real_ontologies(name: str, records: int, names: int, left_out: int, cap
     assert [f": {left_out}, the first" in said for said in caplog.messages] == [True] * left_out
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
-def test_obo(write, pack, recwarn):
-    path = write(pack(OBO.encode()), "toy.obo")
-    assert list(read_obo(path)) == CONCEPTS
+def test_obo(write, recwarn):
+    assert list(read_obo(write(OBO, "toy.obo"))) == CONCEPTS
     assert not recwarn.list
 
 

@@ -40,14 +40,6 @@ def test_malformed_concept_row(write, row):
         list(read_concept_file(write(f"10||1|4||Disease||a||D1\n{row}\n")))
 
 
-def test_phrase_table_in_latin_1(write):
-    path = write("10\tSjögren's syndrome\tsörgren\n".encode("latin-1"))
-    (text,) = read_phrase_table(path, encoding="latin-1")
-    assert text.text == "sörgren"
-    with pytest.raises(BioelError, match="B103.*line 1"):
-        list(read_phrase_table(path))
-
-
 COMETA = (
     "ID\tTerm\tGeneral SNOMED ID\tSpecific SNOMED ID\tExample\n"
     '0\tdizzy\t10\t11\t"so ""dizzy""\ntoday"\n'

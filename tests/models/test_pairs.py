@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -62,19 +60,3 @@ def test_the_window_is_balanced(left: str, right: str, expected: str) -> None:
 )
 def test_mention_and_candidate_are_cut_last(mention: str, candidate: str, expected: str) -> None:
     assert written(make_pieces(11), "a b c", mention, "d e f", candidate) == expected
-
-
-def test_each_text_is_tokenised_once() -> None:
-    pieces = make_pieces(32)
-    asked: list[list[str]] = []
-
-    class Counting:
-        def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
-            asked.append(texts)
-            return pieces.tokenizer.encode_batch_fast(texts, **options)
-
-    counting: Any = Counting()
-    PairPieces(counting, [1], [2], (3, 4), 32)(
-        [Pair("a", "m", "b", "x"), Pair("a", "m", "b", "y"), Pair("c", "m", "a", "x")]
-    )
-    assert asked == [["a", "m", "b", "x", "y", "c"]]

@@ -166,6 +166,13 @@ def test_round_trip_by_readable_names() -> None:
     assert {"15.hashembed.E", "2.torch.output.bias"} <= load(saved).keys()
 
 
+def test_weights_that_lie_across_memory() -> None:
+    network = torch.nn.Linear(2, 3, bias=False)
+    network.weight.data = torch.arange(6.0).reshape(2, 3).T
+    saved = weights_to_bytes(torch_layer(network))
+    assert load(saved)["0.torch.weight"].tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
 def changed(**changes: np.ndarray | None) -> bytes:
     """Weights of a detector, tensors whose name has this ending left out or replaced."""
     tensors = load(weights_to_bytes(make_detector()))

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.scoring.evaluation import Measurement, bootstrap_sums, evaluate
+from spacy_bioel.scoring.evaluation import Measurement, evaluate
 from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
@@ -102,25 +101,6 @@ def test_recall_is_over_distinct_concepts() -> None:
     assert value(found, "recall@5").value == 100.0
 
 
-@pytest.mark.parametrize(
-    ("name", "precision", "recall", "f1"),
-    [
-        # [1,10] and [2,2] against [1,3] and [8,10], inclusive as neleval has them, one id.
-        ("strict", 0.0, 0.0, 0.0),
-        ("partial", 50.0, 50.0, 50.0),  # [1,10] takes [1,3] and leaves [2,2] none
-        ("partial_fractional", 65.0, 100.0, 130 / 1.65),  # (3/10 + 1/1) / 2, (3/3 + 3/3) / 2
-    ],
-)
-def test_neleval_example(name: str, precision: float, recall: float, f1: float) -> None:
-    texts = [
-        AnnotatedText("1", "x" * 11, (Mention(1, 4, "D", ("A",)), Mention(8, 11, "D", ("A",))))
-    ]
-    links = [[Link(1, 11, "D", ("A",)), Link(2, 3, "D", ("A",))]]
-    found = evaluate(texts, links, protocols=[name])
-    values = [value(found, metric).value for metric in ("precision", "recall", "f1")]
-    assert values == pytest.approx([precision, recall, f1])
-
-
 def candidates(*ids: str) -> tuple[Candidate, ...]:
     return tuple(Candidate(id_, 1 - i / 100) for i, id_ in enumerate(ids))
 
@@ -169,28 +149,6 @@ def test_ranks_of_given_mentions(name: str, expected: tuple[float, ...]) -> None
     assert value(found, "mrr").n == 4 and value(found, "mrr_normalised").n == 3
 
 
-@pytest.mark.parametrize("name", ["gold", "gold_any"])
-@pytest.mark.parametrize("seed", range(5))
-def test_normalised_times_recall_is_unnormalised(name: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    mentions, links = [], []
-    for i in range(60):
-        ids = tuple(map(str, rng.choice(5, size=rng.integers(1, 3), replace=False)))
-        ranking = tuple(map(str, rng.permutation(5)[: rng.integers(0, 6)]))
-        mentions.append(Mention(i, i + 1, "D", ids))
-        # Linked: nothing, the first candidate, or the first two as a composite.
-        links.append(Link(i, i + 1, "D", ranking[: rng.integers(0, 3)], candidates(*ranking)))
-    texts = [AnnotatedText("1", "x" * 60, tuple(mentions))]
-    found = evaluate(texts, [links], protocols=[name], max_candidates=10)
-    recall = value(found, "recall@10").value / 100  # no list is longer
-    assert 0.2 < recall < 1
-    for metric in ("accuracy@1", "accuracy@1_nil_ignored", "mrr"):
-        normalised = value(found, f"{metric}_normalised")
-        assert normalised.value * recall == pytest.approx(value(found, metric).value)
-        assert 0 <= value(found, metric).value <= normalised.value <= 100
-        assert normalised.n == round(recall * 60)
-
-
 def test_nothing_is_normalised_by_no_mention() -> None:
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
     texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
@@ -233,14 +191,6 @@ def test_interval_is_seeded_and_by_document() -> None:
     )
     assert (first.value, first.low, first.high) == (50.0, 0.0, 100.0)
     assert first == second
-
-
-def test_bootstrap_sums_draw_as_many_documents_as_there_are() -> None:
-    sums = bootstrap_sums(np.array([[1.0, 5.0], [1.0, 7.0], [1.0, 9.0]]), n_resamples=120, seed=1)
-    assert sums.shape == (120, 2)
-    assert set(sums[:, 0]) == {3.0}
-    assert sums[:, 1].min() >= 15.0 and sums[:, 1].max() <= 27.0
-    assert len(set(sums[:, 1])) > 3
 
 
 def test_accuracy_decides_and_accuracy_with_nil_ignored_ranks() -> None:

@@ -91,38 +91,24 @@ MISTAKES: list[tuple[dict[str, Any], int, str, str | None, str]] = [
     (post(b"{"), 400, "B385", "body", "The body is not JSON: Expecting property name enclosed in"),
     (post(b"[" * 1_999), 400, "B385", None, "The body is not JSON: damaged, too deep, or not"),
     (post(b'"\xff"'), 400, "B385", None, "The body is not JSON: damaged, too deep, or not UTF-8."),
-    (post(b"9" * 1_999), 422, "B384", "body", "Invalid request: "),
-    (post(b""), 422, "B384", "body", "Invalid request: Field required."),
     # pydantic would make an object of each that is wrong: of a request of some MB, a million.
     (post(b'{"texts": [%s0]}' % (b"0," * 900)), 422, "B384", "body.texts.0", "Invalid request: "),
-    (post(b"[]"), 422, "B384", "body", "Invalid request: "),
     (post(b"{}"), 422, "B384", "body.texts", "Invalid request: Field required."),
-    (post(b'{"texts": "a"}'), 422, "B384", "body.texts", "Invalid request: "),
     (post(b'{"texts": ["a", NaN]}'), 422, "B384", "body.texts.1", "Invalid request: expected a te"),
     (post(b'{"texts": [{"id": "a"}]}'), 422, "B384", "body.texts.0.text", "Invalid request: "),
     (post(b'{"texts": [{"text": 1}]}'), 422, "B384", "body.texts.0.text", "Invalid request: exp"),
-    (post(b'{"texts": [{"text": "", "id": 1}]}'), 422, "B384", "body.texts.0.id", "Invalid requ"),
-    (
-        post(b'{"texts": [], "text": "a"}'),
-        422,
-        "B384",
-        "body",
-        "Invalid request: unknown key 'text'",
-    ),
+    (post(b'{"texts": [], "text": "a"}'), 422, "B384", "body", "Invalid request: unknown key 't"),
     (post(b'{"texts": [], "\\ud800": 1}'), 422, "B384", "body", "Invalid request: unknown key "),
     (post(b'{"texts": [], "xrefs": 1}'), 422, "B384", "body.xrefs", "Invalid request: Input shou"),
     (post(b'{"texts": ["","","",""]}'), 422, "B383", "body.texts", "4 texts, expected at most 3."),
     (post(b" " * 2_001), 413, "B382", "body", "The body is larger than 2,000 bytes."),
     (post(b"texts=a", "text/plain"), 415, "B394", "header", "The body has the content type text/p"),
     (get("/link"), 405, "B381", None, "/link does not take GET, expected POST."),
-    (get("/livez", "DELETE"), 405, "B381", None, "/livez does not take DELETE, expected GET."),
     (get("/links"), 404, "B380", None, "There is no /links here."),
     (get("/concepts/X:9"), 404, "B337", None, "No concept 'X:9' in the knowledge base"),
     (get("/concepts/%00%ED%A0%80"), 404, "B337", None, "No concept '\\x00"),
     (get("/search"), 422, "B384", "query.q", "Invalid request: Field required."),
-    (get("/search?q="), 422, "B384", "query.q", "Invalid request: String should have at least 1"),
     (get("/search?q=a&k=0"), 422, "B384", "query.k", "Invalid request: Input should be greater"),
-    (get("/search?q=a&k=1e9"), 422, "B384", "query.k", "Invalid request: Input should be a valid"),
 ]
 
 
@@ -153,7 +139,7 @@ def test_names_of_others_are_refused(nlp: Language, host: str, status: int) -> N
     """As that of a page whose name leads to this machine, and which would read the answer."""
     service = Service(lambda: nlp, max_characters=50)
     client = TestClient(create_app(service, LIMITS, hosts=["bioel.example.org"]))
-    for path in ("/", "/livez", "/metrics", "/openapi.json"):
+    for path in ("/", "/metrics"):
         response = client.get(path, headers={"Host": host})
         assert response.status_code == status
         assert (status == 200) or response.json()["code"] == "B486"
