@@ -41,11 +41,9 @@ PAGES = Environment(
     keep_trailing_newline=True,
 )
 PAGES.globals |= {"describe": describe, "hgvs_of": hgvs_of, "reason_of": reason_of}
-PAGES.filters |= {
-    "escaped": lambda text: text.replace("|", r"\|"),  # in a table of Markdown
-    "linked": linked_id,
-    "named": _named,
-}
+PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
+PAGES.filters["linked"] = linked_id
+PAGES.filters["named"] = _named
 _LINKED: Any = PAGES.get_template("linked.html").module
 # Each rule says which colours it means, so that it holds within other pages too.
 STYLE = str(_LINKED.style())
