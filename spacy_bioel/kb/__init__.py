@@ -1,9 +1,14 @@
 """Knowledge bases: `from spacy_bioel.kb import KnowledgeBase`."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.columns.store import KnowledgeBase
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[KnowledgeBase]:
     """Import the class when it is asked for: the parts of this package do without it."""
     if name == "KnowledgeBase":
         from spacy_bioel.kb.columns.store import KnowledgeBase

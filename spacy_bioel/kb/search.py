@@ -70,7 +70,7 @@ class JoinedSearch:
     ) -> None:
         self._searches, self._rows, self._nothing = searches, rows, nothing
 
-    def search(self, queries: Any, k: int) -> Found:
+    def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> Found:
         """The k best rows for each query, best first, lower row first among equals."""
         found = [search.search(queries, k) for search in self._searches]
         pairs = zip(found, self._rows, strict=True)

@@ -76,10 +76,8 @@ def add_gold(
     alignment = Alignment(n=len(text.mentions))
     spans = []
     for mention in text.mentions:
-        kb_id = "|".join(mention.ids)
-        to_span = partial(
-            doc.char_span, mention.start, mention.end, label=mention.label, kb_id=kb_id
-        )
+        about = {"label": mention.label, "kb_id": "|".join(mention.ids)}
+        to_span = partial(doc.char_span, mention.start, mention.end, **about)
         span = to_span()
         if span is None and widen:
             span = to_span(alignment_mode="expand")
@@ -140,7 +138,6 @@ def set_links(
     links are those of its spans. The records are sorted by place, to be found quickly.
 
     kb (str): Fingerprint of their knowledge base.
-    nil_threshold (float): Score that a candidate had to have, see `explain_span`.
     RAISES BioelError: [B057] when offsets do not fall on token borders.
     """
     spans = []
@@ -176,8 +173,7 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
     group = doc.spans[spans_key]
     records = group.attrs.get(_LINKS, ())
     candidates = {tuple(place): _candidates(group, found) for *place, found in records}
-    said = {place: _context(record) for place, record in _contexts(group).items()}
-    links = []
+    links, said = [], _contexts(group)
     for span in group:
         place = _place_of(span)
         if _LINKS in group.attrs and place not in candidates:
@@ -197,20 +193,19 @@ def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> No
     ]
 
 
-def _contexts(group: SpanGroup) -> dict[tuple[int, int], list[Any]]:
-    return {(start, end): record for start, end, *record in group.attrs.get(_CONTEXTS, ())}
-
-
-def _context(record: list[Any]) -> Context:
-    values: Any = (*record[:-1], tuple(map(tuple, record[-1])))
-    return Context(*values)
+def _contexts(group: SpanGroup) -> dict[tuple[int, int], Context]:
+    found = {}
+    for start, end, *flags, cues in group.attrs.get(_CONTEXTS, ()):
+        values: Any = (*flags, tuple(map(tuple, cues)))
+        found[start, end] = Context(*values)
+    return found
 
 
 def context_of(span: Span) -> Context | None:
     """What the text says of a span; None: it is no mention, or `bioel_context` did not run."""
     place = (span.start_char, span.end_char)
-    records = (_contexts(group).get(place) for group in _groups_of(span))
-    return next((_context(record) for record in records if record is not None), None)
+    found = (_contexts(group).get(place) for group in _groups_of(span))
+    return next((said for said in found if said is not None), None)
 
 
 def _candidates(group: SpanGroup, records: Sequence[Any]) -> tuple[Candidate, ...]:

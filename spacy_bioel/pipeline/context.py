@@ -98,9 +98,8 @@ class MentionContext(Pipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Save the rules with the pipeline."""
-        save_files(
-            Path(path), {_CFG: partial(_json, self.cfg), _RULES: partial(_json, self._table)}
-        )
+        tables = {_CFG: self.cfg, _RULES: self._table}
+        save_files(Path(path), {name: partial(_json, table) for name, table in tables.items()})
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
         """RAISES BioelError: [B042, B466] on files that are missing or damaged, [B490]."""

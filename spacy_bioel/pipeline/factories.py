@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
-from thinc.api import Config, Model
+from thinc.api import Model
 
 from spacy_bioel.pipeline.annotate import GOLD_KEY, SPANS_KEY
 from spacy_bioel.pipeline.linker.settings import FINDING, SWITCHES
@@ -21,50 +21,30 @@ if TYPE_CHECKING:
     from spacy_bioel.pipeline.linker.component import Linker
     from spacy_bioel.pipeline.mentions.detector import MentionDetector
 
-MENTIONS_MODEL = Config().from_str(
-    """
-[model]
-@architectures = "spacy-bioel.SpanEnumerator.v1"
-max_width = 10
-hidden = 128
-context = 0
-dropout = 0.2
-
-[model.tok2vec]
-@architectures = "spacy.Tok2Vec.v2"
-
-[model.tok2vec.embed]
-@architectures = "spacy.MultiHashEmbed.v2"
-width = 96
-rows = [5000, 1000, 2500, 1000]
-attrs = ["NORM", "PREFIX", "SUFFIX", "SHAPE"]
-include_static_vectors = false
-
-[model.tok2vec.encode]
-@architectures = "spacy.MaxoutWindowEncoder.v2"
-width = 96
-window_size = 1
-maxout_pieces = 3
-depth = 4
-"""
-)["model"]
-
-
+MENTIONS_MODEL: dict[str, Any] = {
+    "@architectures": "spacy-bioel.SpanEnumerator.v1",
+    **{"max_width": 10, "hidden": 128, "context": 0, "dropout": 0.2},
+    "tok2vec": {
+        "@architectures": "spacy.Tok2Vec.v2",
+        "embed": {
+            "@architectures": "spacy.MultiHashEmbed.v2",
+            "width": 96,
+            "rows": [5000, 1000, 2500, 1000],
+            "attrs": ["NORM", "PREFIX", "SUFFIX", "SHAPE"],
+            "include_static_vectors": False,
+        },
+        "encode": {
+            "@architectures": "spacy.MaxoutWindowEncoder.v2",
+            **{"width": 96, "window_size": 1, "maxout_pieces": 3, "depth": 4},
+        },
+    },
+}
 # The size of the encoder that comes with the package.
-LINKER_MODEL = Config().from_str(
-    """
-[model]
-@architectures = "spacy-bioel.ResCNN.v1"
-dim = 192
-blocks = 3
-filters = 96
-widths = [1, 3, 5]
-pooling = "max"
-dropout = 0.2
-max_tokens = 25
-"""
-)["model"]
-
+LINKER_MODEL: dict[str, Any] = {
+    "@architectures": "spacy-bioel.ResCNN.v1",
+    **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
+    **{"dropout": 0.2, "max_tokens": 25},
+}
 LINKER_EVIDENCE = dict.fromkeys(SWITCHES, True)
 LINKER_TRAINING = {
     "synonyms": 96,

@@ -35,8 +35,7 @@ STARTER = "starter"
 def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
     """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
-    model (str): "starter" is the pipeline of the package, "starter:genes" one of its knowledge
-        bases.
+    model (str): "starter" is that of the package, "starter:genes" one of its knowledge bases.
     more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
     RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
         bases beside it.
@@ -94,10 +93,7 @@ def find_detector(nlp: Language) -> MentionDetector | None:
 
 
 def spans_key(linker: Linker | None) -> str:
-    """Span group of the links of a pipeline.
-
-    linker (Linker | None): Its own; None: the group of a detector's mentions.
-    """
+    """Span group of the links of a pipeline; without a linker, of its detector's mentions."""
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
@@ -115,11 +111,8 @@ def load_starter(
     exclude: str | Iterable[str] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Language:
-    """Make the pipeline, offline; its knowledge bases are built when it links for the first time.
-
-    disable, exclude, config: See `spacy_bioel.load`.
-    RAISES BioelError: Those of reading its files, when the installation is damaged; those of the
-        pipes on settings that cannot be.
+    """Make the pipeline, see `spacy_bioel.load`; its knowledge bases are built when it links for
+    the first time.
     """
     meta = json.loads((_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()

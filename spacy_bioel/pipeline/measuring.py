@@ -16,6 +16,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.pipeline.annotate import GOLD_KEY, get_links, with_gold_mentions
 from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.loading import dictionary_pipeline, find_linker, spans_key
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.pipeline.stored_pipe import listens, with_token_vectors
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.evaluation import Measurement, evaluate
@@ -48,9 +49,7 @@ def gold_key(nlp: Language) -> str:
 def check_gold(texts: Sequence[AnnotatedText], linker: Linker | None, path: Path) -> None:
     """Refuse gold documents that nothing can be measured on.
 
-    linker (Linker | None): Ids are not checked without one.
-    RAISES BioelError: [B076] without a gold mention, [B077] when the knowledge base knows not a
-        single gold id.
+    RAISES BioelError: [B076] without a gold mention, [B077] when a linker knows no gold id.
     """
     if not any(text.mentions for text in texts):
         raise BioelError(Errors.B076.format(path=path, n=len(texts)))
@@ -70,10 +69,7 @@ def measure_pipeline(
     *,
     progress: ProgressBar = silent,
 ) -> dict[tuple[str, str], float]:
-    """Run a pipeline once a kind of protocol, and return its figures by protocol and metric.
-
-    chosen (Mapping[str, Protocol]): By proper name.
-    """
+    """Run a pipeline once a kind of protocol, and return its figures by protocol and metric."""
     links = predict_links(nlp, texts, chosen, progress=progress)
     rows = score_links(nlp, texts, links, chosen)
     return {(row.protocol, row.metric): row.value for row in rows if not row.label}
@@ -103,10 +99,7 @@ def score_links(
     *,
     seed: int = 0,
 ) -> list[Measurement]:
-    """Score what `predict_links` returned, in the order of the protocols.
-
-    seed (int): Of the bootstrap.
-    """
+    """Score what `predict_links` returned, in the order of the protocols."""
     of_linker: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -116,11 +109,12 @@ def score_links(
     for given, of_kind in links.items():
         names = [name for name, one in chosen.items() if one.given_mentions == given]
         found += evaluate(texts, of_kind, protocols=names, seed=seed, **of_linker)
-    order = list(chosen)
-    return sorted(found, key=lambda row: order.index(row.protocol))
+    return sorted(found, key=lambda row: list(chosen).index(row.protocol))
 
 
-def batches_before(nlp: Language, pipe: Any, texts: Iterable[AnnotatedText]) -> Iterator[list[Doc]]:
+def batches_before(
+    nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
+) -> Iterator[list[Doc]]:
     """Batches of documents as a pipe of the pipeline gets them."""
     later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
     docs = nlp.pipe((text.text for text in texts), batch_size=_BATCH, disable=later)
@@ -134,9 +128,8 @@ def measure_names(
     *,
     progress: ProgressBar = silent,
 ) -> dict[tuple[str, str], float]:
-    """Measure what the names of a pipeline's knowledge base find alone, without any training.
-
-    chosen (Mapping[str, Protocol]): By proper name; those that are given mentions are left out.
+    """Measure what the names of a pipeline's knowledge base find alone, without any training, by
+    the protocols that give no mentions.
     """
     alone = dictionary_pipeline("")
     linker, of_names = find_linker(nlp), find_linker(alone)
@@ -155,9 +148,8 @@ def link_open(
     *,
     progress: ProgressBar = silent,
 ) -> Iterator[list[Link]]:
-    """Links of the whole pipeline, which is shown nothing but the text.
-
-    linker (Linker | None): The one of the pipeline; None: the mentions of a detector, unlinked.
+    """Links of the whole pipeline, which is shown nothing but the text; without a linker, the
+    mentions of its detector.
     """
     key = spans_key(linker)
     bare = [text.text for text in texts]
@@ -195,8 +187,8 @@ def link_given(
 def changed(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
     """Change settings of a pipe, and restore them at the end of the block."""
     previous = {name: cfg[name] for name in values}
-    cfg.update(values)
     try:
+        cfg.update(values)
         yield
     finally:
         cfg.update(previous)

@@ -23,10 +23,7 @@ _NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|week
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
-    """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules.
-
-    RETURNS (Callable[[Language], Tokenizer]): Builds the tokenizer for a pipeline.
-    """
+    """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules."""
 
     def create_tokenizer(nlp: Language) -> Tokenizer:
         return Tokenizer(

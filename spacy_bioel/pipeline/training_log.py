@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import IO, Any
 
 from spacy.language import Language
@@ -91,8 +90,8 @@ def create_step_counter_v1(*, done: int = 0) -> Callable[[Language, dict[str, An
 
     done (int): Updates of earlier runs.
     """
-    return partial(_count_steps, done=done)
 
+    def count_steps(nlp: Language, about: dict[str, Any]) -> None:
+        nlp.meta[STEPS] = done + about["step"]
 
-def _count_steps(nlp: Language, about: dict[str, Any], *, done: int) -> None:
-    nlp.meta[STEPS] = done + about["step"]
+    return count_steps

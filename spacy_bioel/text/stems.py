@@ -38,12 +38,12 @@ _FEWEST = 4  # letters that are left of a word
 _FAMILIES = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
     "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t",
-    "sy": "t", "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t",
-    "ation": "", "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
+    "etes": "et", "sion": "s", "sive": "s", "tion": "t", "tional": "t", "tive": "t", "ation": "",
+    "ational": "", "ative": "", "ity": "", "itis": "it", "ible": "ib", "ibular": "ib",
     "icle": "ic", "icular": "ic", "uscle": "usc", "uscular": "usc", "oma": "om", "omatous": "om",
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
     "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
-    "ous": "ous", "a": "", "e": "", "y": "",
+    "ous": "ous", "a": "", "e": "", "y": "", "sy": "t",
 }  # fmt: skip
 _BY_LENGTH = sorted(_FAMILIES, key=len, reverse=True)
 

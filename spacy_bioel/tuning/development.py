@@ -106,10 +106,7 @@ def _gold_spans(linker: Linker, doc: Doc) -> list[Span]:
 
 
 def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
-    """Gather the evidence of candidate generation for the gold mentions of documents.
-
-    docs (Iterable[Doc]): Documents with gold mentions in the linker's group `gold_key`.
-    """
+    """Gather the evidence of candidate generation for the mentions in documents' `gold_key`."""
     of_generators: dict[CandidateGenerator, list[_Gold]] = {}
     settings = linker.check_settings()
     for number, doc in enumerate(docs):
@@ -143,11 +140,7 @@ def _gather(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> Develop
 
 
 def gather_reading(nlp: Language, docs: Sequence[Doc]) -> Development:
-    """Gather the evidence of a contextual linker for the gold mentions of documents.
-
-    nlp (Language): A pipeline with a `bioel_linker`, and the pipes that it listens to.
-    docs (Sequence[Doc]): Documents with gold mentions in the linker's group `gold_key`.
-    """
+    """Gather the evidence of a contextual linker, as `gather_development` does of the others."""
     linker, parts = linker_of(nlp), []
     for batch in minibatch(docs, size=_BATCH):
         # Copies, so that their token vectors do not stay in memory.
@@ -161,10 +154,7 @@ def gather_reading(nlp: Language, docs: Sequence[Doc]) -> Development:
 def _read_batch(
     linker: Linker, docs: Sequence[Doc], spans: Sequence[Sequence[Span]]
 ) -> Development:
-    """Gather the evidence for a batch of documents with token vectors.
-
-    spans (Sequence): For each document, its gold mentions with their gold ids.
-    """
+    """Gather the evidence for the gold mentions of a batch of documents with token vectors."""
     mentions = Mentions.of(docs, spans, linker.check_settings())
     if not len(mentions):
         return Development(np.zeros((0, len(READ_FEATURES)), np.float32), [], [], [], [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice, product
 from typing import Any
@@ -97,9 +97,7 @@ def tune_weights(
 ) -> Tuned | None:
     """Fit weights of the linker, so that scores of candidates are probabilities of being right.
 
-    texts (Sequence[AnnotatedText]): Gold documents, at least one, as in all tuners.
     name (str): "fusion", the evidence of strings; "reading", scores from the context against those.
-    folds (Sequence[Fold]): Folds of the documents.
     RETURNS (Tuned | None): None without evidence, which may be switched off.
     """
     linker, docs = linker_of(nlp), gold_docs(nlp, texts)
@@ -253,9 +251,8 @@ class Report:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__slots__}
         tuned = [one.to_json() for one in self.tuned]
-        return {**values, "tuned": tuned, "notes": list(self.notes)}
+        return {**asdict(self), "tuned": tuned, "notes": list(self.notes)}
 
 
 def tune(

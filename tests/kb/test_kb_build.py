@@ -7,6 +7,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import BuildReport, build_kb
+from spacy_bioel.kb.build.grow import retire_ids
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -178,3 +179,19 @@ def test_other_folders_are_not_overwritten(tmp_path):
             build_kb([Concept("Y:1", ("a",))], out)
     (tmp_path / "empty").mkdir()
     assert build_kb([Concept("Y:1", ("a",))], tmp_path / "empty").concepts == 1
+
+
+def test_cross_references_are_merged_tidied_and_inherited(tmp_path):
+    build_kb(
+        [
+            Concept("X:1", ("one",), xrefs=("A:1", " B:2\tof two\nlines ", "")),
+            Concept("X:1", ("uno",), xrefs=("A:1", "C:3")),
+            Concept("X:2", ("two",), xrefs=("D:4",)),
+        ],
+        tmp_path / "kb",
+    )
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3")
+    retire_ids(tmp_path / "kb", {"X:2": "X:1"})
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3", "D:4")

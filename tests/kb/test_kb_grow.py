@@ -274,3 +274,15 @@ def test_edits_that_are_refused_change_nothing(gout, id, edit, message):
     with pytest.raises(BioelError, match=message):
         edit_names(gout, {"X:3": NameEdit(add=["b"]), id: edit})
     assert all_files(gout) == before
+
+
+def test_names_that_were_added_tell_where_they_come_from(tmp_path):
+    build_kb([Concept("HP:1", ("Seizure", "Fit"))], tmp_path / "kb", source="hp.obo")
+    mine = [Concept("HP:1", ("convulsion", "SEIZURE"))]
+    for source in ("mine.jsonl", "mine.jsonl"):  # a second time adds nothing
+        add_concepts(tmp_path / "kb", mine, source=source)
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert names_of(kb, "HP:1") == ["Seizure", "Fit", "convulsion"]
+    assert kb.sources_of(0) == ("hp.obo", "hp.obo", "mine.jsonl")
+    assert kb.sources == ("hp.obo", "mine.jsonl")
+    kb.verify()

@@ -1,13 +1,26 @@
+"""Links, gold mentions and mentions to be linked, on a Doc."""
+
 from __future__ import annotations
 
 import pytest
 from spacy.tokens import Doc, DocBin, Span
-from tiny import blank
+from spacy.training import Example
+from tiny import blank, examples
 
+from spacy_bioel.corpus import text_to_doc
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import get_links, set_links, set_links_as_ents
+from spacy_bioel.pipeline.annotate import (
+    GoldSpan,
+    add_gold,
+    get_links,
+    gold_spans,
+    mention_spans,
+    set_links,
+    set_links_as_ents,
+    with_gold_mentions,
+)
 from spacy_bioel.pipeline.explanation import register_extensions
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 NEPHRITIS = Candidate("X:1", 0.9, "Nephritis", "exact+dense")
 KIDNEY = Candidate("X:2", 0.25, "Kidney", "dense")
@@ -61,7 +74,7 @@ def test_links_as_entities(doc: Doc) -> None:
     assert get_links(doc)[:4] == LINKS
 
 
-@pytest.mark.parametrize("order", [[3, 2, 1, 0], [2], [1, 0], []])
+@pytest.mark.parametrize("order", [[3, 2, 1, 0], [2]])
 def test_a_group_that_was_sorted_or_filtered(doc: Doc, order: list[int]) -> None:
     group = doc.spans["bioel"]
     attrs, spans = dict(group.attrs), list(group)
@@ -71,9 +84,7 @@ def test_a_group_that_was_sorted_or_filtered(doc: Doc, order: list[int]) -> None
     assert [s._.candidates for s in doc.spans["bioel"]] == [LINKS[i].candidates for i in order]
 
 
-@pytest.mark.parametrize("links", [LINKS, []], ids=["links", "no links"])
-def test_a_span_without_a_record(doc: Doc, links: list[Link]) -> None:
-    set_links(doc, links)
+def test_a_span_without_a_record(doc: Doc) -> None:
     doc.spans["bioel"].append(Span(doc, 0, 1, label="Disease"))
     with pytest.raises(BioelError, match=r"\[B052\].*'bioel'.*'Lupus' at \(0, 5\)"):
         get_links(doc)
@@ -85,16 +96,12 @@ def test_a_link_off_the_tokens(doc: Doc) -> None:
     assert get_links(doc) == LINKS
 
 
-def through_bytes(doc: Doc) -> Doc:
-    return Doc(doc.vocab).from_bytes(doc.to_bytes())
-
-
 def through_docbin(doc: Doc) -> Doc:
     data = DocBin(docs=[doc]).to_bytes()
     return next(DocBin().from_bytes(data).get_docs(blank().vocab))
 
 
-@pytest.mark.parametrize("way", [through_bytes, through_docbin, Doc.copy])
+@pytest.mark.parametrize("way", [through_docbin, Doc.copy])
 def test_links_travel_with_the_doc(doc: Doc, way) -> None:
     copy = way(doc)
     assert get_links(copy) == LINKS
@@ -111,14 +118,6 @@ def test_scores_of_the_detector_stay_with_its_spans(doc: Doc) -> None:
     assert "scores" not in doc.spans["bioel"].attrs
 
 
-@pytest.mark.parametrize("other", [Link(6, 24, "Disease"), Link(6, 15, "Sign")])
-def test_a_span_that_starts_at_the_same_place_has_another_score(doc: Doc, other: Link) -> None:
-    doc.spans["bioel"] = [Span(doc, 1, 2, label="Disease")]
-    doc.spans["bioel"].attrs = {"scores": [0.9]}
-    set_links(doc, [other])
-    assert "scores" not in doc.spans["bioel"].attrs
-
-
 def test_only_detected_spans_are_not_linked() -> None:
     doc = blank().make_doc("nephritis")
     assert get_links(doc) == []
@@ -126,7 +125,78 @@ def test_only_detected_spans_are_not_linked() -> None:
     assert get_links(doc) == [Link(0, 9, "Disease")]
 
 
-def test_other_keys_do_not_mix(doc: Doc) -> None:
-    set_links(doc, [Link(0, 5, "Disease", ("X:9",))], spans_key="other")
-    assert get_links(doc, "other") == [Link(0, 5, "Disease", ("X:9",))]
-    assert get_links(doc) == LINKS
+# "adenoma" begins inside a token; "lung and breast cancer" is a composite with one nested in it.
+TEXT = AnnotatedText(
+    "7",
+    "cystadenoma, lung and breast cancer, odd",
+    (
+        Mention(4, 11, "Disease", ("X:1",)),
+        Mention(13, 35, "Disease", ("X:2", "X:3")),
+        Mention(22, 35, "Disease", ("X:3",)),
+        Mention(37, 40, "Sign"),
+    ),
+)
+KEPT = [("lung and breast cancer", "X:2|X:3"), ("breast cancer", "X:3"), ("odd", "")]
+
+
+@pytest.mark.parametrize(
+    ("widen", "widened", "lost", "spans"),
+    [
+        (False, 0, ["7:4-11 'adenoma'"], KEPT),
+        (True, 1, [], [("cystadenoma", "X:1"), *KEPT]),
+    ],
+)
+def test_alignment_counts(
+    widen: bool, widened: int, lost: list[str], spans: list[tuple[str, str]]
+) -> None:
+    doc, alignment = text_to_doc(blank(), TEXT, widen=widen)
+    assert (alignment.n, alignment.widened, alignment.lost) == (4, widened, lost)
+    assert [(span.text, span.kb_id_) for span in doc.spans["bioel_gold"]] == spans
+
+
+def test_gold_spans_go_by_characters_not_by_tokens() -> None:
+    (example,) = examples(blank(), [TEXT])
+    merged = blank().make_doc(TEXT.text)
+    with merged.retokenize() as retokenizer:
+        retokenizer.merge(merged[2:4])  # "lung and"
+    moved = Example(merged, example.reference)
+    assert list(gold_spans(moved)) == [
+        GoldSpan(2, 5, "Disease", ("X:2", "X:3")),
+        GoldSpan(3, 5, "Disease", ("X:3",)),
+        GoldSpan(6, 7, "Sign", ()),
+    ]
+
+
+def test_no_gold() -> None:
+    doc = blank().make_doc("x")
+    assert list(gold_spans(Example(doc, doc.copy()))) == []
+    assert add_gold(doc, AnnotatedText("1", "x")).n == 0
+    assert len(doc.spans["bioel_gold"]) == 0
+
+
+def test_gold_mentions_for_the_linker_have_no_ids() -> None:
+    doc = with_gold_mentions(blank().make_doc(TEXT.text), TEXT)
+    assert [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel"]] == [
+        ("cystadenoma", "Disease", ""),
+        ("lung and breast cancer", "Disease", ""),
+        ("breast cancer", "Disease", ""),
+        ("odd", "Sign", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mentions", "with_group", "expected"),
+    [
+        ("auto", True, ["b c"]),
+        ("auto", False, ["a"]),
+        ("spans", True, ["b c"]),
+        ("spans", False, []),
+        ("ents", True, ["a"]),
+    ],
+)
+def test_what_is_to_be_linked(mentions: str, with_group: bool, expected: list[str]) -> None:
+    doc = blank().make_doc("a b c")
+    doc.ents = [Span(doc, 0, 1, label="X")]
+    if with_group:
+        doc.spans["bioel"] = [Span(doc, 1, 3, label="Y")]
+    assert [span.text for span in mention_spans(doc, mentions)] == expected

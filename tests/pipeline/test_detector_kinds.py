@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,29 +86,6 @@ def test_a_document_is_the_same_alone_and_in_any_batch(
         for spans, expected in zip(together, alone[::step], strict=True):
             assert [span[:3] for span in spans] == [span[:3] for span in expected]
             assert [p for *_, p in spans] == pytest.approx([p for *_, p in expected], abs=1e-5)
-
-
-def test_empty_documents(detector: MentionDetector) -> None:
-    assert detector.predict([]) == []
-    assert detector.predict([tokenised(""), tokenised("")]) == [[], []]
-    assert len(detector(tokenised("")).spans["bioel"]) == 0
-    empty = Example(tokenised(""), tokenised(""))
-    assert detector.update([empty]) == {"bioel_mentions": 0.0}
-
-
-@pytest.mark.parametrize("way", ["disk", "bytes", "pickle"])
-def test_round_trip(
-    kind: str, detector: MentionDetector, texts: list[AnnotatedText], way: str, tmp_path: Path
-) -> None:
-    docs = [tokenised(text.text) for text in texts]
-    loaded = pickle.loads(pickle.dumps(detector)) if way == "pickle" else make_detector(kind)
-    if way == "disk":
-        detector.to_disk(tmp_path / "d")
-        loaded.from_disk(tmp_path / "d")
-    elif way == "bytes":
-        loaded.from_bytes(detector.to_bytes())
-    assert loaded.labels == detector.labels
-    assert loaded.predict(docs) == detector.predict(docs)
 
 
 def test_tags_learn_the_longest_of_nested_mentions_and_spans_both() -> None:

@@ -12,11 +12,10 @@ from test_failed_loads import MAKERS
 from test_multitask import multitask_model
 from tiny import blank, learn, linking_nlp, with_linker
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.explanation import Explanation
-from spacy_bioel.types import AnnotatedText, Concept, Link
+from spacy_bioel.types import AnnotatedText, Link
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
@@ -25,7 +24,7 @@ DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
 Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
-@pytest.fixture(scope="module", params=["light", "bio", "dual", "reading", "ontology"])
+@pytest.fixture(scope="module", params=["light", "reading", "ontology"])
 def nlp(
     request: pytest.FixtureRequest, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
 ) -> Language:
@@ -78,78 +77,3 @@ def test_of_words_that_are_asked_for(nlp: Language, texts: list[AnnotatedText]) 
             here = [decided(m) for m in report.mentions if m.is_mention]
             assert decided(span._.explanation) in here
             assert here == [links[link[:2]] for link in here]
-
-
-def test_words_that_are_no_mention_change_no_decision(
-    nlp: Language, texts: list[AnnotatedText]
-) -> None:
-    text = texts[1].text
-    links = list(map(decided, get_links(nlp(text))))
-    for words in ("persisted", "kidney", "lithium"):
-        report = explain(nlp, text, words)
-        assert report.mentions
-        assert [decided(m) for m in report.mentions if m.is_mention] == [
-            link for link in links if text[link[0] : link[1]].lower() == words
-        ]
-
-
-MOUSE, HUMAN = "NCBITaxon:10090", "NCBITaxon:9606"
-
-
-@pytest.fixture(scope="module")
-def genes(tmp_path_factory: pytest.TempPathFactory) -> Language:
-    folder = tmp_path_factory.mktemp("genes")
-    concepts = [
-        Concept(f"G:{species}{number}", (name,), types=("Gene", organism))
-        for species, organism in (("H", HUMAN), ("M", MOUSE))
-        for number, name in enumerate(("BRCA1", "TP53"))
-    ]
-    concepts.append(Concept("G:C", ("catalase", "CAT"), types=("Gene", HUMAN)))
-    organisms = ((HUMAN, "human"), (MOUSE, "mouse"), ("NCBITaxon:9685", "cat"))
-    species = [Concept(id, (name,), ("Species",)) for id, name in organisms]
-    build_kb(concepts, folder / "genes")
-    build_kb(species, folder / "species")
-    nlp = blank()
-    ruler: Any = nlp.add_pipe("entity_ruler")
-    names = {"BRCA1 and TP53": "Gene", "BRCA1": "Gene", "TP53": "Gene", "CAT": "Gene"}
-    names |= {"mouse": "Species", "human": "Species"}
-    ruler.add_patterns([{"label": label, "pattern": name} for name, label in names.items()])
-    kb = {"Gene": str(folder / "genes"), "Species": str(folder / "species")}
-    config = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4}
-    nlp.add_pipe("bioel_linker", config=config)
-    return nlp
-
-
-@pytest.mark.parametrize(
-    ("text", "mention", "ids"),
-    [
-        ("the mouse BRCA1", "BRCA1", ("G:M0",)),
-        ("the human BRCA1 and TP53", "BRCA1 and TP53", ("G:H0", "G:H1")),
-        ("mouse and mouse, mouse BRCA1 and TP53", "BRCA1 and TP53", ("G:M0", "G:M1")),
-        ("mouse and mouse cells with BRCA1 and TP53", "BRCA1 and TP53", ("G:M0", "G:M1")),
-    ],
-)
-def test_parts_of_composites_are_of_the_organism_of_the_document(
-    genes: Language, text: str, mention: str, ids: tuple[str, ...]
-) -> None:
-    links = list(map(decided, get_links(genes(text))))
-    assert links[-1][3] == ids
-    (asked,) = explain(genes, text, mention).mentions
-    assert decided(asked) == links[-1]
-    assert [decided(m) for m in explain(genes, text).mentions] == links
-
-
-def test_words_that_are_not_found_are_linked_as_if_they_had_been(genes: Language) -> None:
-    again, gene = explain(genes, "the mouse brca1, and BRCA1", "brca1").mentions
-    assert (gene.is_mention, again.is_mention) == (False, True)
-    (*_, link) = get_links(genes("the mouse brca1, and BRCA1"))
-    assert decided(again) == decided(link)
-
-
-def test_a_word_that_is_not_found_has_no_say_in_one_that_is(genes: Language) -> None:
-    """The cat would be an organism that the document names."""
-    text = "cat and cat and cat with CAT"
-    (*_, link) = get_links(genes(text))
-    assert link.ids == ("G:C",)
-    found = [m for m in explain(genes, text, "CAT").mentions if m.is_mention]
-    assert list(map(decided, found)) == [decided(link)]

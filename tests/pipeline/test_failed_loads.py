@@ -131,30 +131,21 @@ def test_a_load_that_fails_changes_nothing(
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("bioel_linker", {"nil_treshold": 0.5}, "B273"),
     ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
-    ("bioel_linker", {"max_candidates": 0}, "B270"),
     ("bioel_linker", {"max_candidates": True}, "B270"),
-    ("bioel_linker", {"search_names": 10**9}, "B270"),
     ("bioel_linker", {"mentions": "spams"}, "B054"),
     ("bioel_linker", {"mentions": "read"}, "B301"),
     ("bioel_linker", {"evidence": {"context": True}}, "B066"),
     ("bioel_linker", {"evidence": {"exact": "yes"}}, "B465"),
     ("bioel_linker", {"finding": {"typo": True}}, "B311"),
     ("bioel_linker", {"label_types": {"Disease": {"C"}}}, "B465"),
-    ("bioel_linker", {"label_types": {"Disease": "C"}}, "B465"),
-    ("bioel_linker", {"abbreviations": "no"}, "B465"),
-    ("bioel_linker", {"spans_key": None}, "B465"),
     ("bioel_linker", {"training": {"seed": 0}}, "B465"),
     ("bioel_linker", {"training": LINKER_TRAINING | {"loss": "nonsense"}}, "B048"),
     ("bioel_linker", {"training": LINKER_TRAINING | {"los": "info_nce"}}, "B273"),
     ("bioel_mentions", {"treshold": 0.5}, "B443"),
     ("bioel_mentions", {"threshold": "high"}, "B270"),
-    ("bioel_mentions", {"consistency": 2}, "B270"),
     ("bioel_mentions", {"always": ["fever"]}, "B336"),
-    ("bioel_mentions", {"always": {"Species": "patients"}}, "B336"),
     ("bioel_mentions", {"never": [""]}, "B336"),
-    ("bioel_mentions", {"never": "cat"}, "B336"),
     ("bioel_mentions", {"set_ents": "links"}, "B465"),
-    ("bioel_mentions", {"gold_key": 1}, "B465"),
 ]
 
 
@@ -254,17 +245,6 @@ def learn_anew(nlp: Language, texts: list[AnnotatedText], *, updates: int = 3) -
     return nlp
 
 
-def layers(nlp: Language) -> list[Any]:
-    models: list[Any] = [pipe.model for _, pipe in nlp.pipeline]  # type: ignore[attr-defined]
-    return [node for model in models for node in model.walk()]
-
-
-def networks(nlp: Language) -> list[Any]:
-    """The torch parts of the pipes; a shared transformer is kept, as it may be trained on."""
-    with nlp.select_pipes(enable=[name for name in nlp.pipe_names if name != "tok2vec"]):
-        return [shim for node in layers(nlp) for shim in node.shims]
-
-
 @pytest.mark.parametrize("architecture", MAKERS)
 def test_after_initialising_twice(
     architecture: str, kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
@@ -272,34 +252,12 @@ def test_after_initialising_twice(
     updates = 40 if architecture == "multitask" else 3
     few = texts[:3]  # of fewer concepts, which are the classes of a multi-task model
     nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
-    once, before = [node.name for node in layers(nlp)], networks(nlp)
     learn_anew(nlp, texts, updates=updates)
-    assert [node.name for node in layers(nlp)] == once
-    assert not [one for one in networks(nlp) if any(one is other for other in before)]
     expected = answers(nlp, texts)
     assert sum(map(len, expected)) > 30  # type: ignore[arg-type]
     nlp.to_disk(tmp_path / "twice")
     loaded = spacy.load(tmp_path / "twice")
     assert answers(loaded, texts) == expected
-
-    learn_anew(loaded, few, updates=updates)
-    assert [node.name for node in layers(loaded)] == once
-    loaded.to_disk(tmp_path / "thrice")
-    expected = answers(loaded, texts)
-    assert answers(spacy.load(tmp_path / "thrice"), texts) == expected
+    learn_anew(loaded, few, updates=updates).to_disk(tmp_path / "thrice")
     # In the place of weights of other documents.
-    assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == expected
-
-
-def test_in_the_place_of_a_detector_of_other_labels(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], tmp_path: Path
-) -> None:
-    for architecture in ("light", "bio"):
-        nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), texts)
-        other = MAKERS[architecture](kb_folder, checkpoint)
-        for label in ("Chemical", "Disease", "Gene"):
-            other.get_pipe("bioel_mentions").add_label(label)  # type: ignore[attr-defined]
-        learn_anew(other, texts).to_disk(tmp_path / architecture)
-        expected = answers(other, texts)
-        assert answers(nlp.from_disk(tmp_path / architecture), texts) == expected
-        assert nlp.get_pipe("bioel_mentions").labels == ("Chemical", "Disease", "Gene")  # type: ignore[attr-defined]
+    assert answers(nlp.from_disk(tmp_path / "thrice"), texts) == answers(loaded, texts)

@@ -7,7 +7,7 @@ import pytest
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.lexicon import MAX_TYPES, KeyMasks, Lexicon, unpack_bits
+from spacy_bioel.kb.words.lexicon import MAX_TYPES, Lexicon
 from spacy_bioel.types import Concept
 
 CONCEPTS = (
@@ -43,7 +43,6 @@ def spans(lexicon: Lexicon, tokens: list[str], max_width: int = 4) -> list[tuple
         (["beta estradiol"], [(0, 0, CHEMICAL), (0, 0, PREFERRED)]),
         (["", "illness", "", ""], [(1, 0, DISEASE)]),  # no match reaches over its own borders
         (["heart"], []),
-        (["", ""], []),
         ([], []),
     ],
 )
@@ -63,39 +62,8 @@ def test_a_homonym_has_the_types_of_all_its_concepts(lexicon: Lexicon) -> None:
     assert spans(lexicon, ["cold"]) == [(0, 0, b) for b in (DISEASE, INFECTION, PREFERRED)]
 
 
-def test_spans_beyond_the_width_are_not_matched(lexicon: Lexicon) -> None:
-    assert spans(lexicon, ["heart", "attack"], max_width=1) == []
-
-
 def test_words_of_several_names(lexicon: Lexicon) -> None:
     tokens, bits = lexicon.match_words(["a", "cold", "heart"])
     # "cold" is in "cold" and "common cold", in both the last word; "heart" is in one name only.
     assert set(tokens.tolist()) == {1}
     assert bits.tolist() == [DISEASE, INFECTION, MAX_TYPES]
-
-
-def test_arrays_come_back(lexicon: Lexicon) -> None:
-    arrays = lexicon.arrays()
-    again = Lexicon.from_arrays(arrays)
-    assert spans(again, ["cold"]) == spans(lexicon, ["cold"]) != []
-    assert again.names.masks.tolist() == lexicon.names.masks.tolist()
-    assert {name: array.dtype.name for name, array in arrays.items()} == {
-        "names.keys": "uint64",
-        "names.different_masks": "uint64",
-        "names.mask_numbers": "uint8",
-        "words.keys": "uint64",
-        "words.different_masks": "uint64",
-        "words.mask_numbers": "uint8",
-    }
-
-
-def test_an_empty_lexicon() -> None:
-    assert spans(Lexicon.empty(), ["cold"]) == []
-    assert Lexicon.empty().match_words(["cold"])[0].tolist() == []
-    assert KeyMasks.empty().find(np.array([[1, 2]], dtype=np.uint64)).tolist() == [[0, 0]]
-
-
-def test_unpack_bits() -> None:
-    masks = np.array([0b101, 0, 1 << 63], dtype=np.uint64)
-    positions, bits = unpack_bits(masks)
-    assert (positions.tolist(), bits.tolist()) == ([0, 0, 2], [0, 2, 63])

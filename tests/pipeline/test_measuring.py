@@ -1,22 +1,13 @@
-"""A pipeline on gold texts: what is run for it, token vectors, and settings that are lent."""
+"""A pipeline on gold texts: what is run for it, and token vectors."""
 
 from __future__ import annotations
 
-import pytest
 import spacy
 from tiny import LINKER, blank
 
-from spacy_bioel.pipeline.measuring import changed, link_given
+from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.pipeline.stored_pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, Mention
-
-
-def test_settings_come_back_after_an_error() -> None:
-    cfg = {"threshold": 0.5, "other": 1}
-    with pytest.raises(RuntimeError), changed(cfg, {"threshold": 0.05}):
-        assert cfg == {"threshold": 0.05, "other": 1}
-        raise RuntimeError
-    assert cfg == {"threshold": 0.5, "other": 1}
 
 
 def test_token_vectors_are_made_for_listeners_only(kb_folder) -> None:

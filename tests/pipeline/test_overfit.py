@@ -72,7 +72,6 @@ def test_labels_scores_and_extensions(trained: Language, texts: list[AnnotatedTe
     ]  # fmt: skip
     assert len(group.attrs["scores"]) == 6 and min(group.attrs["scores"]) > 0.5
     assert group[0].kb_id_ == group[0]._.cui == "MESH:D009270"
-    assert group[0]._.cuis == ("MESH:D009270",)
     best = group[0]._.candidates[0]
     assert (best.id, best.name, best.evidence) == (
         "MESH:D009270", "Naloxone", "exact+memory+dense",
@@ -88,27 +87,12 @@ def test_gold_in_the_input_changes_nothing(trained: Language, texts: list[Annota
         assert links(trained(doc)) == links(trained(text.text))
 
 
-def test_a_batch_gives_what_its_documents_give_alone(
-    trained: Language, texts: list[AnnotatedText]
-) -> None:
-    inputs = [text.text for text in texts] + ODD_TEXTS
-    alone = [trained(text) for text in inputs]
-    assert all_links(trained.pipe(inputs, batch_size=4)) == all_links(alone)
-    assert links(alone[0]) == EXPECTED["101"]
-
-
 @pytest.mark.parametrize("text", ODD_TEXTS)
 def test_odd_texts(trained: Language, text: str) -> None:
     doc = trained(text)
     assert doc.text == text
     assert links(doc) == ([("Headache", "MESH:D006261")] if text == "Headache" else [])
     assert "bioel" in doc.spans
-
-
-def test_no_documents(trained: Language) -> None:
-    assert list(trained.pipe([])) == []
-    assert trained.get_pipe("bioel_mentions").predict([]) == []
-    assert trained.get_pipe("bioel_linker").predict([]) == []
 
 
 def test_offsets_after_emoji_and_combining_characters(trained: Language) -> None:

@@ -14,10 +14,8 @@ from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.loading import load_model
-from spacy_bioel.types import Concept
 
 # One of each type.
 TEXT = (
@@ -59,13 +57,6 @@ def test_it_says_what_it_is(nlp: Language) -> None:
     assert set(nlp.get_pipe("bioel_mentions").labels) == {label for _, label, _ in FOUND}  # type: ignore[attr-defined]
 
 
-def test_the_same_alone_and_in_a_batch_and_on_nothing(nlp: Language) -> None:
-    docs = list(nlp.pipe(["", TEXT, "   ", TEXT + " TP53 and aspirin."], batch_size=4))
-    assert found(docs[0]) == found(docs[2]) == set()
-    assert found(docs[1]) == FOUND
-    assert FOUND < found(docs[3])
-
-
 def test_saved_and_loaded(nlp: Language, tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "saved")
     assert not list((tmp_path / "saved").rglob("kb*"))  # the package has them
@@ -87,14 +78,6 @@ def test_with_two_processes_under_spawn(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[6, 6, 6]"
 
 
-@pytest.mark.slow
-def test_a_text_of_66_000_tokens(nlp: Language) -> None:
-    sentence = "Aspirin was given to mice with melanoma and BRAF mutations . "
-    doc = nlp(sentence * 6000)
-    assert len(doc) == 66_000
-    assert len(doc.spans["bioel"]) == 4 * 6000
-
-
 def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
     linker: Any = nlp.get_pipe("bioel_linker")
     dense = [starter.is_dense(part, linker.state.encoder) for part in linker.kb.parts]
@@ -109,13 +92,6 @@ def test_only_names_of_mesh_have_vectors(nlp: Language) -> None:
     assert not (Path(linker.kb.parts[1].path) / "vectors").exists()
 
 
-def test_one_that_is_none_of_the_package(tmp_path: Path) -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_linker", config={"kb": "starter:proteins"})
-    with pytest.raises(BioelError, match=r"\[B334\].*'?starter:proteins.*starter:genes"):
-        nlp("TP53")
-
-
 def test_genes_alone_need_no_vectors() -> None:
     nlp = spacy_bioel.load()
     linker: Any = nlp.get_pipe("bioel_linker")
@@ -123,22 +99,6 @@ def test_genes_alone_need_no_vectors() -> None:
     linker.set_kb("starter:genes")
     assert linker.cfg["kb"] == "starter:genes"
     assert ("BRAF", "Gene", "NCBIGene:673") in found(nlp(TEXT))
-
-
-def test_a_large_knowledge_base_in_the_place_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from spacy_bioel.pipeline.linker import searches
-
-    build_kb([Concept("MINE:1", ("BRAF", "raf")), Concept("MINE:2", ("x",))], tmp_path / "kb")
-    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 2)
-    nlp = spacy_bioel.load()
-    linker: Any = nlp.get_pipe("bioel_linker")
-    linker.set_kb(linker.cfg["kb"] | {"Gene": str(tmp_path / "kb")})
-    with pytest.warns(UserWarning, match=r"\[W064\] .*kb has 3 names"):
-        doc = nlp(TEXT)
-    assert ("BRAF", "Gene", "MINE:1") in found(doc)
-    assert ("melanoma", "Disease", "MESH:D008545") in found(doc)
 
 
 def test_parts_of_it_and_other_settings() -> None:

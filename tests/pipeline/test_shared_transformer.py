@@ -22,7 +22,6 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -44,19 +43,14 @@ def embeddings(nlp: Language) -> np.ndarray:
     return network.backbone.embeddings.word_embeddings.weight.detach().numpy().copy()
 
 
-@pytest.fixture(
-    scope="module", params=[LISTENING_DETECTOR, SPELLING_DETECTOR], ids=["alone", "with_spelling"]
-)
+@pytest.fixture(scope="module")
 def run(
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    checkpoint: Path, texts: list[AnnotatedText], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[float]]:
     """A trained pipeline whose checkpoint is gone, and the losses of its training."""
     folder = tmp_path_factory.mktemp("shared")
     with fleeting(checkpoint, folder) as copy:
-        nlp = sharing_nlp(copy, detector=request.param)
+        nlp = sharing_nlp(copy, detector=SPELLING_DETECTOR)
         losses = learn(nlp, texts, updates=80)
         nlp.to_disk(folder / "trained")
     return folder / "trained", losses
@@ -116,38 +110,6 @@ def test_disk_and_bytes(shared: Language, inputs: list[str], tmp_path: Path) -> 
     assert copy.to_bytes() == shared.to_bytes()
 
 
-def test_nothing_saved_is_a_pickle(shared: Language, run: tuple[Path, list[float]]) -> None:
-    for name in ("tok2vec", "bioel_mentions"):
-        files = [path for path in (run[0] / name).rglob("*") if path.is_file()]
-        assert files
-        for data in (path.read_bytes() for path in files):
-            # The zip file of torch.save, and the word with which its pickles name tensors.
-            assert b"PK\x03\x04" not in data
-            assert b"_rebuild_tensor" not in data
-            assert not data.startswith(b"\x80\x04")
-    assert b"_rebuild_tensor" not in shared.to_bytes()
-
-
-def test_two_processes(shared: Language, inputs: list[str], start_method: str) -> None:
-    docs = list(shared.pipe(inputs, n_process=2, batch_size=4))
-    assert [mentions(doc) for doc in docs] == [mentions(doc) for doc in shared.pipe(inputs)]
-    assert [doc.text for doc in docs] == inputs
-
-
-def test_batches_change_nothing(shared: Language, inputs: list[str]) -> None:
-    alone = [mentions(shared(text)) for text in inputs]
-    assert [mentions(doc) for doc in shared.pipe(inputs, batch_size=5)] == alone
-    assert alone[len(inputs) - len(ODD_TEXTS)] == []
-
-
-def test_gold_in_the_input_changes_nothing(shared: Language, texts: list[AnnotatedText]) -> None:
-    for text in texts:
-        doc = shared.make_doc(text.text)
-        add_gold(doc, text)
-        assert len(doc.spans["bioel_gold"]) > 0
-        assert mentions(shared(doc)) == mentions(shared(text.text))
-
-
 def test_each_document_is_read_once(shared: Language, texts: list[AnnotatedText]) -> None:
     network = shared.get_pipe("tok2vec").model.shims[0]._model
     n_tokens = []
@@ -177,33 +139,8 @@ def test_two_listeners_share_it(shared: Language, texts: list[AnnotatedText]) ->
     assert np.abs(embeddings(shared) - before).max() > 0
 
 
-# Errors.
-
-
-def test_documents_that_were_not_read(shared: Language) -> None:
-    detector = shared.get_pipe("bioel_mentions")
-    refused = r"\[B174\] The model span_enumerator listens to the pipe tok2vec"
-    with pytest.raises(BioelError, match=refused):
-        detector(shared.make_doc("Headache"))
-    with shared.select_pipes(disable="tok2vec"), pytest.raises(BioelError, match=refused):
-        shared("Headache")
-    assert detector.predict([shared.make_doc("")]) == [[]]
-
-
 def test_a_pipe_of_its_own_is_demanded(checkpoint: Path) -> None:
     model = LISTENING_DETECTOR | {"tok2vec": transformer(checkpoint)}
     found = r'\[B173\].*factory tok2vec.*spacy.Tok2VecListener.v1.*upstream = "tok2vec"'
     with pytest.raises(BioelError, match=found):
         blank().add_pipe("bioel_mentions", config={"model": model})
-
-
-def test_predicting_before_training(checkpoint: Path) -> None:
-    nlp = sharing_nlp(checkpoint)
-    with pytest.raises(BioelError, match=r"\[B172\].*spacy.load"):
-        nlp("heart")
-
-
-def test_no_checkpoint(texts: list[AnnotatedText]) -> None:
-    nlp = sharing_nlp("")
-    with pytest.raises(BioelError, match=r"\[B171\]"):
-        nlp.initialize(lambda: examples(nlp, texts))

@@ -136,19 +136,3 @@ def test_networks_predict_after_an_update_that_failed(
     with pytest.raises(MemoryError):
         nlp.update(examples(nlp, texts))
     assert modes(nlp) == {False}
-
-
-def test_the_number_of_threads_stays(trained_folder: Path, strings: list[str]) -> None:
-    nlp = spacy.load(trained_folder)
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-
-        def job() -> int:
-            by_pipe(nlp, strings)
-            return torch.get_num_threads()
-
-        assert in_threads(job) == [3] * N_THREADS
-        assert in_threads(torch.get_num_threads) == [3] * N_THREADS
-    finally:
-        torch.set_num_threads(before)

@@ -65,7 +65,7 @@ def test_what_was_saved(model: Path, tmp_path: Path) -> None:
     assert status("verify", tmp_path) == status("verify", tmp_path / "none") == 2
 
 
-@pytest.mark.parametrize("at", [0.0, 0.37, 0.83, 1.0])
+@pytest.mark.parametrize("at", [0.37, 1.0])
 def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) -> None:
     files = [path for name in PIPES for path in saved_files(model / name)]
     assert len(files) > 50
@@ -115,12 +115,3 @@ def test_pipelines_of_earlier_versions_load(model: Path) -> None:
     assert status("verify", model, "--json", model.with_name("found.json")) == 0
     about = srsly.read_json(model.with_name("found.json"))
     assert (len(about["without"]), len(about["whole"]), about["failed"]) == (2, 2, {})
-
-
-def test_saving_again_writes_another_manifest(model: Path) -> None:
-    nlp = spacy.load(model)
-    detector: Any = nlp.get_pipe("bioel_mentions")
-    detector.cfg["threshold"] = 0.6
-    nlp.to_disk(model)
-    assert spacy.load(model).get_pipe("bioel_mentions").cfg["threshold"] == 0.6  # type: ignore[attr-defined]
-    assert not verify(model).failed

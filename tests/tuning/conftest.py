@@ -57,10 +57,8 @@ class Ranked:
 
 
 def decided(link: Link, least: float) -> Link:
-    """A composite is as likely as all its parts, and has to exceed the threshold."""
-    scores = [candidate.score for candidate in link.candidates[: len(link.ids)]]
-    likely = min(scores, default=1.0) ** len(scores)
-    return link if likely > least or likely == least and len(scores) == 1 else replace(link, ids=())
+    is_linked = link.candidates[0].score >= least
+    return link if is_linked else replace(link, ids=())
 
 
 @pytest.fixture()

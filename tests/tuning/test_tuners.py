@@ -11,7 +11,6 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_bioel.pipeline.annotate import add_gold
 from spacy_bioel.tuning.choosing import document_folds
 from spacy_bioel.tuning.development import gather_development, gold_docs
 from spacy_bioel.tuning.run import tune, tune_detector, tune_finding, tune_nil, tune_weights
@@ -29,10 +28,10 @@ def detecting() -> Language:
     return nlp
 
 
-def linked(start: int, end: int, *scored: tuple[str, float], n: int = 1, label: str = "D") -> Link:
-    """A link to the first n candidates."""
+def linked(start: int, end: int, *scored: tuple[str, float], label: str = "D") -> Link:
+    """A link to the first candidate."""
     candidates = tuple(Candidate(id_, score) for id_, score in scored)
-    return Link(start, end, label, tuple(sorted(c.id for c in candidates[:n])), candidates)
+    return Link(start, end, label, (candidates[0].id,), candidates)
 
 
 def text(words: str, *gold: tuple[Any, ...]) -> AnnotatedText:
@@ -56,33 +55,26 @@ def test_threshold_of_the_detector(detecting: Language, answering: Answering) ->
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
 
 
-def test_consistency_by_hand(detecting: Language, answering: Answering) -> None:
-    # The second "aa" rises from 0.1 to 0.5, half the way to 0.9, and passes "xx".
-    found = {"aa xx aa": [(0, 1, "D", 0.9), (1, 2, "D", 0.45), (2, 3, "D", 0.1)]}
-    answering(detecting.get_pipe("finder"), found)
-    tuned = tune_detector(detecting, [text("aa xx aa", (0, 2, "D"), (6, 8, "D"))], folds=[])
-    assert tuned.chosen == DEFAULTS | {"consistency": 0.5}
+@pytest.mark.parametrize(
+    ("words", "found", "gold", "chosen"),
+    [
+        # The second "aa" rises from 0.1 to 0.5, half the way to 0.9, and passes "xx".
+        (
+            "aa xx aa",
+            [(0, 1, "D", 0.9), (1, 2, "D", 0.45), (2, 3, "D", 0.1)],
+            [(0, 2, "D"), (6, 8, "D")],
+            {"consistency": 0.5},
+        ),
+        ("aa bb", [(0, 2, "D", 0.9), (0, 1, "D", 0.6)], [(0, 5, "D")], {"allow_overlap": False}),
+    ],
+)
+def test_consistency_and_overlap(
+    detecting: Language, answering: Answering, words: str, found: list, gold: list, chosen: dict
+) -> None:
+    answering(detecting.get_pipe("finder"), {words: found})
+    tuned = tune_detector(detecting, [text(words, *gold)], folds=[])
+    assert tuned.chosen == DEFAULTS | chosen
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
-
-
-def test_overlap_by_hand(detecting: Language, answering: Answering) -> None:
-    found = {"aa bb": [(0, 2, "D", 0.9), (0, 1, "D", 0.6)]}
-    answering(detecting.get_pipe("finder"), found)
-    tuned = tune_detector(detecting, [text("aa bb", (0, 5, "D"))], folds=[])
-    assert tuned.chosen == DEFAULTS | {"allow_overlap": False}
-    assert tuned.fitted == pytest.approx(100.0)
-
-
-def test_labels_count_as_in_the_protocol(detecting: Language, answering: Answering) -> None:
-    answering(detecting.get_pipe("finder"), {"aa": [(0, 1, "C", 0.9)]})
-    tuned = tune_detector(detecting, [text("aa", (0, 2, "D"))], folds=[])
-    assert (tuned.fitted, tuned.chosen) == (0.0, DEFAULTS)
-
-
-def test_documents_without_gold_change_nothing(detecting: Language, answering: Answering) -> None:
-    answering(detecting.get_pipe("finder"), {"aa": [(0, 1, "D", 0.9)]})
-    tuned = tune_detector(detecting, [text("aa")], folds=[])
-    assert (tuned.fitted, tuned.chosen) == (0.0, DEFAULTS)
 
 
 def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
@@ -105,18 +97,6 @@ def test_nil_threshold(make_linker: MakeLinker, answering: Answering) -> None:
     # The first document with the 0.25 of the second: 1 right of 2; the second with 0.35: 1 of 1.
     # 2 right, 3 predicted, 2 gold.
     assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
-
-
-def test_composites_are_right_with_exactly_their_ids(
-    make_linker: MakeLinker, answering: Answering
-) -> None:
-    nlp = make_linker()
-    # Two parts of 0.9 and 0.5: as likely as 0.5 squared, and they have to exceed the threshold.
-    composite = linked(0, 5, ("X:B", 0.9), ("X:A", 0.5), n=2)
-    linker = answering(nlp.get_pipe("bioel_linker"), {"aa bb": [composite]})
-    tuned = tune_nil(nlp, [text("aa bb", (0, 5, "D", ("X:A", "X:B")))], folds=[])
-    assert tuned is not None and linker.cfg["nil_threshold"] == 0.2
-    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
 
 
 def test_nothing_found_changes_nothing(make_linker: MakeLinker, answering: Answering) -> None:
@@ -163,21 +143,10 @@ def test_a_corpus_without_plurals_is_learned_and_saved(
     assert tuned is not None and tuned.chosen["refitted"] is True
     assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
     assert linker.state.finding is linker.finding
-    for once_more in (nlp, _saved(nlp, tmp_path), _packed(nlp)):
+    nlp.to_disk(tmp_path / "saved")
+    for once_more in (nlp, spacy.load(tmp_path / "saved")):
         assert found(once_more, "Beta fevers are a group.") == []
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
-
-
-def _saved(nlp: Language, folder: Path) -> Language:
-    nlp.to_disk(folder / "saved")
-    return spacy.load(folder / "saved")
-
-
-def _packed(nlp: Language) -> Language:
-    other = spacy.blank("en", config={"nlp": {"tokenizer": nlp.config["nlp"]["tokenizer"]}})
-    config = {"mentions": "kb", "model": {"dim": 16}}
-    other.add_pipe("bioel_linker", config=config)
-    return other.from_bytes(nlp.to_bytes())
 
 
 def test_nothing_that_is_like_a_name(make_linker: MakeLinker) -> None:
@@ -201,17 +170,6 @@ def test_evidence_by_document_and_string(make_linker: MakeLinker) -> None:
     assert found.documents == [0, 1, 1, 2]
     # One right candidate each, by the current id of the retired one; none of what has no id.
     assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
-
-
-def test_gold_is_looked_for_where_the_setting_says(make_linker: MakeLinker) -> None:
-    nlp = make_linker(gold_key="truth")
-    docs = gold_docs(nlp, CORPUS)
-    assert all(list(doc.spans) == ["truth"] for doc in docs)
-    linker: Any = nlp.get_pipe("bioel_linker")
-    assert len(gather_development(linker, docs)) == 4
-    elsewhere = nlp.make_doc("alpha fever")
-    add_gold(elsewhere, CORPUS[0])
-    assert len(gather_development(linker, [elsewhere])) == 0
 
 
 def test_weights_with_both_figures(make_linker: MakeLinker) -> None:
@@ -252,20 +210,16 @@ def test_both_pipes_in_order(make_linker: MakeLinker, answering: Answering) -> N
     assert written["tuned"][2]["chosen"] == {"nil_threshold": 0.25}
 
 
-def test_a_detector_alone(answering: Answering) -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions")
-    answering(nlp.get_pipe("bioel_mentions"), SPANS)
-    report = tune(nlp, TEXTS)
-    assert [one.what for one in report.tuned] == ["bioel_mentions"]
-    assert report.notes == ()
-
-
-def test_a_linker_that_is_given_its_mentions(make_linker: MakeLinker) -> None:
-    nlp = make_linker(mentions="ents", nil_threshold=0.4)
-    report = tune(nlp, TEXTS)
-    assert [one.protocol for one in report.tuned] == ["gold"]
-    assert report.notes == ("the NIL threshold is unchanged: no mention is found in bare text",)
+def test_nothing_to_tune_on(make_linker: MakeLinker) -> None:
+    evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
+    nlp = make_linker(mentions="ents", nil_threshold=0.4, evidence=evidence)
+    with pytest.warns(UserWarning, match=r"\[W323\]"):
+        report = tune(nlp, TEXTS)
+    assert report.tuned == ()
+    assert report.notes == (
+        "the weights are unchanged: there is no evidence of strings",
+        "the NIL threshold is unchanged: no mention is found in bare text",
+    )
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
 
@@ -284,9 +238,3 @@ def test_mentions_without_ids_leave_the_linker_alone(
     report = tune(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
     assert report.notes == ("the linker is unchanged: no gold mention has an id",)
-
-
-def test_evidence_of_strings_may_be_off(make_linker: MakeLinker) -> None:
-    evidence = dict.fromkeys(("exact", "memory", "sparse", "dense"), False) | {"prior": True}
-    report = tune(make_linker(evidence=evidence), TEXTS)
-    assert report.notes[0] == "the weights are unchanged: there is no evidence of strings"

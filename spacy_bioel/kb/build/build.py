@@ -126,22 +126,16 @@ def write_columns(
 
 @dataclass(slots=True)
 class _Rows:
-    """Row numbers: concepts sorted by id, names by their first concept.
+    """Row numbers: concepts sorted by id, names by their first concept."""
 
-    ids (dict[str, int]): Row of each concept that has a name.
-    surfaces (dict[str, str]): From normalised name to stored spelling, in row order.
-    entry_names (array): Name row of each entry, entries sorted by concept.
-    entry_sources (array): Row of the source of each entry.
-    entry_is_preferred (bytearray): 1 if the entry is its concept's preferred name.
-    n_names (list[int]): Number of entries of each concept.
-    """
-
-    ids: dict[str, int] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)  # of the concepts that have a name
+    # From normalised name to stored spelling, in row order.
     surfaces: dict[str, str] = field(default_factory=dict)
+    # Of each entry, sorted by concept: rows of its name and its source, and 1 if it is preferred.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
-    n_names: list[int] = field(default_factory=list)
+    n_names: list[int] = field(default_factory=list)  # number of entries of each concept
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -167,8 +167,9 @@ def write_index(
     for start in range(0, n, _ROWS):
         index.add(vectors.take(slice(start, start + _ROWS)))
     queries = encode(_misspelled(names))
-    steps = _steps(index, vectors, queries)
-    found, _ = FaissIndex(vectors, index, steps).search(queries, 10)
+    approximate = FaissIndex(vectors, index, [])
+    approximate.steps = steps = _steps(approximate, queries)
+    found, _ = approximate.search(queries, 10)
     exact, _ = ExactIndex(vectors).search(queries, 10)
     at_1 = (found[:, 0] == exact[:, 0]).mean()
     at_10 = (found[:, :, None] == exact[:, None, :]).any(axis=1).mean()
@@ -193,14 +194,14 @@ def _misspelled(names: StringColumn) -> list[str]:
     return changed
 
 
-def _steps(index: Any, vectors: QuantizedVectors, queries: FloatArray) -> Steps:
+def _steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
     """Numbers of lists to probe, each with the cosine from which a query stops."""
     # Probing more lists than the index has makes faiss return arbitrary rows.
-    *numbers, most = sorted({min(n_probe, index.nlist) for n_probe in _N_PROBE})
-    _, nearest = FaissIndex(vectors, index, [[most, _NONE]]).search(queries, 1)
+    *numbers, most = sorted({min(n_probe, approximate.index.nlist) for n_probe in _N_PROBE})
+    _, nearest = replace(approximate, steps=[[most, _NONE]]).search(queries, 1)
     steps = []
     for n_probe in numbers:
-        _, found = FaissIndex(vectors, index, [[n_probe, _NONE]]).search(queries, 1)
+        _, found = replace(approximate, steps=[[n_probe, _NONE]]).search(queries, 1)
         steps.append([n_probe, near_enough(found[:, 0], nearest[:, 0])])
         unsure = found[:, 0] < steps[-1][1]
         queries, nearest = queries[unsure], nearest[unsure]

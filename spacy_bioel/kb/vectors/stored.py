@@ -29,9 +29,9 @@ def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
     return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
 
 
-def vectors_of(columns: Columns, **ann: Any) -> QuantizedVectors:
-    """Vectors of columns, without a copy; `ann` goes to `QuantizedVectors`."""
-    return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"], **ann)
+def vectors_of(columns: Columns) -> QuantizedVectors:
+    """Vectors of columns, without a copy."""
+    return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"])
 
 
 class StoredVectors:
@@ -89,15 +89,15 @@ class StoredVectors:
 
         RAISES BioelError: Errors of `about` and `columns`, also for the index.
         """
-        columns, ann = self.columns, self.about["ann"]
-        if not ann:
-            return vectors_of(columns)
-        expected = f"{ann['bytes']} bytes"
-        index = self._raw("ann", expected)
-        if index.size != ann["bytes"]:
-            raise self._bad("ann", expected, f"{index.size} bytes")
-        checksum = self.about["checksums"]["ann"]
-        return vectors_of(columns, ann=index, ann_steps=ann["steps"], ann_checksum=checksum)
+        vectors = vectors_of(self.columns)
+        if ann := self.about["ann"]:
+            expected = f"{ann['bytes']} bytes"
+            vectors.ann = self._raw("ann", expected)
+            if vectors.ann.size != ann["bytes"]:
+                raise self._bad("ann", expected, f"{vectors.ann.size} bytes")
+            vectors.ann_steps = ann["steps"]
+            vectors.ann_checksum = self.about["checksums"]["ann"]
+        return vectors
 
     def verify(self) -> None:
         """Read all files and compare checksums.

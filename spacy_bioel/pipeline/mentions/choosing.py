@@ -12,9 +12,8 @@ from math import log
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 
-from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.text.abbreviations import (
     find_abbreviations,
     find_short_binomials,
@@ -121,21 +120,18 @@ def consider_spans(
 
 
 def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[ScoredSpan]:
-    """Move each span's probability towards the highest of the same words in the document.
-
-    A document that clearly names a drug in one sentence names it in the others too.
-
-    weight (float): 0: not at all; 1: all the way.
+    """Move each span's probability towards the highest of the same words in the document, by the
+    weight: a document that clearly names a drug in one sentence names it in the others too.
     """
     if not weight:
         return list(spans)
     words = normalize_names([doc[start:end].text for start, end, *_ in spans])
+    pairs = list(zip(words, spans, strict=True))
     highest: dict[tuple[str, str], float] = {}
-    for key, (_, _, label, p) in zip(words, spans, strict=True):
-        highest[key, label] = max(p, highest.get((key, label), 0.0))
+    for word, (*_, label, p) in pairs:
+        highest[word, label] = max(p, highest.get((word, label), 0.0))
     return [
-        (start, end, label, p + weight * (highest[key, label] - p))
-        for key, (start, end, label, p) in zip(words, spans, strict=True)
+        (start, end, x, p + weight * (highest[word, x] - p)) for word, (start, end, x, p) in pairs
     ]
 
 
@@ -201,15 +197,6 @@ def _log_odds(p: float) -> float:
     return log(p) - log(1 - p)
 
 
-def check_lists(always: Any, never: Any) -> None:
-    """Check the settings `always` and `never`. RAISES BioelError: [B336]."""
-    labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
-    lists = [*always.values(), never] if labelled else [None]
-    for words in lists:
-        if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
-            raise BioelError(Errors.B336.format(always=always, never=never))
-
-
 def apply_lists(
     doc: Doc,
     spans: Sequence[ScoredSpan],
@@ -260,7 +247,7 @@ def long_forms(doc: Doc) -> dict[str, str]:
     return _FOUND[doc]
 
 
-def _read(short: Any) -> tuple[str, str]:
+def _read(short: Span | dict[str, Any]) -> tuple[str, str]:
     """Short and long form of one of scispacy's: a span, or a dict with make_serializable = True."""
     if isinstance(short, dict):
         return str(short["short_text"]), str(short["long_text"])

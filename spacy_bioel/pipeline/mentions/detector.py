@@ -40,7 +40,6 @@ from spacy_bioel.pipeline.mentions.choosing import (
     DOUBTFUL,
     Considered,
     ScoredSpan,
-    check_lists,
     choose_mentions,
     consider_spans,
     long_forms,
@@ -85,7 +84,13 @@ class MentionDetector(StoredPipe):
         for name in ("threshold", "consistency"):
             check_number(self.cfg, name, 0, 1, kind=float, pipe="bioel_mentions")
         check_kinds(self.cfg, _KINDS, pipe="bioel_mentions")
-        check_lists(self.cfg["always"], self.cfg["never"])
+        always, never = self.cfg["always"], self.cfg["never"]
+        labelled = isinstance(always, dict) and all(isinstance(label, str) for label in always)
+        for words in [*always.values(), never] if labelled else [None]:
+            if not isinstance(words, list | tuple) or not all(
+                isinstance(word, str) and word for word in words
+            ):
+                raise BioelError(Errors.B336.format(always=always, never=never))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -161,11 +166,8 @@ class MentionDetector(StoredPipe):
         return [choose_mentions(doc, spans, self.cfg) for doc, spans in pairs]
 
     def consider(self, doc: Doc, *, lowest: float) -> list[Considered]:
-        """Tell which spans of a document might have been mentions, and what became of each.
-
-        lowest (float): Least probability of a span.
-        RAISES BioelError: [B053], [B174], as `predict` does.
-        """
+        """Tell which spans of at least a probability might have been mentions, and what became
+        of each; RAISES as `predict` does."""
         (scored,) = self.score_spans([doc], lowest=lowest)
         return consider_spans(doc, scored, self.cfg)
 
@@ -309,10 +311,7 @@ def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
 
 
 def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
-    """Match documents with names, and with words of names.
-
-    max_width (int): The longest match in tokens.
-    """
+    """Match documents with names of at most so many tokens, and with words of names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = _normalized_tokens(docs)
     spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
@@ -324,9 +323,10 @@ def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> Menti
 
 def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.int64]:
     """Match the abbreviations that the document defines by their long forms. Shape (n, 3)."""
-    found = []
-    long_of = long_forms(doc)
-    places = find_short_forms(doc.text, long_of) if long_of else {}
+    found: list[tuple[int, int, int]] = []
+    if not (long_of := long_forms(doc)):
+        return np.zeros((0, 3), dtype=np.int64)
+    places = find_short_forms(doc.text, long_of)
     keys = name_keys(normalize_names(list(long_of.values())))
     for short, key in zip(long_of, keys, strict=True):
         bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]
