@@ -12,10 +12,25 @@ from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup, escape
 
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.display import address_of, hgvs_of, reason_of
-from spacy_bioel.types import Link, preferred_name, releases_of
+from spacy_bioel.types import Candidate, Link, preferred_name, releases_of
+
+
+def linked_id(id: str) -> Markup:
+    """An id as a link to the page of its concept; as text where that is not known."""
+    address = address_of(id)
+    return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
+
+
+def _named(candidate: Candidate) -> str:
+    """The preferred name, and the name that matched if it is another."""
+    preferred = preferred_name(candidate.kb, candidate.id) or candidate.name
+    same = preferred == candidate.name
+    return preferred if same else f"{preferred} (matched: {candidate.name})"
+
 
 # The templates of all pages and of the model card.
 PAGES = Environment(
@@ -25,14 +40,10 @@ PAGES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-PAGES.globals |= {
-    "address_of": address_of,
-    "describe": describe,
-    "hgvs_of": hgvs_of,
-    "preferred_name": preferred_name,
-    "reason_of": reason_of,
-}
+PAGES.globals |= {"describe": describe, "hgvs_of": hgvs_of, "reason_of": reason_of}
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # in a table of Markdown
+PAGES.filters["linked"] = linked_id
+PAGES.filters["named"] = _named
 _LINKED: Any = PAGES.get_template("linked.html").module
 # Each rule says which colours it means, so that it holds within other pages too.
 STYLE = str(_LINKED.style())

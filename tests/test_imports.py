@@ -83,7 +83,7 @@ PACKAGES: dict[str, list[str]] = {
     "cli": ["numpy", "spacy", "typer", "rich"],
     # To say that the extra is missing, before the service listens.
     "cli/serve.py": ["fastapi", "prometheus_client"],
-    "view": ["jinja2"],
+    "view": ["jinja2", "markupsafe"],
     "__init__": ["spacy"],
 }
 

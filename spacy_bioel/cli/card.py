@@ -105,25 +105,15 @@ class Facts:
 def card(
     model: Annotated[Path, Argument(help="Folder of a pipeline, which gets the card.")],
     scores: Annotated[Path, Argument(help="What `bioel evaluate MODEL GOLD --json` wrote.")],
-    name: Annotated[
-        str, Option(help="Name of the package, without the language; default: as it is.")
-    ] = "",
-    version: Annotated[str, Option(help="Version of the package; default: as it is.")] = "",
+    name: Annotated[str, Option(help="Of the package, without language; default: as it is.")] = "",
+    version: Annotated[str, Option(help="Of the package; default: as it is.")] = "",
     author: Annotated[str, Option(help="Who made it.")] = "",
     corpus: Annotated[str, Option(help="Name of the training corpus.")] = "",
     licence: Annotated[str, Option(help="Licence of the corpus.")] = "",
-    domain: Annotated[
-        str, Option(help='Kind of its texts, e.g. "discharge letters in English".')
-    ] = "",
-    train: Annotated[
-        Path | None, Option(help="Training documents, to be counted, as `convert` reads.")
-    ] = None,
-    limit: Annotated[
-        list[str] | None, Option(help="A further limit of the pipeline; can be repeated.")
-    ] = None,
-    replace: Annotated[
-        bool, Option("--replace", help="Replace a README.md that is there.")
-    ] = False,
+    domain: Annotated[str, Option(help='Kind of its texts, e.g. "discharge letters".')] = "",
+    train: Annotated[Path | None, Option(help="Training documents, to be counted.")] = None,
+    limit: Annotated[list[str] | None, Option(help="A further limit; can be repeated.")] = None,
+    replace: Annotated[bool, Option("--replace", help="Replace a README.md.")] = False,
 ) -> None:
     """Write the model card of a tuned and measured pipeline: README.md, and meta.json.
 
@@ -226,16 +216,9 @@ def _meta(facts: Facts) -> dict[str, Any]:
 def _readme(facts: Facts) -> str:
     from spacy_bioel.view import PAGES
 
-    shown = facts.shown
     return PAGES.get_template("card.md").render(
         facts=facts,
-        limits=[facts.demo, *facts.limits] if facts.demo else facts.limits,
-        domains=dict.fromkeys(corpus.domain or NOT_STATED for corpus in facts.corpora),
-        first=facts.scores[0],
-        tuning=facts.meta.get("bioel", {}).get("tuning"),
-        protocols=dict.fromkeys(row["protocol"] for row in shown),
-        beside=any("names_alone" in row for row in shown),
-        missing=max((int(row["details"].get("missing_from_kb", 0)) for row in shown), default=0),
+        missing=max(int(row["details"].get("missing_from_kb", 0)) for row in facts.shown),
         versions={"spacy-bioel": __version__, "spacy": version_of("spacy")}
         | {"torch": version_of("torch").partition("+")[0]},
         count_of=count_of,

@@ -90,8 +90,7 @@ def _write_docbin(
     texts: Iterable[AnnotatedText], out: Path, *, nlp: Language, widen: bool
 ) -> dict[str, Any]:
     """Write Docs with gold spans. RETURNS (dict): Counts, and the lost mentions."""
-    from spacy_bioel.corpus import docs_to_bin, text_to_doc
-    from spacy_bioel.pipeline.annotate import Alignment
+    from spacy_bioel.corpus import Alignment, docs_to_bin, text_to_doc
 
     total = Alignment()
 

@@ -67,10 +67,7 @@ def evaluate(
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
-        Option(
-            "--names-alone",
-            help="Also show what the names of the knowledge base find alone, without training.",
-        ),
+        Option("--names-alone", help="Also show what names find alone, without training."),
     ] = False,
     json_file: options.Json = None,
     errors: Annotated[
@@ -86,13 +83,12 @@ def evaluate(
         Option(
             metavar="OUT.html",
             callback=options.refuse_folder,
-            help="Also write a page of errors: counts, confusions, reliability of scores, "
-            "and up to 50 single errors of each kind.",
+            help="Also write a page of errors: counts, confusions, reliability, examples.",
         ),
     ] = None,
 ) -> None:
     from spacy_bioel.cli import error_files, models
-    from spacy_bioel.pipeline.measuring import measure_names, predict_links, score_links
+    from spacy_bioel.pipeline import measuring
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
     nlp, texts = models.load_with_mapped_gold(
@@ -101,13 +97,13 @@ def evaluate(
     linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
     if names_alone or any(one.given_mentions for one in chosen.values()):
         models.require_linker(nlp, model)
-    links = predict_links(nlp, texts, chosen, progress=console.progress_bar)
-    found = score_links(nlp, texts, links, chosen, seed=seed)
+    links = measuring.predict_links(nlp, texts, chosen, progress=console.progress_bar)
+    found = measuring.score_links(nlp, texts, links, chosen, seed=seed)
     alone: dict[tuple[str, str], float] = {}
     if names_alone:
         # Names have no labels of gold, so that they are right and wrong without them.
         compared = {name: one for name, one in chosen.items() if name != "mention"}
-        alone = measure_names(nlp, texts, compared, progress=console.progress_bar)
+        alone = measuring.measure_names(nlp, texts, compared, progress=console.progress_bar)
     about = {
         "model": model,
         "model_fingerprint": fingerprint_folder(nlp.path) if nlp.path is not None else "",

@@ -43,15 +43,14 @@ def explain(
     bases.
     """
     from spacy_bioel.pipeline import explain as explaining
-    from spacy_bioel.pipeline.explanation import candidate_cells
-    from spacy_bioel.pipeline.loading import load_model
+    from spacy_bioel.pipeline import explanation, loading
 
     if len(arguments) > 2:
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
     if Path(text).exists():
         raise BioelError(Errors.B441.format(found=text))
-    report = explaining.explain(load_model(model), text, mention)
+    report = explaining.explain(loading.load_model(model), text, mention)
     pieces = list(explaining.pieces(report))
     spans = [
         (
@@ -62,7 +61,12 @@ def explain(
         for span in report.considered
     ]
     mentions = [
-        (one, _before(one), [(c.id, *candidate_cells(c)) for c in one.candidates], _after(one))
+        (
+            one,
+            _before(one),
+            [(c.id, *explanation.candidate_cells(c)) for c in one.candidates],
+            _after(one),
+        )
         for one in report.mentions
     ]
     if html is not None:

@@ -38,12 +38,10 @@ def build(
     columns: options.Columns = None,
     types: options.Types = None,
     under: Annotated[
-        list[str] | None,
-        Option(metavar="ID", help="Keep only this concept and those below it; may be repeated."),
+        list[str] | None, Option(metavar="ID", help="Keep this and what is below; can be repeated.")
     ] = None,
     exclude: Annotated[
-        list[str] | None,
-        Option(metavar="ID", help="Leave out this concept and those below it; the same."),
+        list[str] | None, Option(metavar="ID", help="Leave this out and what is below; the same.")
     ] = None,
     source_name: options.SourceName = "",
     release: options.Release = "",
@@ -54,11 +52,7 @@ def build(
     ] = None,
     skip_bad: Annotated[
         Path | None,
-        Option(
-            metavar="REPORT.tsv",
-            help="Leave out bad records, and write each to this table; default: the first is an "
-            "error.",
-        ),
+        Option(metavar="REPORT.tsv", help="Leave out bad records, and write each to this table."),
     ] = None,
     json_file: options.Json = None,
 ) -> None:

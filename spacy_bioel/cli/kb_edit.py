@@ -90,16 +90,15 @@ def edit(
     remove: Annotated[
         list[str] | None, Option(metavar="NAME", help="Name to remove; may be repeated.")
     ] = None,
-    rename: Annotated[
-        str, Option(metavar="NAME", help="New preferred name; the old one is a synonym then.")
-    ] = "",
+    rename: Annotated[str, Option(metavar="NAME", help="New preferred name.")] = "",
     prefix: options.Prefix = "",
     json_file: options.Json = None,
 ) -> None:
     """Change the names of one concept of a knowledge base.
 
-    Names are compared without case and punctuation. Removal comes last: --rename "new name"
-    --remove "old name" leaves no trace of the old one. If anything is wrong, nothing is changed.
+    Names are compared without case and punctuation. A renamed concept has its old name as a
+    synonym. Removal comes last: --rename "new name" --remove "old name" leaves no trace of the old
+    one. If anything is wrong, nothing is changed.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
     Vectors are kept: `bioel kb encode` encodes the new names only. Changes are lost when the

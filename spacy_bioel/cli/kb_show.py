@@ -25,9 +25,7 @@ _N_CHILDREN = 20
 def info(
     kb: options.Kb,
     json_file: options.Json = None,
-    verify: Annotated[
-        bool, Option("--verify", help="Read every byte and compare checksums.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Compare checksums of every byte.")] = False,
 ) -> None:
     """Show sources, counts and vectors of a knowledge base, and verify its files on request."""
     base = open_kb(kb)
@@ -68,9 +66,8 @@ def describe(base: KnowledgeBase) -> dict[str, Any]:
 def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
         if key == "types":
-            shown = [f"{name} {n:,}" for name, n in list(value.items())[:_N_TYPES]]
-            more = len(value) - len(shown)
-            yield "types", ", ".join(shown + ([f"and {more} more"] if more else []))
+            shown = [f"{name} {n:,}" for name, n in value.items()]
+            yield "types", ", ".join(_first(shown, _N_TYPES))
         elif key == "counts":
             yield from ((name.replace("_", " "), f"{n:,}") for name, n in value.items())
         elif key == "names_of_sources":
@@ -81,6 +78,11 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
             yield key, "\n".join(shown) or f"none; run bioel kb encode {kb} MODEL"
         else:
             yield key, str(value)
+
+
+def _first(shown: list[str], n: int) -> list[str]:
+    more = len(shown) - n
+    return [*shown[:n], f"and {more:,} more"] if more > 0 else shown
 
 
 def _vectors_text(vectors: dict[str, Any], *, kb: str) -> str:
@@ -169,20 +171,19 @@ def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
 
 def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
     several = len({one["source"] for one in about["names"]}) > 1
-    sources = [f" ({one['source']})" if several and one["source"] else "" for one in about["names"]]
+    names = [
+        f"{one['name']} ({one['source']})" if several and one["source"] else one["name"]
+        for one in about["names"]
+    ]
     parents, children = (
         [f"{one['id']} {one['name']}" for one in about[key]] for key in ("parents", "children")
     )
-    if (more := len(children) - _N_CHILDREN) > 0:
-        children[_N_CHILDREN:] = [f"and {more:,} more"]
     return {
-        "names": "\n".join(
-            one["name"] + source for one, source in zip(about["names"], sources, strict=True)
-        ),
+        "names": "\n".join(names),
         "definition": about["definition"],
         "types": ", ".join(about["types"]),
         "parents": "\n".join(parents),
-        "children": "\n".join(children),
+        "children": "\n".join(_first(children, _N_CHILDREN)),
         "cross-references": ", ".join(about["xrefs"]),
         "retired ids": ", ".join(about["retired_ids"]),
     }

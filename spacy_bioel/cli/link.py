@@ -13,25 +13,9 @@ from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.layout import has_columns
 
-
-class Engine(StrEnum):
-    """Engine that runs the pipeline."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
-class Preset(StrEnum):
-    """Options that are set together."""
-
-    CLINICAL = "clinical"
-
-
-class Mentions(StrEnum):
-    """Mentions to link: those that are found, or those that the input has."""
-
-    FOUND = "found"
-    GIVEN = "given"
+Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
+Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
+Preset = StrEnum("Preset", ["CLINICAL"])
 
 
 def link(
@@ -61,38 +45,21 @@ def link(
         Option(metavar="OUT.html", help="Also write a page of the texts and candidates."),
     ] = None,
     mentions: Annotated[
-        Mentions,
-        Option(help="given: link the mentions of INPUT, a corpus, in place of finding any."),
+        Mentions, Option(help="given: link the mentions that INPUT has, in place of finding any.")
     ] = Mentions.FOUND,
     kb: Annotated[
         list[Path] | None,
-        Option(
-            help="Another knowledge base to find and link names of, beside MODEL, which is one "
-            "too. May be given several times."
-        ),
+        Option(help="Another knowledge base, beside MODEL, which is one too; can be repeated."),
     ] = None,
     xrefs: Annotated[
-        bool,
-        Option(
-            "--xrefs",
-            help="Also write the cross-references of candidates to other vocabularies (JSON).",
-        ),
+        bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
     ] = False,
     context: Annotated[
-        bool,
-        Option(
-            "--context",
-            help="Also say of each mention whether it is negated, uncertain, past, conditional, or "
-            "of another person.",
-        ),
+        bool, Option("--context", help="Also say of each mention whether it is negated, past, ...")
     ] = False,
     affirmed: Annotated[
         bool,
-        Option(
-            "--affirmed",
-            help="Keep what the patient has or had: no mention that is negated, conditional or of "
-            "another person.",
-        ),
+        Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
     ] = False,
     preset: Annotated[
         Preset | None,
@@ -100,31 +67,16 @@ def link(
     ] = None,
     no_formulas: Annotated[
         bool,
-        Option(
-            "--no-formulas",
-            help="In .csv and .tsv, put an apostrophe before what a spreadsheet would run as a "
-            "formula: cells that begin with =, +, - or @.",
-        ),
+        Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
     ] = False,
     format: Annotated[
         str | None,
-        Option(
-            help="Format of the input, e.g. whole: a file is one document, not one per line; "
-            "default: detected."
-        ),
+        Option(help="Format of the input; whole: a file is one document; default: detected."),
     ] = None,
-    n_process: Annotated[
-        int,
-        Option(
-            min=1,
-            help="Worker processes. They save time only on idle cores: two take a sixth more "
-            "processor time than one.",
-        ),
-    ] = 1,
+    n_process: Annotated[int, Option(min=1, help="Worker processes, for idle cores.")] = 1,
     batch_size: Annotated[int, Option(min=1, help="Documents per batch.")] = 64,
     engine: Annotated[
-        Engine,
-        Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder."),
+        Engine, Option(help="spark: on a cluster, from and to JSONL or Parquet; OUT is a folder.")
     ] = Engine.LOCAL,
 ) -> None:
     """Find and link the mentions of texts: diseases, chemicals, genes, organisms, cell lines and
@@ -136,10 +88,11 @@ def link(
       start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
       evidence, and with xrefs on request; variants may have hgvs. With --context, links have
       context: negated, uncertain, historical, hypothetical, experiencer, and cues, the words that
-      say so.
+      say so. With --affirmed, what is negated, conditional or of another person is left out.
     * .json: these objects as one array.
     * .parquet: a row per document, without hgvs and xrefs.
-    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL.
+    * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
+      --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
     * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.

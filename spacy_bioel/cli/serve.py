@@ -20,19 +20,11 @@ Model = Annotated[str, Argument(metavar="[MODEL]", help=options.MODEL.capitalize
 def serve(
     model: Model = "starter",
     host: Annotated[
-        str,
-        Option(
-            help="Address to listen on. There is no authentication: others than this machine "
-            "should come by way of a proxy that has one."
-        ),
+        str, Option(help="Address to listen on. A proxy should authenticate other machines.")
     ] = "127.0.0.1",
     allowed_host: Annotated[
         list[str] | None,
-        Option(
-            metavar="NAME",
-            help="A name by which clients ask, beside localhost, --host and all addresses, such as "
-            "that of a proxy; can be repeated. A star stands for any.",
-        ),
+        Option(metavar="NAME", help="A further name of this service, or *; can be repeated."),
     ] = None,
     port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
     max_body: Annotated[
@@ -51,6 +43,9 @@ def serve(
 
     The page is at /; programs use /link, /concepts/ID, /search?q=WORDS and /info, which
     /openapi.json describes; monitoring uses /livez, /readyz and /metrics.
+
+    There is no authentication. Clients may ask by localhost, --host, any address, and each
+    --allowed-host, such as the name of a proxy.
 
     SIGHUP opens the knowledge base anew after it was changed; SIGTERM ends the service when the
     requests that it has are answered. Needs the extra `serve`.

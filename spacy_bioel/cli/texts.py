@@ -9,7 +9,7 @@ import csv
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -75,10 +75,8 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
         documents = _read_table(source, _TABLES[path.suffix])
     elif format == _WHOLE:
         documents = _read_whole(path)
-    elif source == STDIN:
-        documents = _read_lines(sys.stdin.buffer, source="stdin")
-    elif _is_plain(path, format):
-        documents = _read_plain(source)
+    elif source == STDIN or _is_plain(path, format):
+        documents = _read_lines(source)
     else:
         return _read_corpus(path, format)
     first = next(documents, None)
@@ -114,20 +112,16 @@ def _read_table(source: str, delimiter: str) -> Iterator[Document]:
             raise BioelError(Errors.B479.format(path=source, line=line, error=what)) from None
 
 
-def _read_plain(source: str) -> Iterator[Document]:
-    with open_binary(source) as file:
-        yield from _read_lines(file, source=source)
-
-
-def _read_lines(file: Iterable[bytes], *, source: str) -> Iterator[Document]:
-    """Stream the non-empty lines with their numbers.
+def _read_lines(source: str) -> Iterator[Document]:
+    """Stream the non-empty lines of a file or stdin with their numbers.
 
     Undecodable bytes become lone surrogates, so that only their document fails.
     """
-    for number, line in enumerate(file, start=1):
-        text = _decoded(line, source) if number == 1 else line.decode("utf8", "surrogateescape")
-        if text := text.strip():
-            yield text, str(number)
+    with nullcontext(sys.stdin.buffer) if source == STDIN else open_binary(source) as file:
+        for number, line in enumerate(file, start=1):
+            text = _decoded(line, source) if number == 1 else line.decode("utf8", "surrogateescape")
+            if text := text.strip():
+                yield text, str(number)
 
 
 def _decoded(start: bytes, source: str) -> str:

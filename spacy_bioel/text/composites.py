@@ -67,11 +67,6 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
     return ranked[: _MOST_READINGS - len(whole)] + whole
 
 
-def split_composites(mentions: Sequence[str]) -> list[list[tuple[str, ...]]]:
-    """Split each of several mentions, see `split_composite`."""
-    return [split_composite(mention) for mention in mentions]
-
-
 def _segments(mention: str) -> list[Words]:
     """Words of each coordinated segment; fewer than two segments without a conjunction."""
     outside = _BRACKETED.sub("", mention)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,15 +107,6 @@ def test_gold_never_reaches_the_pipeline_in_end_to_end(model: Path) -> None:
     assert list(link_open(nlp, linker, annotated)) == expected
 
 
-def test_given_mentions_replace_the_linkers_own_choice_for_a_while(model: Path) -> None:
-    nlp = spacy.load(model)
-    linker = find_linker(nlp)
-    texts = [AnnotatedText("1", "Narcan or clonidine", (Mention(10, 19, "D", ("X:1",)),))]
-    (links,) = link_given(nlp, linker, texts)
-    assert [(x.start, x.end, x.label, x.ids) for x in links] == [(10, 19, "D", ("MESH:D003000",))]
-    assert linker.cfg["mentions"] == "kb"
-
-
 def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
     nlp = spacy.load(model)
     linker = find_linker(nlp)
@@ -124,8 +114,12 @@ def test_the_linker_is_given_places_and_labels_but_no_ids(model: Path) -> None:
     with_ids = AnnotatedText("1", "Narcan or clonidine", mentions)
     without = replace(with_ids, mentions=tuple(replace(m, ids=()) for m in mentions))
     found = list(link_given(nlp, linker, [without]))
-    assert [link.ids for link in found[0]] == [("MESH:D009270",), ("MESH:D003000",)]
+    assert [(x.start, x.end, x.label, x.ids) for x in found[0]] == [
+        (0, 6, "D", ("MESH:D009270",)),
+        (10, 19, "D", ("MESH:D003000",)),
+    ]
     assert found == list(link_given(nlp, linker, [with_ids]))
+    assert linker.cfg["mentions"] == "kb"  # its own choice, again
 
 
 def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
@@ -137,18 +131,6 @@ def test_fingerprint_follows_names_and_contents(tmp_path: Path) -> None:
     second = fingerprint_folder(tmp_path)
     (tmp_path / "a" / "x").rename(tmp_path / "a" / "y")
     assert len({first, second, fingerprint_folder(tmp_path)}) == 3
-
-
-@pytest.mark.parametrize("file", ["memory.json", "cfg.json"])
-def test_a_cut_file_of_a_model(
-    file: str, bioel: Bioel, model: Path, corpus: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(model, tmp_path / "cut")
-    (tmp_path / "cut" / "bioel_linker" / file).write_text('{"a')
-    done = bioel("evaluate", tmp_path / "cut", corpus, status=2)
-    assert f"{file} is not as it was saved" in done.err
-    (tmp_path / "cut" / "bioel_linker" / "manifest.json").unlink()
-    assert "[B058]" in bioel("evaluate", tmp_path / "cut", corpus, status=2).err
 
 
 def test_names_alone_stand_beside_the_pipeline(

@@ -76,19 +76,15 @@ def test_build_and_info(bioel: Bioel, tmp_path: Path, concepts_file: Path) -> No
     base = KnowledgeBase.open(out)
     assert base.canonical("MESH:D000001") == "MESH:D009270"
     assert (base.meta["source"], base.meta["release"]) == ("concepts.jsonl", "2024")
+    encode(out)
+    assert f"run bioel kb encode {out} MODEL" in bioel("kb", "build", out, concepts_file).words
+    bioel("kb", "build", out, concepts_file, "--release", "2024")
     about = bioel("kb", "info", out, "--verify", "--json", "-").json
     assert about["fingerprint"] == counts["fingerprint"]
     assert (about["types"], about["vectors"], about["verified"]) == ({"D": 2, "C": 1}, [], True)
     shown = bioel("kb", "info", out).words
     assert "2024" in shown and "D 2, C 1" in shown
     assert f"none; run bioel kb encode {out} MODEL" in shown
-
-
-def test_a_new_build_leaves_no_vectors(bioel: Bioel, kb: Path, concepts_file: Path) -> None:
-    assert "vectors" not in bioel("kb", "build", kb, concepts_file).err
-    encode(kb)
-    assert f"run bioel kb encode {kb} MODEL" in bioel("kb", "build", kb, concepts_file).words
-    assert not has_vectors(KnowledgeBase.open(kb))
 
 
 def test_branches_release_and_licence_of_an_ontology(bioel: Bioel, tmp_path: Path) -> None:
@@ -151,14 +147,6 @@ def test_bad_records_are_skipped_and_reported(bioel: Bioel, tmp_path: Path) -> N
     ]
 
 
-def test_only_bad_records_are_refused_and_reported(bioel: Bioel, tmp_path: Path) -> None:
-    source, report = tmp_path / "mine.jsonl", tmp_path / "bad.tsv"
-    source.write_text('{"id": 1, "names": []}\n{"id": 2, "names": []}\n')
-    done = bioel("kb", "build", tmp_path / "kb", source, "--skip-bad", report, status=2)
-    assert "[B400]" in done.err and "[B132]" in done.err
-    assert not (tmp_path / "kb").exists() and len(report.read_text().splitlines()) == 3
-
-
 def test_a_knowledge_base_of_the_package_by_its_name(bioel: Bioel, tmp_path: Path) -> None:
     assert "Cellosaurus" in bioel("kb", "info", "starter:cells", "--json", "-").json["source"]
     (tmp_path / "notes.txt").write_text("HeLa cells were used.\n")
@@ -188,12 +176,6 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel: Bioel, tmp_path: 
     about = bioel("kb", "info", base, "--verify", "--json", "-").json
     assert (about["counts"]["names"], about["verified"]) == (4, True)
     assert [(v["n"], v["current"]) for v in about["vectors"]] == [(3, False)]
-
-
-def test_encode_needs_a_trained_linker(bioel: Bioel, kb: Path, model: Path) -> None:
-    before = sorted(path.name for path in kb.iterdir())
-    assert "[B053]" in bioel("kb", "encode", kb, model, status=2).err
-    assert sorted(path.name for path in kb.iterdir()) == before
 
 
 def test_add(bioel: Bioel, kb: Path, tmp_path: Path) -> None:
@@ -272,10 +254,6 @@ def test_upgrade(bioel: Bioel, kb: Path) -> None:
     to_old_layout(kb)
     assert f"Converted {kb} to the current layout." in bioel("kb", "upgrade", kb).words
     assert "has the current layout" in bioel("kb", "upgrade", kb).words
-
-
-def test_version(bioel: Bioel) -> None:
-    assert bioel("--version").out == "0.1.0\n"
 
 
 def test_help_names_the_commands_and_needs_no_spacy() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import spacy
 from commands import Bioel
-from kb_files import columns_of
 from spacy.tokens import DocBin
 
 import spacy_bioel
@@ -69,24 +68,26 @@ def test_the_pipeline_of_the_package_is_the_default(bioel: Bioel, tmp_path: Path
 
 def test_tables_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     table = tmp_path / "notes.csv"
-    table.write_text('text,id,year\n"Gout, and\nfever.",A,2020\nNaloxone,,2021\n')
+    table.write_text('text,id,year\n"Gout, and\r\nfever.",A,2020\nNaloxone,,2021\n')
     rows = bioel("link", model, table).rows
     assert [(row["id"], row["text"], row["error"]) for row in rows] == [
-        ("A", "Gout, and\nfever.", None),
+        ("A", "Gout, and\r\nfever.", None),
         ("2", "Naloxone", None),
     ]
 
 
-@pytest.mark.parametrize("content", [b"", b" \n\n"])
-def test_stdin(
-    bioel: Bioel, model: Path, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from_stdin(monkeypatch, b"clonidine\n")
-    record = bioel("link", model, "-").json
-    assert (record["id"], found_in(record)) == ("1", [("clonidine", "MESH:D003000")])
-    from_stdin(monkeypatch, content)
-    out = tmp_path / "out.jsonl"
-    assert "[B142]" in bioel("link", model, "-", "-o", out, status=2).err and not out.exists()
+def test_stdin(bioel: Bioel, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from_stdin(monkeypatch, b"clonidine\n\nNarcan")
+    rows = bioel("link", model, "-").rows
+    assert [(row["id"], row["links"][0]["id"]) for row in rows] == [
+        ("1", "MESH:D003000"),
+        ("3", "MESH:D009270"),
+    ]
+    from_stdin(monkeypatch, b"clonidine\n\nNarcan")
+    row = bioel("link", model, "-", "--format", "whole").json
+    assert (row["id"], [link["start"] for link in row["links"]]) == ("stdin", [0, 11])
+    from_stdin(monkeypatch, b" \n\n")
+    assert "[B142]" in bioel("link", model, "-", status=2).err
 
 
 def test_gold_in_the_file_changes_no_prediction(
@@ -117,29 +118,6 @@ def test_a_record_without_a_text_fails_alone(bioel: Bioel, model: Path, tmp_path
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("file", ["names.txt", "ids.txt"])
-def test_a_damaged_knowledge_base_is_said_at_once(
-    bioel: Bioel, concepts_file: Path, notes: Path, tmp_path: Path, file: str
-) -> None:
-    kb = tmp_path / "kb"
-    bioel("kb", "build", kb, concepts_file)
-    (columns_of(kb) / file).write_bytes(b"cut")
-    assert "[B023]" in bioel("link", kb, notes, "-o", tmp_path / "out.jsonl", status=2).err
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_a_brat_folder(bioel: Bioel, model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    (folder / "a.txt").write_text("Clonidine helps.")
-    (folder / "a.ann").write_text("")
-    record = bioel("link", model, folder).json
-    assert (record["text"], found_in(record)) == (
-        "Clonidine helps.",
-        [("Clonidine", "MESH:D003000")],
-    )
-
-
 def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -157,16 +135,6 @@ def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_as_one_document(
-    bioel: Bioel, model: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = bioel("link", model, notes, "--format", "whole").json
-    assert (row["id"], row["text"]) == ("notes", notes.read_text())
-    assert [link["start"] for link in row["links"]] == [0, 33, 47]
-    from_stdin(monkeypatch, notes.read_bytes())
-    assert bioel("link", model, "-", "--format", "whole").json["links"] == row["links"]
-
-
 def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("He was given\nNarcan. His father had\nnaloxone.\n", encoding="utf8")
@@ -179,27 +147,17 @@ def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
         spacy_bioel.load(preset="surgical")
 
 
-@pytest.mark.parametrize("format", ["text", "whole"])
-def test_utf16_is_refused(bioel: Bioel, model: Path, tmp_path: Path, format: str) -> None:
+def test_utf16_is_refused(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_bytes("Narcan\n".encode("utf-16"))
-    done = bioel("link", model, tmp_path / "notes.txt", "--format", format, status=2)
-    assert "[B103]" in done.err
+    assert "[B103]" in bioel("link", model, tmp_path / "notes.txt", status=2).err
 
 
 @pytest.mark.parametrize("n_process", [1, 2])
-@pytest.mark.parametrize("source", ["-", "notes.txt"])
 def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(
-    bioel: Bioel,
-    model: Path,
-    tmp_path: Path,
-    source: str,
-    n_process: int,
-    monkeypatch: pytest.MonkeyPatch,
+    bioel: Bioel, model: Path, tmp_path: Path, n_process: int
 ) -> None:
-    text = b"Narcan\nNarcan \xff and caf\xc3\xa9\nclonidine\n"
-    (tmp_path / "notes.txt").write_bytes(text)
-    monkeypatch.chdir(tmp_path)
-    from_stdin(monkeypatch, text)
+    source = tmp_path / "notes.txt"
+    source.write_bytes(b"Narcan\nNarcan \xff and caf\xc3\xa9\nclonidine\n")
     options = ("--format", "text", "--n-process", n_process)
     done = bioel("link", model, source, *options, status=1)
     assert "3 documents, 2 mentions, 0 of them NIL.\n1 document failed" in done.err
@@ -207,18 +165,6 @@ def test_a_byte_that_is_no_utf8_is_the_error_of_its_document(
     assert [first["links"][0]["id"], third["links"][0]["id"]] == ["MESH:D009270", "MESH:D003000"]
     assert (second["id"], second["text"], second["links"]) == ("2", "Narcan \ufffd and café", [])
     assert second["error"]["code"] == "B251"
-
-
-def test_half_a_surrogate_pair_is_the_error_of_its_document(
-    bioel: Bioel, model: Path, tmp_path: Path
-) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"id": "1", "text": "Narcan \\ud83d"}\n{"id": "2", "text": "Narcan"}\n')
-    bioel("link", model, source, "-o", tmp_path / "out.parquet", status=1)
-    first, second = parquet.read_table(tmp_path / "out.parquet").to_pylist()
-    assert (first["text"], first["error"]["code"]) == ("Narcan \ufffd", "B251")
-    assert second["links"][0]["id"] == "MESH:D009270"
 
 
 def test_one_run_writes_several_formats(
@@ -253,13 +199,6 @@ def test_an_output_that_fails_leaves_none_behind(bioel: Bioel, model: Path, tmp_
     outputs = ("-o", tmp_path / "a.ann", "-o", tmp_path / "a.csv", "-o", tmp_path / "a.pubtator")
     assert "[B342]" in bioel("link", model, source, *outputs, status=2).err
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_an_annotation_file_is_never_replaced(bioel: Bioel, model: Path, notes: Path) -> None:
-    out = notes.with_suffix(".ann")
-    out.write_text("mine")
-    assert "[B341]" in bioel("link", model, notes, "--format", "text", "-o", out, status=2).err
-    assert out.read_text() == "mine"
 
 
 @pytest.mark.parametrize("n_process", [1, 2])

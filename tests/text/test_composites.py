@@ -10,33 +10,25 @@ from spacy_bioel.text.composites import split_composite
     [
         # Words at the end are shared.
         ("breast and ovarian cancer", ("breast cancer", "ovarian cancer")),
-        ("renal or hepatic failure", ("renal failure", "hepatic failure")),
         ("lung as well as colon cancer", ("lung cancer", "colon cancer")),
         (
             "colorectal, endometrial, and ovarian cancers",
             ("colorectal cancers", "endometrial cancers", "ovarian cancers"),
         ),
-        ("hip and/or knee pain", ("hip pain", "knee pain")),
         ("Smith/Jones eye syndrome", ("Smith eye syndrome", "Jones eye syndrome")),
-        ("low back and right leg pain", ("low back pain", "right leg pain")),
         ("either renal & hepatic failure", ("renal failure", "hepatic failure")),
         ("atrial (AF) and septal (SD) defects", ("atrial defects", "septal defects")),
         ("aplasia and cysts of the thymus", ("aplasia of the thymus", "cysts of the thymus")),
         # Words at the beginning are shared.
         ("cancer of the breast and ovary", ("cancer of the breast", "cancer of the ovary")),
-        ("hepatitis B and C", ("hepatitis B", "hepatitis C")),
         ("hepatitis B and A", ("hepatitis B", "hepatitis A")),
         ("type I, II and III", ("type I", "type II", "type III")),
-        ("cleft lip/palate", ("cleft lip", "cleft palate")),
         ("defects (C2 and C7)", ("defects C2", "defects C7")),
         ("IL-2 and -6", ("IL-2", "IL-6")),
         # Both.
         ("type 1 and type 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
-        ("type 1 and 2 diabetes", ("type 1 diabetes", "type 2 diabetes")),
-        ("vitamin A/D deficiency", ("vitamin A deficiency", "vitamin D deficiency")),
         ("omega-3 and -6 fatty acids", ("omega-3 fatty acids", "omega-6 fatty acids")),
         # Nothing is.
-        ("hypertension and diabetes", ("hypertension", "diabetes")),
         ("nausea/vomiting", ("nausea", "vomiting")),
         # Parts of words are.
         ("B- and T-cell lymphoma", ("B-cell lymphoma", "T-cell lymphoma")),
@@ -56,21 +48,12 @@ def test_best_reading(mention: str, best: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("mention", "readings"),
     [
-        ("fever and cough", [("fever", "cough")]),
         (
             "heart and central nerve defects",
             [
                 ("heart nerve defects", "central nerve defects"),
                 ("heart defects", "central nerve defects"),
                 ("heart", "central nerve defects"),
-            ],
-        ),
-        (
-            "cyst of the left lung or liver",
-            [
-                ("cyst of the left lung", "cyst of the liver"),
-                ("cyst of the left lung", "cyst of the left liver"),
-                ("cyst of the left lung", "liver"),
             ],
         ),
         (

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import re
-import unicodedata
 
 import pytest
 
@@ -16,12 +15,10 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
         ("  Diabetes\tMellitus,\nType 2 ", "diabetes mellitus type 2"),
         ("α-Synuclein", "alpha synuclein"),
         ("17β-Estradiol", "17beta estradiol"),
-        ("β", "beta"),
         ("µg and μg", "mug and mug"),  # the micro sign and the Greek letter
         ("ΟΔΟΣ", "omicrondeltaomicronsigma"),  # a final sigma is a sigma
         ("Ménière disease", "meniere disease"),
         ("Me\u0301nie\u0300re disease", "meniere disease"),
-        ("Sjögren's syndrome", "sjogren s syndrome"),
         ("Parkinson’s disease", "parkinson s disease"),
         ("Straße, œdème, Łódź, Ærø", "strasse oedeme lodz aero"),
         ("T–cell, T—cell, T‑cell, T−cell, T-cell", "t cell t cell t cell t cell t cell"),
@@ -30,18 +27,11 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
         ("Gleevec™ and Taxol®", "gleevec and taxol"),
         ("[3H]-naloxone", "3h naloxone"),
         ("patient 🙂", "patient"),
-        ("+/-", ""),
         ("", ""),
     ],
 )
 def test_normalize_name(name: str, expected: str) -> None:
     assert normalize_name(name) == expected
-
-
-def test_it_is_idempotent() -> None:
-    once = normalize_name("N‑méthyl‑D‑aspartate (NMDA), γ-form™")
-    assert once == "n methyl d aspartate nmda gamma form"
-    assert normalize_name(once) == once
 
 
 # Blocks of letters, marks, symbols, presentation forms and planes beyond the first.
@@ -63,17 +53,10 @@ def test_normalising_twice_changes_nothing(low: int, high: int) -> None:
         assert normalize_name(once) == once == " ".join(once.split()), ascii(name)
 
 
-def test_an_underscore_beside_another_separator_is_one_space() -> None:
-    assert normalize_name("ß_ a") == "ss a"
-    assert normalize_name("é_-_b") == "e b"
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "Gleevec™ 5㎎ №5 x℃",
-        "17β‐estradiol/µM (TNF-α)",
-        "Parkinson's Ménière’s nai\u0308ve_T–cell",
         "ΟΔΟΣ-ΟΔΟΣ ½mg 5²x",
         "İstanbul-ſ ẞ ß",
         "🙂👩‍⚕️ [3H]-naloxone",
@@ -84,13 +67,6 @@ def test_words_of_a_text_are_those_of_its_pieces(text: str) -> None:
     pieces = re.findall(r"(?:[^\W_]|[\u0300-\u036f])+|[^\w\s]|_", text)
     words = " ".join(filter(None, map(normalize_name, pieces)))
     assert words == normalize_name(text)
-
-
-def test_plain_text_takes_the_same_road_as_any_other() -> None:
-    plain = "Type-2 Diabetes_mellitus (T2DM), 5%"
-    assert normalize_name(plain) == "type 2 diabetes mellitus t2dm 5"
-    assert normalize_name(plain + "é") == normalize_name(plain) + " e"
-    assert unicodedata.is_normalized("NFKD", normalize_name("ﬁ é Å"))
 
 
 def test_many_at_once() -> None:

@@ -21,10 +21,8 @@ def split(borders: str, *, size: int, overlap: int) -> list[Window]:
     [
         ("", 8, 2, []),
         ("t", 8, 2, [(0, 1, 0, 1)]),
-        ("tttttttt", 8, 2, [(0, 8, 0, 8)]),
         # As late as it can be; the next goes back by two, and both use one of these.
         ("ttttttttt", 8, 2, [(0, 8, 0, 7), (6, 9, 7, 9)]),
-        ("ttttttttt", 8, 0, [(0, 8, 0, 8), (8, 9, 8, 9)]),
         # A sentence begins at 6, then at 5 and 7: the last one counts.
         ("ttttttsttt", 8, 0, [(0, 6, 0, 6), (6, 10, 6, 10)]),
         ("tttttststt", 8, 0, [(0, 7, 0, 7), (7, 10, 7, 10)]),

@@ -24,7 +24,7 @@ from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding
 from spacy_bioel.text.abbreviations import expand_abbreviations
-from spacy_bioel.text.composites import split_composites
+from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -142,7 +142,7 @@ def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Que
         expand_abbreviations(span.text, forms[span.doc]) if span.doc in forms else span.text
         for span in spans
     ]
-    readings = split_composites(texts) if settings.composites else [[]] * len(texts)
+    readings = [split_composite(text) if settings.composites else [] for text in texts]
     return [
         Query(whole, tuple(tuple(normalize_names(reading)) for reading in of_text))
         for whole, of_text in zip(normalize_names(texts), readings, strict=True)
