@@ -38,7 +38,7 @@ ROOMS: dict[str, list[str]] = {
         *["", *GROUND, "text", "io", "kb", "models", "scoring", "pipeline", "corpus", "view"],
         *["distributed", "export", "tuning", "storage", "service"],
     ],
-    "__init__": ["pipeline", "export"],
+    "__init__": ["errors", "pipeline", "export"],
     "__main__": ["cli"],
 }
 
