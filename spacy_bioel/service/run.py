@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from spacy_bioel.errors import BioelError, Errors
 
@@ -168,14 +167,8 @@ class Connections:
 class Connection(H11Protocol):
     """A connection. uvicorn itself bounds only the time between requests."""
 
-    def __init__(
-        self,
-        all: Connections,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-    ) -> None:
-        super().__init__(config, server_state, app_state)
+    def __init__(self, all: Connections, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._all = all
         self._timer: asyncio.TimerHandle | None = None
 
