@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
-from statistics import fmean
 
 import srsly
 from commands import unknown_options
@@ -69,12 +68,6 @@ def measured(results: str, digits: int | None = 1, **about: object) -> float:
     return value if digits is None else round(value + 1e-9, digits)
 
 
-def library(question: str, *systems: str, metric: str = "second") -> list[float]:
-    rows = [row for row in srsly.read_json(ROOT / "benchmarks/results/libraries.json")
-            if row["question"] == question and metric in row["metric"]]  # fmt: skip
-    return [row["value"] for system in systems for row in rows if row["system"] == system]
-
-
 def numbers() -> Iterator[tuple[str, str, list[float]]]:
     """Page, what it says with {} for each number, and these numbers by the source."""
     yield "README.md", "every span of up to {} tokens", [DETECTOR["max_width"]]
@@ -102,14 +95,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     yield large, "own knowledge base of MeSH has {} names.", found
     found = [round(measured("linking_speed", system=name), 1) for name in ("rescnn", "lexical")]
     yield large, "mentions take {} seconds against the 71,821 names of MEDIC, {} without", found
-    found = [
-        round(fmean(measured("priors", None, seed=n, corpus=corpus, system=f"{name}, cross-fitted")
-                    for n in range(3)), 1)
-        for corpus in ("bc5cdr", "ncbi_disease")
-        for name in ("before", "package")
-    ]  # fmt: skip
-    said = "BC5CDR {} then and {} now, NCBI Disease {} then and {} now"
-    yield "docs/concepts/evidence.md", said, found
     # Mention F1 of the diseases of BC5CDR, of a detector with or without it in training.
     about = {"corpus": "bc5cdr", "subset": "Disease", "protocol": "mention"}
     found = [measured("starter", system=name, **about) for name in ("left_out", "light_beside")]
@@ -156,20 +141,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     faster = [row["value"] for row in rows if row["system"] == "rerank"
               and row["metric"] == "collective_is_faster"]  # fmt: skip
     yield page, "and the dual encoder is {} times as fast", [round(min(faster))]
-
-    page = "CONTRIBUTING.md"
-    found = library("search", "usearch, int8", "usearch, float32", "ours")
-    yield page, "{} queries a second in int8, {} in float32 | {}, with", found
-    found = [
-        value
-        for system in ("marisa-trie", "ours")
-        for metric in ("second", "bytes")
-        for value in library("lookup", system, metric=metric)
-    ]
-    said = "| {} strings a second, {} bytes | {} with strings compared, {} bytes; {} spans"
-    yield page, said, [*found, *library("lookup", "ours, keys of spans")]
-    found = library("formats", "ours")
-    yield page, "lines that it cannot read | {}; file, line and code", found
 
 
 def test_numbers() -> None:
