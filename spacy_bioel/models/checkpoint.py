@@ -15,8 +15,9 @@ from tokenizers import Tokenizer
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.name_encoder import EncoderSource, NetworkKind
-from spacy_bioel.models.torch_io import reading_part, require_torch, set_layer, torch_layer
+from spacy_bioel.models.torch_io import require_torch, set_layer, torch_layer
 from spacy_bioel.models.vocabulary import n_pieces
+from spacy_bioel.models.weights import reading_part
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

@@ -22,14 +22,8 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.marked import Pieces
-from spacy_bioel.models.torch_io import (
-    device_of,
-    network_of,
-    reading_part,
-    to_tensors,
-    weights_from_bytes,
-    weights_to_bytes,
-)
+from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
+from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
 from spacy_bioel.processor import one_thread_each
 from spacy_bioel.text.normalize import normalize_names
 

@@ -21,20 +21,14 @@ from spacy_bioel.models.name_encoder import (
     infer_by_torch,
     pieces_model,
 )
-from spacy_bioel.models.torch_io import (
-    device_of,
-    is_on_gpu,
-    reading_part,
-    set_layer,
-    torch_layer,
-    weights_of,
-)
+from spacy_bioel.models.torch_io import device_of, is_on_gpu, set_layer, torch_layer, weights_of
 from spacy_bioel.models.vocabulary import (
     EmbeddingTables,
     load_huggingface,
     make_vocabulary,
     n_pieces,
 )
+from spacy_bioel.models.weights import reading_part
 from spacy_bioel.text.normalize import normalize_name
 
 if TYPE_CHECKING:

@@ -22,14 +22,8 @@ from spacy_bioel.models.name_encoder import (
     encoder_parts,
     load_encoder,
 )
-from spacy_bioel.models.torch_io import (
-    reading_part,
-    require_torch,
-    set_layer,
-    torch_layer,
-    weights_from_bytes,
-    weights_to_bytes,
-)
+from spacy_bioel.models.torch_io import require_torch, set_layer, torch_layer
+from spacy_bioel.models.weights import reading_part, weights_from_bytes, weights_to_bytes
 
 if TYPE_CHECKING:
     from torch import nn

@@ -25,7 +25,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, Optimizer
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.torch_io import unchanged_on_error
+from spacy_bioel.models.weights import unchanged_on_error
 from spacy_bioel.storage.atomic import replacing_file
 
 Parts = Mapping[str, Callable[[], bytes]]

@@ -32,7 +32,8 @@ from spacy_bioel.models.detector import (
     find_spans,
     mention_loss,
 )
-from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import network_of
+from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipeline.annotate import annotated_labels, gold_spans
 from spacy_bioel.pipeline.linker.settings import check_kinds, check_number, open_kbs
 from spacy_bioel.pipeline.linker.starter import open_setting
