@@ -126,7 +126,7 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
         )
         for deep, light in (("mention", "mention"), ("strict", "end_to_end"))
     ]
-    yield page, "pays in finding mentions: {} points of F1 over the CNN, and {} end to end", found
+    yield page, "helps to find mentions: {} points of F1 over the CNN, and {} end to end", found
     about = {"question": "mention", "metric": "seconds"}
     found = [round(1000 * measured("growth", None, names=n, **about), 1)
              for n in (100_000, 1_000_000, 2_000_000)]  # fmt: skip
