@@ -27,12 +27,11 @@ _PERSONS = ("family", "other")
 _DIRECTIONS = ("forward", "backward", "both")
 _ALL = "all"  # ends the scope of every cue
 
-_ABBREVIATIONS = frozenset(
-    "dr mr mrs ms prof st vs no approx dept fig e.g i.e etc al a.m p.m q.d b.i.d t.i.d p.o".split()
-)
+_ABBREVIATIONS = frozenset("dr mr mrs ms prof st vs no approx dept fig e.g i.e al".split())
 # Where a sentence may end: after a full stop and white space, or at the end of a line.
 _ENDS = re.compile(r"(?P<stop>[.!?]+[\"')\]]*)\s+|[ \t]*\r?\n[ \t]*")
 _WORD_BEFORE = re.compile(r"[\w.]*\Z")
+_INITIAL = re.compile(r"\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z]\Z", re.I)  # "Dr. J. Smith"
 _HEADER = re.compile(
     r"(?:^|(?<=[.;])[ \t])[ \t]*(?P<name>[A-Za-z][A-Za-z/&' -]{1,48}?)[ \t]*:", re.M
 )
@@ -202,9 +201,9 @@ def sentence_borders(text: str) -> list[int]:
     for match in _ENDS.finditer(text):
         at = match.end()
         if match["stop"]:
-            before = _WORD_BEFORE.search(text, max(0, match.start() - 8), match.start())
-            word = before.group().lower() if before else ""
-            is_short = word in _ABBREVIATIONS or len(word) < 2
+            before = text[max(0, match.start() - 8) : match.start()]
+            word = _WORD_BEFORE.search(before)
+            is_short = word and word.group().lower() in _ABBREVIATIONS or _INITIAL.search(before)
             if match["stop"][0] != "." or not (is_short or text[at : at + 1].islower()):
                 borders.append(at)
             if "\n" in match.group():
