@@ -198,7 +198,7 @@ class Errors(metaclass=_Coded):
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns the types of all mentions together. Train bioel_mentions on them instead."
     B333 = '{path}: no gold mention has an id, and the pipeline has a linker only, so that nothing can be tuned. In JSON lines a mention has a list of them, "ids".'
     B334 = "The package has no knowledge base {found}. Choose one of {known}, or name a folder that `bioel kb build` has written."
-    B335 = "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: {found}. Give several files one after the other, or `cat` them to -."
+    B335 = "Expected [MODEL] INPUT, a pipeline and one file of texts, or the texts alone; found: {found}. Give several files in several commands, or `cat` them to -."
     B336 = 'The settings `always` and `never` of bioel_mentions are label -> words, as {{"Species": ["patients"]}}, and words, as ["2015"]; found: always = {always}, never = {never}.'
     B337 = "No concept {id!r} in the knowledge base {kb}, current or retired. Its ids look like {example}.{hint} Search for it by its names."
     B338 = "The text has no {mention!r}. Give characters that stand in it; case does not matter."
@@ -246,7 +246,7 @@ class Errors(metaclass=_Coded):
     B410 = "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx (several). Error of spaCy: {error}"
     B411 = "The pipeline has neither bioel_mentions nor bioel_linker, it has: {pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the package."
     B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
-    B441 = '{found} is a file or folder, expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] "$(cat FILE)"'
+    B441 = '{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] "$(cat FILE)"'
     B442 = "{id!r} in the knowledge base in {path} has the name {same!r} already, and {name!r} is the same without case and punctuation. Give a new name; nothing was changed."
     B443 = "The setting {name!r} of bioel_mentions is unknown. It has: {known}. Correct the name: an unknown setting has no effect."
     B444 = "{path} has the columns {columns}, expected one named 'text', and 'id' if documents have ids. Name them so in the first line, or write one text a line to a file OUT.txt."
@@ -266,6 +266,7 @@ class Errors(metaclass=_Coded):
     B490 = "{path} is no file of rules for bioel_context ({error}). Expected a JSON object of cues, pseudo, ends and sections: change a copy of spacy_bioel/assets/context.json."
     B491 = "--context, --affirmed and --preset read mentions that the pipeline finds, and not those of --mentions given. Leave one of them out."
     B492 = "{found!r} is no preset. Give preset='clinical', or none."
+    B493 = "{path} is the input too, which would be lost. Give the output another name."
 
 
 class Warnings(metaclass=_Coded):
@@ -285,6 +286,7 @@ class Warnings(metaclass=_Coded):
     W300 = "{n:,} of {of:,} gold mentions overlap longer ones. Tags cannot represent both: the longest are learnt. To find them all, use bioel_mentions with spacy-bioel.SpanEnumerator.v1."
     W301 = "{path}: files .txt without an .ann file beside them are left out ({n:,}: {first}). Make empty .ann files for texts without mentions."
     W302 = "No document of {source} has a mention, so that there was nothing to link. Leave --mentions given out to find them."
+    W303 = "{path} has no place for what the text says of a mention: what is negated looks like the rest. Write JSON lines, a table or a page too, or add --affirmed."
     W311 = "{path} has the scores of another pipeline (model_fingerprint {found}), this one has {expected}. The card is written; measure this pipeline, and write it again."
     W320 = "{linker!r} with mentions = {mentions!r} links what is in {wanted}, but the pipes before it ({finders}) write to {written}, and not there. Set `mentions` or `spans_key` of {linker!r} to where the mentions are."
     W321 = "The setting `{setting}` of bioel_linker has the labels {unknown}, which the pipes before it ({finders}) do not give: they give {known}. Correct the labels, otherwise they have no effect."

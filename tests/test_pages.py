@@ -30,7 +30,8 @@ PACKAGE, TRAINED = "en_core_link", ROOT / "models" / "embedded" / "final"
 # Files that the README takes from elsewhere.
 GIVEN = {
     "README.md": {
-        "hp.obo": "format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\n",
+        "hp.obo": "format-version: 1.2\n\n[Term]\nid: HP:0000118\nname: Abnormality\n\n[Term]\n"
+        "id: HP:0001250\nname: Seizure\nis_a: HP:0000118\n",
     }
 }
 BLOCK = re.compile(

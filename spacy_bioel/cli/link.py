@@ -63,7 +63,7 @@ def link(
     ] = False,
     preset: Annotated[
         Preset | None,
-        Option(help="clinical, for notes: --context, and a file of text is one note."),
+        Option(help="clinical, for notes: --context, and a file of text, or stdin, is one note."),
     ] = None,
     no_formulas: Annotated[
         bool,
@@ -90,7 +90,7 @@ def link(
       context: negated, uncertain, historical, hypothetical, experiencer, and cues, the words that
       say so. With --affirmed, what is negated, conditional or of another person is left out.
     * .json: these objects as one array.
-    * .parquet: a row per document, without hgvs and xrefs.
+    * .parquet: a row per document, without hgvs, xrefs and context.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
       --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
@@ -113,6 +113,7 @@ def link(
     if preset and not format and texts.is_plain_text(source):
         format = "whole"
     context |= affirmed or preset is not None
+    texts.check_outputs(outputs, source, context=context and not affirmed)
     if is_given and context:
         raise BioelError(Errors.B491)
     if engine is Engine.SPARK:

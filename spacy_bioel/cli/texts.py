@@ -18,8 +18,15 @@ from spacy_bioel.cli.console import make_folder, naming, show_note, track, writi
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.distributed import parquet
 from spacy_bioel.distributed.rows import Document, LinkedText, Totals
-from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.formats import WITH_FAILURES, WITH_XREFS, PathFormat, format_of, suffix_of
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.export.formats import (
+    WITH_CONTEXT,
+    WITH_FAILURES,
+    WITH_XREFS,
+    PathFormat,
+    format_of,
+    suffix_of,
+)
 from spacy_bioel.export.links import TextFormat, Write
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
@@ -86,8 +93,8 @@ def read_documents(source: str, format: str | None) -> Iterator[Document]:
 
 
 def is_plain_text(source: str) -> bool:
-    """Whether the input is one file of text, and no table or corpus."""
-    return Path(source).is_file() and _is_plain(Path(source), None)
+    """Whether the input is one file of text, or stdin, and no table or corpus."""
+    return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
 
 
 def _check_format(format: str | None) -> None:
@@ -182,6 +189,19 @@ def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
     return outputs | ({} if html is None else {str(html): ".html"})
+
+
+def check_outputs(outputs: Mapping[str, str], source: str, *, context: bool) -> None:
+    """Warn [W303] of formats without a place for what the text says of a mention.
+
+    context (bool): Whether that is to be written.
+    RAISES BioelError: [B493] on an output that is the input.
+    """
+    for name, suffix in outputs.items():
+        if Path(source).is_file() and Path(name).exists() and Path(name).samefile(source):
+            raise BioelError(Errors.B493.format(path=name))
+        if context and suffix not in WITH_CONTEXT:
+            show_note(Warnings.W303.format(path=name))
 
 
 def write_links(

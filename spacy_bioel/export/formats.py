@@ -26,6 +26,8 @@ SUFFIXES = (
 # Those that have a place for cross-references. "" is that of a name without an end, such as "-" or
 # that of a pipe: JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
+# Those that have a place for what the text says of a mention.
+WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html"}
 # Those that have a place for the errors of documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 # Spreadsheets take a cell that begins like this for a formula, and run it.

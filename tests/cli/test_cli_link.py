@@ -143,6 +143,7 @@ def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:
         ("Narcan", "patient"),
         ("naloxone", "family"),
     ]
+    assert "[W303]" in bioel("link", model, note, "--context", "-o", tmp_path / "a.pubtator").err
     with pytest.raises(BioelError, match="B492"):
         spacy_bioel.load(preset="surgical")
 
