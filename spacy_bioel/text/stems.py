@@ -66,9 +66,13 @@ def words_of(normalized: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
-    """American spelling, in the singular: a word in another spelling, of the same meaning."""
+    """American spelling, in the singular, with Arabic numbers: a word in another spelling, of the
+    same meaning.
+    """
     if word in _IRREGULAR:
         return _IRREGULAR[word]
+    if word in _ARABIC and len(word) > 1:  # "i" and "v" are letters too
+        return _ARABIC[word]
     if len(word) >= _SHORT:
         word = _american(word)
         for pattern, replacement in _BRITISH:

@@ -46,6 +46,7 @@ NAMES = (
     ("Retina",),
     ("Embryo",),
     ("Locus",),
+    ("Type II diabetes mellitus", "VIII IX"),
 )
 
 
@@ -76,6 +77,8 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
         ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
+        ("type 2 diabetes mellitus", [("type 2 diabetes mellitus", "Type II diabetes mellitus")]),
+        ("8 9", []),
         ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         (
             "cleft lip and palate",

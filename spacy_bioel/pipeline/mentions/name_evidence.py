@@ -186,6 +186,8 @@ def _nearness(words: list[str], name: str) -> int:
     others = words_of(normalize_name(name))
     if words == others:
         return EQUAL
+    if "".join(words).isdigit():  # "8, 9" is not "VIII IX"
+        return FAMILY_ORDERED + 1
     if list(map(singular_of, words)) == list(map(singular_of, others)):
         return SPELLED
     if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
