@@ -46,7 +46,7 @@ NAMES = (
     ("Retina",),
     ("Embryo",),
     ("Locus",),
-    ("Type II diabetes mellitus", "VIII IX"),
+    ("Type II diabetes mellitus",),
 )
 
 
@@ -78,7 +78,6 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("tumoric", []),  # no adjective of that noun
         ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
         ("type 2 diabetes mellitus", [("type 2 diabetes mellitus", "Type II diabetes mellitus")]),
-        ("8 9", []),
         ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         (
             "cleft lip and palate",

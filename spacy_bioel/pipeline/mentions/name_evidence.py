@@ -106,6 +106,10 @@ class NameEvidence:
         has_comma = commas[end] > commas[np.minimum(start + 1, len(words))]
         rows[has_comma & ((of["has_comma"] == 0) | (of["near"] > SPELLED) | (hits.by >= 0))] = -1
         rows[(of["single"] > 0) & (of["near"] > SPELLED)] = -1
+        # "8, 9" is no "VIII nerve", though names of nerves differ in a number.
+        is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
+        digits = np.append(0, np.cumsum(is_digit))
+        rows[(digits[end] - digits[start] == end - start) & (hits.by >= 0)] = -1
         features = np.zeros((len(hits), len(FEATURES)), dtype=np.float32)
         values = _of_kinds(words, hits, self.bags)
         values |= {name: of[name] for name in NameMatch._fields if name in _COLUMN}
@@ -186,8 +190,6 @@ def _nearness(words: list[str], name: str) -> int:
     others = words_of(normalize_name(name))
     if words == others:
         return EQUAL
-    if "".join(words).isdigit():  # "8, 9" is not "VIII IX"
-        return FAMILY_ORDERED + 1
     if list(map(singular_of, words)) == list(map(singular_of, others)):
         return SPELLED
     if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
