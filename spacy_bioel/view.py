@@ -7,6 +7,7 @@ The colours follow the reader's choice of dark or light.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -79,15 +80,15 @@ def _pieces(text: str, links: Sequence[Link]) -> Iterator[tuple[str, bool, str, 
     said of it, and the mentions that end with it.
     """
     ending: dict[int, list[Link]] = {}
-    change = dict.fromkeys((0, len(text)), 0)  # change of the nesting depth at each border
-    said: dict[int, str] = {}  # where a mention begins
+    change: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}  # at each border
     for link in links:
-        if link.context and not link.context.is_affirmed:
-            said[link.start] = "negated" if link.context.negated else "other"
+        is_affirmed = link.context is None or link.context.is_affirmed
+        said = "" if is_affirmed else "negated" if link.context.negated else "other"
         ending.setdefault(link.end, []).append(link)
-        change[link.start] = change.get(link.start, 0) + 1
-        change[link.end] = change.get(link.end, 0) - 1
-    depth = 0
+        change.setdefault(link.start, Counter())[said] += 1
+        change.setdefault(link.end, Counter())[said] -= 1
+    depth: Counter[str] = Counter()  # mentions that a piece is in, by what is said of them
     for start, end in pairwise(sorted(change)):
-        depth += change[start]
-        yield text[start:end], depth > 0, said.get(start, ""), ending.get(end, [])
+        depth.update(change[start])
+        of = next((said for said in ("negated", "other") if depth[said]), "")
+        yield text[start:end], any(depth.values()), of, ending.get(end, [])

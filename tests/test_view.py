@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.types import Candidate, Concept, Link
+from spacy_bioel.types import Candidate, Concept, Context, Link
 from spacy_bioel.view import render_document, render_page
 
 # In a text, in an id (which has no white space), in an attribute, and out of one.
@@ -40,6 +40,17 @@ def test_mentions_may_overlap() -> None:
         "<mark>non </mark><mark>a b </mark><mark>c d</mark><sup>D X:1</sup><sup>D X:2</sup>"
         "<mark> e f.</mark><sup>D X:3</sup> "
     )
+
+
+def test_what_is_negated_is_struck_out_to_its_end() -> None:
+    no, father = Context(negated=True), Context(experiencer="family")
+    links = [Link(3, 12, "D", ("X:1",), context=no), Link(3, 7, "D", ("X:2",), context=father)]
+    section = render_document("no cleft lip.", links)
+    assert text_of(section) == (
+        'no <mark class="negated">clef</mark><sup>D X:2</sup><mark class="negated">t lip</mark>'
+        "<sup>D X:1</sup>."
+    )
+    assert "<small>Struck out: negated." in section
 
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path: Path) -> None:
