@@ -82,8 +82,9 @@ def _pieces(text: str, links: Sequence[Link]) -> Iterator[tuple[str, bool, str, 
     ending: dict[int, list[Link]] = {}
     change: dict[int, Counter[str]] = {0: Counter(), len(text): Counter()}  # at each border
     for link in links:
-        is_affirmed = link.context is None or link.context.is_affirmed
-        said = "" if is_affirmed else "negated" if link.context.negated else "other"
+        said = ""
+        if link.context and not link.context.is_affirmed:
+            said = "negated" if link.context.negated else "other"
         ending.setdefault(link.end, []).append(link)
         change.setdefault(link.start, Counter())[said] += 1
         change.setdefault(link.end, Counter())[said] -= 1
