@@ -9,10 +9,10 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import corpora
 import pytest
 import spacy
 import srsly
@@ -96,13 +96,12 @@ def test_codes_of_mistakes(
     section: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(home)
-    monkeypatch.syspath_prepend(ROOT / "training" / "scripts")
     wrong, before = {}, all_files(home / "kb")
     for about, what in TABLE[section].items():
         if what.startswith(("bioel ", "python ")):
             monkeypatch.setattr(sys, "argv", shlex.split(what)[1:])
             with pytest.raises(SystemExit) as ended:
-                main(sys.argv) if what.startswith("bioel ") else import_module("corpora").main()
+                main(sys.argv) if what.startswith("bioel ") else corpora.main()
             said = capsys.readouterr().err
             assert ended.value.code == 2, what
             assert not said.startswith("error: [") or said.count("\n") == 1, said
