@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns.arrays import (
-    IntArray,
-    Origin,
-    Ragged,
-    SortedKeys,
-    StringColumn,
-    entries_of,
-)
+from spacy_bioel.kb.columns.arrays import IntArray, Origin, Ragged, SortedKeys, StringColumn
 from spacy_bioel.kb.columns.keys import KeyArray, name_keys, word_keys
 from spacy_bioel.kb.columns.schema import XREF_SEPARATOR
 from spacy_bioel.kb.words.ngrams import NgramIndex
@@ -213,19 +206,6 @@ class Lookups:
         owner, parent = self._by_parent
         start, end = np.searchsorted(parent, [concept, concept + 1])
         return owner[start:end]
-
-    def descendants_of(self, concept: int) -> IntArray:
-        """Rows of the concepts below this one, at any distance. Shape (n_descendants,)."""
-        owner, parent = self._by_parent
-        is_below = np.zeros(len(self), dtype=bool)
-        new = np.array([concept])
-        while len(new):
-            first = np.searchsorted(parent, new)
-            counts = np.searchsorted(parent, new, side="right") - first
-            children = owner[entries_of(first, counts)[1]]
-            new = np.unique(children[~is_below[children]])
-            is_below[new] = True
-        return np.flatnonzero(is_below)
 
     @cached_property
     def _by_parent(self) -> tuple[IntArray, IntArray]:

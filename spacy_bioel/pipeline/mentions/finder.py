@@ -13,6 +13,7 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
+from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.lexicon import Misspellings
@@ -32,6 +33,7 @@ from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 17
+_SAMPLED = 1000
 _MANY = 100  # concepts: of the head of a smaller list, users want the mentions
 # Without a learned model: a span this near to a name is one with this probability.
 _BY_RULES = {
@@ -183,17 +185,19 @@ class NameFinder:
 
 def _above_most(kb: KnowledgeBase) -> NDArray[np.bool_]:
     """Tell which concepts are above most others, as "cell" is in the Cell Ontology: that a text
-    has one of them says nothing. Shape (n_concepts,).
+    has one of them says nothing. Judged by a sample of concepts. Shape (n_concepts,).
     """
-    is_general = np.zeros(len(kb), dtype=bool)
-    waiting = np.flatnonzero(np.diff(kb.parent_offsets) == 0).tolist()
-    while waiting:
-        row = waiting.pop()
-        n_below = len(kb.descendants_of(row)) if len(kb.children_of(row)) else 0
-        if n_below > max(len(kb) / 2, _MANY) and not is_general[row]:
-            is_general[row] = True
-            waiting.extend(kb.children_of(row).tolist())
-    return is_general
+    n, step = len(kb), max(1, len(kb) // _SAMPLED)
+    concept = np.arange(0, n, step)
+    of = concept  # the concept of the sample that another is above
+    pairs = np.zeros(0, dtype=np.int64)  # both as one number
+    while len(concept):
+        indptr, at = gather(kb.parent_offsets, concept)
+        found = np.repeat(of, np.diff(indptr)) * n + kb.parents[at]
+        new = np.setdiff1d(found, pairs)
+        pairs = np.union1d(pairs, new)
+        of, concept = np.divmod(new, n)
+    return np.bincount(pairs % max(n, 1), minlength=n) * step > max(n / 2, _MANY)
 
 
 @cache
