@@ -1,14 +1,16 @@
 """Libraries that could take the place of our own code: `python -m benchmarks.run libraries`.
 
 `pip install usearch marisa-trie bioc curated-transformers requests` first; one that is not there is
-left out. Each is asked what the package asks its own code: on its knowledge base, on vectors by
-chance, on a corpus in PubTator format (--corpus FILE), and with a BERT (--checkpoint FOLDER).
+left out. Each is asked what the package asks its own code, on one thread: on its knowledge base, on
+vectors by chance, on a corpus in PubTator format (--corpus FILE), and with a BERT (--checkpoint
+FOLDER).
 """
 
 from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from threadpoolctl import threadpool_limits
 
 from benchmarks.record import Row, question
 from spacy_bioel.io.pubtator import read_pubtator
@@ -38,6 +41,15 @@ def per_second(n: int, work: Callable[[], object], *, runs: int = 3) -> float:
     return n / min(times)
 
 
+def peak(work: Callable[[], object]) -> int:
+    """Bytes of Python's objects at the peak of doing this."""
+    tracemalloc.start()
+    work()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most
+
+
 def search() -> Found:
     """Exact search among vectors: queries a second."""
     from usearch.index import search as usearch_search
@@ -48,13 +60,16 @@ def search() -> Found:
     queries = vectors[:N_QUERIES]
     index = ExactIndex(quantize(vectors))
     yield "ours", "queries a second", per_second(N_QUERIES, lambda: index.search(queries, 32))
+    kept = index.vectors
+    yield "ours", "bytes", kept.codes.nbytes + kept.fine.nbytes + kept.scales.nbytes
     small = np.rint(vectors * 127).astype(np.int8)
     for name, rows in {"float32": vectors, "int8": small}.items():
         few = rows[:50]
         found = per_second(
-            50, lambda few=few, rows=rows: usearch_search(rows, few, 32, exact=True), runs=1
+            50, lambda few=few, rows=rows: usearch_search(rows, few, 32, exact=True, threads=1)
         )
         yield f"usearch, {name}", "queries a second", found
+        yield f"usearch, {name}", "bytes", rows.nbytes
 
 
 def lookup() -> Found:
@@ -85,9 +100,12 @@ def formats(corpus: Path) -> Found:
         with corpus.open(encoding="utf8") as file:
             return pubtator.load(file)
 
-    n = len(read())
-    yield "ours", "documents a second", per_second(n, lambda: list(read_pubtator(corpus)))
-    yield "bioc", "documents a second", per_second(n, read)
+    def ours() -> list[Any]:
+        return list(read_pubtator(corpus))
+
+    for name, work in {"ours": ours, "bioc": read}.items():
+        yield name, "bytes", peak(work)
+        yield name, "documents a second", per_second(len(read()), work)
 
 
 def encoder(checkpoint: Path) -> Found:
@@ -123,7 +141,10 @@ def libraries(
         questions["encoder"] = encoder(checkpoint)
     for asked, measured in questions.items():
         try:
-            for system, metric, value in measured:
-                yield {"question": asked, "system": system, "metric": metric, "value": round(value)}
+            with threadpool_limits(1):
+                rows = list(measured)
         except ImportError as missing:
             typer.echo(f"{asked}: {missing}")
+            continue
+        for system, metric, value in rows:
+            yield {"question": asked, "system": system, "metric": metric, "value": round(value)}

@@ -154,6 +154,13 @@ def test_numbers() -> None:
             assert shown == expected, sentence
 
 
+def test_libraries_were_measured() -> None:
+    measured = srsly.read_json(ROOT / "benchmarks/results/libraries.json")
+    assert len(measured) == 17
+    missing = [row for row in measured if f"{row['value']:,}" not in read("CONTRIBUTING.md")]
+    assert missing == []
+
+
 def test_defaults_are_those_of_the_configs() -> None:
     """A config may differ from the defaults where that is listed here, and nowhere else."""
     shown = {key: value for key, value in LINKER["training"].items() if key != "seed"}
