@@ -15,6 +15,7 @@ from spacy_bioel.errors import BioelError, Errors
 ANNOTATES = "annotates"
 # Labels of mentions of cell lines and of sequence variants.
 CELL_LINE = "CellLine"
+GENE = "Gene"
 VARIANT = "Variant"
 # Vocabulary of organisms. A type with it says which organism a concept is of.
 ORGANISM = "NCBITaxon:"

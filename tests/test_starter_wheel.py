@@ -62,7 +62,7 @@ def test_the_wheel_of_the_package_is_small(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {
-        "spacy_bioel/assets/genes.jsonl.gz",
+        "spacy_bioel/assets/genes.jsonl.xz",
         "spacy_bioel/assets/starter/config.cfg",
         "spacy_bioel/assets/starter/bioel_mentions/model.safetensors",
     } <= names

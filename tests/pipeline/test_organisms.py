@@ -64,8 +64,9 @@ IN_MICE = "In mice and mouse cells"
 @pytest.mark.parametrize(
     ("genes", "text", "expected"),
     [
-        # Where no organism is named, nothing is known.
+        # Where no organism is named, nothing is known, or it is human.
         ("human", "ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
+        ("both", "ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
         ("human", f"{IN_MICE} ABC1 binds XYZ2", ["NIL", "NIL"]),
         ("human", "In patients ABC1 binds XYZ2", ["NCBIGene:1", "NCBIGene:2"]),
         # The organism that stands before counts most.
@@ -73,10 +74,10 @@ IN_MICE = "In mice and mouse cells"
         # Genes of several organisms compete.
         ("both", f"{IN_MICE} ABC1 is low", ["NCBIGene:11"]),
         ("both", "In patients ABC1 is low", ["NCBIGene:1"]),
+        ("both", "human ABC1 and mouse ABC1", ["NCBIGene:1", "NCBIGene:11"]),
         # People count where they are no mentions; "Mice" is not found: the case.
-        ("human", "Mice and mice with ABC1", ["NCBIGene:1"]),
-        ("human", "mice and mice with ABC1", ["NIL"]),
-        ("human", "mice and mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
+        ("human", "Mice and mice with ABC1", ["NIL"]),
+        ("human", "Mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),
     ],
 )
 def test_genes_of_the_organisms_that_are_named(
@@ -130,3 +131,76 @@ def test_what_stands_before_a_composite_stands_before_its_parts(tmp_path: Path) 
     doc.spans["bioel"] = [Span(doc, 0, 1, label="Species"), Span(doc, 1, 4, label="Gene")]
     doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
     assert doc.spans["bioel"][1]._.cuis == ("NCBIGene:11", "NCBIGene:12")
+
+
+def linked_gene(nlp: Language, text: str, gene: str, *organisms: str) -> Any:
+    """The span of a gene in a text, beside the organisms that it names."""
+    doc = nlp.make_doc(text)
+    labels = dict.fromkeys(organisms, "Species") | {gene: "Gene"}
+    places = [
+        (text.index(words), text.index(words) + len(words), labels[words]) for words in labels
+    ]
+    doc.spans["bioel"] = [doc.char_span(start, end, label=of) for start, end, of in sorted(places)]
+    doc = nlp.get_pipe("bioel_linker")(doc)  # type: ignore[operator]
+    return next(span for span in doc.spans["bioel"] if span.label_ == "Gene")
+
+
+def test_synonyms_of_one_organism_are_those_of_the_same_symbol(tmp_path: Path) -> None:
+    mouse = Concept("NCBIGene:11", ("Abc1", "Zork"), types=("Gene", MOUSE))
+    nlp = made(tmp_path, [*GENES, mouse])
+    assert linked_gene(nlp, "human Zork is low", "Zork", "human").kb_id_ == "NCBIGene:1"
+    assert linked_gene(nlp, "mouse Zork is low", "Zork", "mouse").kb_id_ == "NCBIGene:11"
+
+
+def test_a_short_form_is_a_name_too(human: Language) -> None:
+    # "alpha binding cassette" is no name of the knowledge base, ABC1 is one.
+    text = "Patients with alpha binding cassette 1 (ABC1) deficiency."
+    for gene in ("ABC1", "alpha binding cassette 1"):
+        assert linked_gene(human, text, gene).kb_id_ == "NCBIGene:1"
+
+
+@pytest.mark.parametrize("gene", ["ABC-1", "human ABC1 gene", "hABC1"])
+def test_other_spellings(human: Language, gene: str) -> None:
+    assert linked_gene(human, f"Patients have {gene} now", gene).kb_id_ == "NCBIGene:1"
+
+
+def test_the_prefix_says_whose_gene_it_is(both: Language) -> None:
+    assert linked_gene(both, "The mABC1 is low", "mABC1").kb_id_ == "NCBIGene:11"
+    assert linked_gene(both, "The hABC1 is low", "hABC1").kb_id_ == "NCBIGene:1"
+
+
+def test_a_letter_of_the_name_is_no_prefix(tmp_path: Path) -> None:
+    other = [Concept("NCBIGene:3", ("MABC1",), ("Gene", HUMAN))]
+    nlp = made(tmp_path, [*GENES, *OF_MICE, *other])
+    assert linked_gene(nlp, "The mABC1 is low", "mABC1").kb_id_ == "NCBIGene:3"
+
+
+def test_a_document_that_names_twelve_organisms(tmp_path: Path) -> None:
+    build_kb(GENES + OF_MICE, tmp_path / "genes")
+    words = [f"beast{letter}" for letter in "abcdefghijkl"]
+    beasts = [Concept(f"NCBITaxon:{i}", (w,), ("Species",)) for i, w in enumerate(words, 7)]
+    build_kb([*ORGANISMS, *beasts], tmp_path / "organisms")
+    kb = {"Gene": str(tmp_path / "genes"), "Species": str(tmp_path / "organisms")}
+    nlp = blank()
+    settings = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4}
+    nlp.add_pipe("bioel_linker", config=settings)
+    text = f"{', '.join(words)} have ABC1"
+    assert linked_gene(nlp, text, "ABC1", *words).kb_id_ == "NIL"
+    text = f"{', '.join(words)} have no mouse ABC1"
+    assert linked_gene(nlp, text, "ABC1", "mouse", *words).kb_id_ == "NCBIGene:11"
+
+
+@pytest.mark.parametrize(("word", "id"), [("CAT", "NCBIGene:4"), ("was", "NCBIGene:5")])
+def test_a_symbol_that_is_a_word(tmp_path: Path, word: str, id: str) -> None:
+    # Whether it is a mention is up to the detector; that it is an organism, too, says nothing.
+    genes = [Concept("NCBIGene:4", ("CAT",), ("Gene", HUMAN))]
+    genes += [Concept("NCBIGene:5", ("WAS",), ("Gene", HUMAN))]
+    nlp = made(tmp_path, genes + OF_MICE)
+    assert linked_gene(nlp, f"In patients {word} is low", word).kb_id_ == id
+    assert linked_gene(nlp, f"In MICE {word} is low", word).kb_id_ == id
+
+
+def test_of_one_organism_alone(tmp_path: Path) -> None:
+    nlp = made(tmp_path, OF_MICE)
+    assert linked_gene(nlp, "Abc1 is low", "Abc1").kb_id_ == "NCBIGene:11"
+    assert linked_gene(nlp, "In patients ABC1 is low", "ABC1").kb_id_ == "NIL"

@@ -1,11 +1,11 @@
-"""Names of concepts, as the package's assets have them: gzipped JSON lines, and a file beside them
+"""Names of concepts, as the package's assets have them: JSON lines, packed by xz, and a file beside them
 that says where they are from.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from spacy_bioel.types import Concept
 
 
 def write_names(place: Path, concepts: Iterable[Concept], about: Mapping[str, str]) -> int:
-    """Write `place`.jsonl.gz and `place`.json. RETURNS (int): The number of concepts."""
+    """Write `place`.jsonl.xz and `place`.json. RETURNS (int): The number of concepts."""
     lines = [json.dumps(record_of(concept), ensure_ascii=False) + "\n" for concept in concepts]
-    with replacing_file(place.with_suffix(".jsonl.gz")) as path:
-        # Without a time in the header, so that the same names give the same bytes.
-        path.write_bytes(gzip.compress("".join(lines).encode("utf8"), mtime=0))
+    with replacing_file(place.with_suffix(".jsonl.xz")) as path:
+        path.write_bytes(lzma.compress("".join(lines).encode("utf8")))
+    place.with_suffix(".jsonl.gz").unlink(missing_ok=True)  # as earlier versions had it
     with replacing_file(place.with_suffix(".json")) as path:
         path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return len(lines)

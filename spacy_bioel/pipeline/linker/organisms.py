@@ -1,0 +1,278 @@
+"""Whose gene a mention is: a probability of each organism, from what the document says of it.
+
+A symbol is a gene in each organism that has it. Curators read which one is meant: the organisms that
+are named, how often and how near ("human BRCA1"); people and cell lines, which are human; how the
+symbol is written (TP53, Tp53); what the other genes are. So did SR4GN (Wei et al. 2012,
+https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
+(training/scripts/organisms.py).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from math import log1p
+from pathlib import Path
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.fusion import Fusion, share
+from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
+from spacy_bioel.pipeline.linker.queries import Mentions, best_first
+from spacy_bioel.text.context import sentence_borders
+from spacy_bioel.text.genes import PREFIX
+from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
+
+# Columns of the features of a mention and an organism.
+#   human: it is man; alone: and the document names none; cells: and log of 1 + cell lines
+#   upper, title: and the symbol is written "TP53", "Tp53"
+#   rodent: it is mouse or rat, and the symbol is written "Tp53"
+#   often: log of 1 + how often the document names it; heading: the first sentence does
+#   before: it stands right before the mention; last: it is the last one named before
+#   sentence, after: it is named in the sentence, before or after the mention
+#   prefix: the name begins with its letter: "hFSHR"
+#   named, homolog: it has a gene of that name; of the symbol of such a gene
+#   others, near: share of it among the genes of other mentions, in the document and the sentence
+#   elsewhere: it stands right before the same name in another place
+FEATURES = (
+    "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
+    "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
+)  # fmt: skip
+HUMAN, MOUSE, RAT = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116))
+_PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
+# Words that stand for an organism, whether a detector finds them or not.
+_WORDS = re.compile(
+    r"\b(?:(?P<man>patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)|murine|MEFs?)\b",
+    re.IGNORECASE,
+)
+_NEAR = 2  # characters between an organism and the gene that it stands before
+_WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
+
+Candidates = tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class OrganismTable:
+    """Organisms that mentions may be of, one row for each pair, mention after mention.
+
+    mention (NDArray[int64]): Number of the mention. Shape (n,).
+    features (NDArray[float32]): Shape (n, len(FEATURES)).
+    genes (Mapping): Of each mention, its candidates by organism.
+    """
+
+    mention: NDArray[np.int64]
+    organisms: Sequence[str]
+    features: NDArray[np.float32]
+    genes: Mapping[int, Homologs]
+
+
+class _Document:
+    """The places where a document names organisms, in order."""
+
+    def __init__(self, doc: Doc, found: list[tuple[int, int, str]], n_cells: int) -> None:
+        ends = {end for _, end, _ in found}
+        words = (m for m in _WORDS.finditer(doc.text) if m.end() not in ends)
+        found += [(*m.span(), HUMAN if m["man"] else MOUSE) for m in words]
+        found.sort()
+        self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
+        self.ids = [id for _, _, id in found]
+        self.counts, self.n_cells = Counter(self.ids), n_cells
+        self.borders = sentence_borders(doc.text)
+        self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
+
+    def sentence(self, at: int) -> int:
+        return bisect_right(self.borders, at)
+
+    def around(self, at: int) -> tuple[set[str], set[str]]:
+        """Organisms that the sentence names before a place, and behind it."""
+        borders = [0, *self.borders, 1 << 40]
+        number = self.sentence(at)
+        first, last = (bisect_left(self.starts, border) for border in borders[number : number + 2])
+        middle = bisect_right(self.ends, at)
+        return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
+
+    def last(self, at: int, *, within: int = 1 << 40) -> str:
+        """The organism that is the last named before a place, within so many characters."""
+        number = bisect_right(self.ends, at)
+        return self.ids[number - 1] if number and at - self.ends[number - 1] <= within else ""
+
+
+def organism_table(
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    *,
+    n: int,
+    nil_threshold: float,
+) -> OrganismTable:
+    """Gather the evidence for each organism that a mention of a gene may be of.
+
+    candidates (Sequence): Of each mention.
+    n (int): How many mentions say which organisms their documents name: the first ones. Behind
+        them come the parts of composites.
+    nil_threshold (float): From which probability on a mention is an organism.
+    """
+    genes = genes_by_organism(generator, mentions, candidates, n=n)
+    documents = _documents(mentions, candidates, genes, n, nil_threshold)
+    places = {}
+    said: dict[object, Counter[str]] = defaultdict(Counter)
+    for number, homologs in genes.items():
+        owner, start = mentions.owners[number], _whole_of(number, mentions, n).start_char
+        sentence = owner, documents[owner].sentence(start)
+        places[number] = start, (owner, sentence, (owner, mentions.strings[number]))
+        if number < n:
+            for key in (owner, sentence):
+                said[key].update(homologs.shares)
+                said[key][""] += 1
+            before = documents[owner].last(start, within=_NEAR)
+            said[owner, mentions.strings[number]][before] += 1
+    owner_of, organisms, rows = [], [], []
+    for number, homologs in genes.items():
+        start, keys = places[number]
+        place = _Place(mentions.spans[number].text, start, number < n, [said[key] for key in keys])
+        for organism, features in _rows(homologs, documents[mentions.owners[number]], place):
+            owner_of.append(number)
+            organisms.append(organism)
+            rows.append(features)
+    return OrganismTable(
+        np.array(owner_of, dtype=np.int64),
+        organisms,
+        np.array(rows, dtype=np.float32).reshape(-1, len(FEATURES)),
+        genes,
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A mention in its document.
+
+    start (int): Where it, or the composite that it is a part of, starts.
+    is_counted (bool): It is among those that `said` counts.
+    said (Sequence): Organisms of the genes of the document, of those of the sentence, and those
+        that stand before the same name.
+    """
+
+    text: str
+    start: int
+    is_counted: bool
+    said: Sequence[Counter[str]]
+
+
+def _rows(
+    homologs: Homologs, document: _Document, place: _Place
+) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Features of each organism that the mention may be of."""
+    text, counted = place.text, place.is_counted
+    before, last = document.last(place.start, within=_NEAR), document.last(place.start)
+    in_sentence, after = document.around(place.start)
+    is_symbol = " " not in text and len(text) > 1
+    is_title = is_symbol and text[0].isupper() and text[1:].islower()
+    is_upper = is_symbol and text.isupper()
+    prefix = _PREFIXES[text[0]] if PREFIX.match(text) and not homologs.is_whole else ""
+    others, near, same = place.said
+    for organism in dict.fromkeys([*homologs.genes, *document.counts, *homologs.always]):
+        human, own = organism == HUMAN, homologs.shares.get(organism, 0.0) * counted
+        yield (
+            organism,
+            (
+                human,
+                human and not document.counts,
+                human * log1p(document.n_cells),
+                human and is_upper,
+                human and is_title,
+                is_title and organism in (MOUSE, RAT),
+                log1p(document.counts[organism]),
+                organism in document.heading,
+                organism == before,
+                organism == last,
+                organism in in_sentence,
+                organism in after,
+                organism == prefix,
+                organism in homologs.named,
+                organism in homologs.by_symbol,
+                (others[organism] - own) / max(others[""] - counted, 1),
+                (near[organism] - own) / max(near[""] - counted, 1),
+                organism != before and same[organism] > 0,
+            ),
+        )
+
+
+def weigh_organisms(
+    generator: CandidateGenerator,
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    *,
+    n: int,
+    nil_threshold: float,
+) -> list[Candidates]:
+    """Candidates with the probability that the document means their organism.
+
+    Those of concepts that are of no organism stay as they are. The arguments: see
+    `organism_table`.
+    """
+    weighed = list(candidates)
+    table = organism_table(generator, mentions, candidates, n=n, nil_threshold=nil_threshold)
+    likely = share(default_weights().scores(table.features), table.mention).tolist()
+    rows = zip(table.mention.tolist(), table.organisms, likely, strict=True)
+    top = generator.state.settings.max_candidates
+    moved = {
+        number: [
+            replace(c, score=round(c.score * probability, 4))
+            for _, organism, probability in of_mention
+            for c in table.genes[number].genes.get(organism, ())
+        ]
+        for number, of_mention in groupby(rows, key=lambda row: row[0])
+    }
+    for number, found in moved.items():
+        found += table.genes[number].others
+    for number, found in zip(moved, best_first(moved.values()), strict=True):
+        weighed[number] = found[:top]
+    return weighed
+
+
+@cache
+def default_weights() -> Fusion:
+    """Weights of the evidence for an organism."""
+    return Fusion.from_json(srsly.read_json(_WEIGHTS), FEATURES)
+
+
+def _documents(
+    mentions: Mentions,
+    candidates: Sequence[Candidates],
+    genes: Mapping[int, Homologs],
+    n: int,
+    nil_threshold: float,
+) -> dict[int, _Document]:
+    """What the documents with genes name."""
+    found: dict[int, list[tuple[int, int, str]]] = {mentions.owners[g]: [] for g in genes}
+    cells: Counter[int] = Counter()
+    for span, owner, of_mention in zip(
+        mentions.spans[:n], mentions.owners, candidates, strict=False
+    ):
+        best = of_mention[0] if of_mention else None
+        if best is not None and best.id.startswith(ORGANISM) and best.score >= nil_threshold:
+            if owner in found:
+                found[owner].append((span.start_char, span.end_char, best.id))
+        cells[owner] += span.label_ == CELL_LINE
+    return {
+        owner: _Document(mentions.docs[owner], places, cells[owner])
+        for owner, places in found.items()
+    }
+
+
+def _whole_of(number: int, mentions: Mentions, n: int) -> Span:
+    """What stands before a composite stands before its parts: "mouse BRCA1 and TP53"."""
+    part, owner = mentions.spans[number], mentions.owners[number]
+    if number < n:
+        return part
+    wholes = (s for s, of in zip(mentions.spans[:n], mentions.owners, strict=False) if of == owner)
+    return next(m for m in wholes if m.start <= part.start and part.end <= m.end)

@@ -1,0 +1,34 @@
+"""Other ways to write the name of a gene."""
+
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.genes import other_spellings
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("IL-2", "il2"),
+        ("IL2", "il 2"),
+        ("NF kappa B", "nf kappab"),
+        ("human TERT gene", "tert"),
+        ("wild-type p53 protein", "p53"),
+        ("p-AKT", "akt"),
+        ("hTERT", "tert"),
+        ("mFgf2", "fgf2"),
+    ],
+)
+def test_spellings(name: str, spelled: str) -> None:
+    assert spelled in other_spellings(name)
+
+
+@pytest.mark.parametrize("name", ["", "gene", "human", "-", "mRNA", "p-"])
+def test_something_is_left_of_a_name(name: str) -> None:
+    assert "" not in other_spellings(name)
+
+
+def test_words_are_no_prefixes() -> None:
+    assert other_spellings("memory") == ["memory"]
+    assert other_spellings("a b c d e") == ["a b c d e"]  # too many words to be put together
