@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ GENES = (
     "Full_name_from_nomenclature_authority\tOther_designations\n"
     "9606\t1\tABC1\tAB|A1\t-\talpha protein\tprotein-coding\talpha protein\t-\n"
     "9606\t2\tABC1P\t-\t-\tpseudogene\tpseudo\t-\t-\n"
+    "63221\t3\tABC1\t-\t-\talpha protein\tprotein-coding\t-\t-\n"
+)
+OF_MICE = (
+    GENES.partition("\n")[0] + "\n"
+    "10090\t11\tAbc1\tAB|AI123456|mAb\t-\talpha protein\tprotein-coding\t-\tmouse alpha\n"
+    "10090\t12\tGm1234\t-\t-\tpredicted gene 1234\tprotein-coding\t-\t-\n"
+    "10090\t13\t1700001A01Rik\t-\t-\tRIKEN cDNA\tprotein-coding\t-\t-\n"
 )
 LEGENDS = """\
 1|t|HeLa cells and HELA and fibroblasts and HEK293.
@@ -34,21 +42,34 @@ def assets(project: Path) -> None:
 
 
 def written(name: str) -> list[dict[str, Any]]:
-    return list(srsly.read_gzip_jsonl(Path("spacy_bioel/assets") / f"{name}.jsonl.gz"))
+    with lzma.open(Path("spacy_bioel/assets") / f"{name}.jsonl.xz", "rt") as lines:
+        return list(map(srsly.json_loads, lines))
 
 
 def test_genes_that_are_transcribed(tmp_path: Path) -> None:
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
+    (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
+    for name in ("Danio_rerio", "Drosophila_melanogaster"):
+        (tmp_path / f"{name}.gene_info").write_text(GENES.partition("\n")[0] + "\n")
     type_names.genes("2026-11", data=str(tmp_path))
     assert written("genes") == [
         {
             "id": "NCBIGene:1",
             "names": ["ABC1", "alpha protein", "AB", "A1"],
             "types": ["Gene", "protein-coding", "NCBITaxon:9606"],
-        }
+        },
+        # Without the description that the human gene has, and the number of a clone.
+        {
+            "id": "NCBIGene:11",
+            "names": ["Abc1", "AB", "mAb", "mouse alpha"],
+            "types": ["Gene", "protein-coding", "NCBITaxon:10090"],
+        },
     ]
     about = json.loads(Path("spacy_bioel/assets/genes.json").read_text())
-    assert (about["source"], about["release"]) == ("NCBI Gene, human", "2026-11")
+    assert (about["source"], about["release"]) == (
+        "NCBI Gene: human, mouse, zebrafish, fly",
+        "2026-11",
+    )
 
 
 def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,11 +180,18 @@ _NO_SYMBOL = "NEWENTRY"  # symbol of records that await their own
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
     """Stream the genes with a symbol of gene_info (https://ftp.ncbi.nlm.nih.gov/gene/DATA/README).
 
-    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606".
+    Types are "Gene", the type of gene, and the organism, e.g. "NCBITaxon:9606". The file is
+    streamed: of that of all organisms, `--types NCBITaxon:9606` keeps one.
+
+    RAISES BioelError: [B128] when a column is missing, [B132] on a gene of no organism.
     """
     for gene in read_table(path, columns=_GENES, prefix=prefix):
         names = tuple(name for name in gene.names if name not in (_MISSING, _NO_SYMBOL))
-        if names:
+        with one_record(Place(path)):
+            if not any(t.isdigit() for t in gene.types):
+                problem = f"expected a number as tax_id of {gene.id}, found {gene.types}"
+                raise BioelError(Errors.B132.format(where=path, problem=problem))
             xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
             types = ("Gene", *(f"{ORGANISM}{t}" if t.isdigit() else t for t in gene.types))
-            yield replace(gene, names=names, types=types, xrefs=xrefs)
+            if names:
+                yield replace(gene, names=names, types=types, xrefs=xrefs)

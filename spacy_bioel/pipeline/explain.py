@@ -231,6 +231,11 @@ def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]
 def _of_words(about: Explanation, more: str) -> str:
     """Sentence on the best candidate, with `more`, where not the words alone decided; else ""."""
     best = about.candidates[0] if about.candidates else None
+    if best is not None and best.of_string is None and about.ids == (best.id,):
+        return (
+            " By its words alone it is no candidate: a short form, another spelling or a gene of"
+            f" the same symbol is called so{more}"
+        )
     if best is None or best.of_string is None or len(about.ids) > 1:
         return ""
     if abs(best.of_string - best.score) < _CHANGED:
@@ -245,11 +250,13 @@ def _of_document(about: Explanation, organisms: Mapping[str, str], kb: Knowledge
     """
     row = kb.find(about.candidates[0].id) if about.candidates else -1
     own = next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "") if row >= 0 else ""
-    if not own or not organisms:
+    if not own:
         return "The context, or other mentions of the document, changed that."
+    if not organisms:
+        return "The document names no organism."
     others = {id: word for id, word in organisms.items() if id != own}
     if not others or (about.ids and own in organisms):
-        return "The document names its organism."
+        return f"The document names its organism: {organisms[own]}."
     absent = [word for id, word in others.items() if id not in kb.type_names]
     theirs = f"{about.label.lower() or 'concept'}s of {', '.join(absent)}"
     why = f"{theirs} are not in this knowledge base" if absent else "this is of another organism"

@@ -198,3 +198,18 @@ def test_genes(write) -> None:
     )
     with pytest.raises(BioelError, match=r"\[B128\].*type_of_gene"):
         list(read_gene_info(write(GENES.replace("type_of_gene", "type"))))
+
+
+def test_genes_of_other_releases(write) -> None:
+    columns = GENES.partition("\n")[0].lstrip("#").replace("\t", " ")
+    old = f"#Format: {columns} (tab is used as a separator)\n9606\t1\tA1BG\n"
+    with pytest.raises(BioelError, match=r"\[B128\].*has no column"):
+        list(read_gene_info(write(old)))
+    for tax_id in ("-", "human", ""):
+        with pytest.raises(BioelError, match=r"\[B132\].*tax_id of NCBIGene:999"):
+            list(read_gene_info(write(GENES.replace("9606\t999", f"{tax_id}\t999"))))
+    # A row that ends early has fewer names.
+    cut = GENES.partition("\n")[0] + "\n9606\t7\tABC\n"
+    assert list(read_gene_info(write(cut))) == [
+        Concept("NCBIGene:7", ("ABC",), ("Gene", "NCBITaxon:9606"))
+    ]

@@ -188,7 +188,7 @@ HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
     [
         ([], "mice and mice with ABC1", (), "genes of mice are not in this knowledge base."),
         (["other"], "mice and mice with ABC1", (), "names mice; this is of another organism."),
-        ([], "ABC1 is low", ("G:1",), "its score of 0.99 reaches nil_threshold, 0.4."),
+        ([], "ABC1 is low", ("G:1",), "it has 0.99. The document names no organism."),
     ],
 )
 def test_organisms_that_a_document_names_are_the_reason(

@@ -1,5 +1,5 @@
-"""Names of concepts, as the package's assets have them: JSON lines, packed by xz, and a file beside them
-that says where they are from.
+"""Names of concepts, as the package's assets have them: JSON lines, packed by xz, and a file
+beside them that says where they are from.
 """
 
 from __future__ import annotations

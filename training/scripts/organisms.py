@@ -1,7 +1,7 @@
 """Fit the weights of the evidence for the organism of a gene: spacy_bioel/assets/organisms.json.
 
-On the training documents of corpora that the project has fetched, with the genes of the package, the
-organisms and cell lines that its detector finds, and mention statistics of other documents.
+On the training documents of corpora that the project has fetched, with the genes of the package,
+the organisms and cell lines that its detector finds, and mention statistics of other documents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Make the names of genes, species and cell lines of the package: spacy_bioel/assets.
 
-genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those that
-    are called by more than a number, with the names that the human gene of their symbol lacks.
+genes: genes that are transcribed, from NCBI Gene: all of man; of mouse, zebrafish and fly those
+    that are called by more than a number, without descriptions that the human gene of their symbol
+    has.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
     an article in Wikipedia.
 cells: names of cell lines in training documents, with their ids of Cellosaurus.
@@ -43,8 +44,8 @@ _NUMBER = re.compile(
     r"(?:LOC|Gm|CG|CR|RP\d+-|[A-Z]{1,4}(?=\d{5})|mKIAA|BcDNA|EG:|BG:|(?:zgc|si|im|wu|id|sb|cb|fb|fc|fj):"
     r"|trna|tRNA|mt:|l\(|Dmel|n-|D\d+|Olfr|Vmn|T[A-Z]{2}\d)[\w:().\\/-]*"
     r"|\S+Rik|\S+-[PR][A-Z]|f[bcj]\d+\w+|\d+"
-    r"|.*\b(?:uncharacterized|hypothetical|predicted|predicted gene|cDNA sequence|expressed sequence"
-    r"|DNA segment|RIKEN|isoform|LOC\d+|like protein)\b.*",
+    r"|.*\b(?:uncharacterized|hypothetical|predicted|cDNA sequence|expressed sequence|DNA segment"
+    r"|RIKEN|isoform|LOC\d+|like protein)\b.*",
 )
 _MAIN = {"NCBITaxon:9606", "NCBITaxon:10090", "NCBITaxon:7955", "NCBITaxon:7227"}
 _GENES = {"protein-coding", "ncRNA", "rRNA", "tRNA", "snRNA", "snoRNA", "scRNA", "other"}
@@ -79,8 +80,8 @@ def genes(release: str, data: DataOption = "") -> None:
 def _told_apart(
     gene: Concept, of_human: Mapping[str, set[str]], n_names: int, n_words: int
 ) -> Concept | None:
-    """A gene of another organism without the names of its human homolog, which stand for both, and
-    without numbers of clones and transcripts; None: it has no other name.
+    """A gene of another organism without the descriptions of its human homolog, which stand for
+    both, and without numbers of clones and transcripts; None: it has no other name.
     """
     symbol, *names = gene.names
     is_kept = {"protein-coding", "ncRNA"} & {*gene.types} and _MAIN & {*gene.types}

@@ -1,25 +1,24 @@
 """The genes that a mention may be, of each organism: by all that the gene is called.
 
-What a document says of one form it says of the other: "endothelin receptor type B (EDNRB)". Names of
-genes are spelled in many ways ("IL-2", "IL2"), and a synonym that the knowledge base has of one
-organism ("PTHrP" of Pthlh) is that of the genes with the same symbol too (PTHLH).
+A short form is a name as the long one is: "endothelin receptor type B (EDNRB)". Names of genes are
+spelled in many ways ("IL-2", "IL2"), and a synonym that the knowledge base has of one organism
+("PTHrP" of Pthlh) is that of the genes with the same symbol too (PTHLH).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, String
+from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.queries import Mentions
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.text.genes import other_spellings
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import ORGANISM, Candidate
 
 Candidates = tuple[Candidate, ...]
@@ -97,65 +96,78 @@ def _of_kb(
     numbers: Sequence[int],
     n: int,
 ) -> dict[int, Homologs]:
-    kb = generator.kb
-    forms = {i: _forms(mentions, i, is_whole=i < n) for i in numbers}
-    strings = list(dict.fromkeys(form for of in forms.values() for form in of))
-    known = {
-        s for s, row in zip(strings, kb.lookup_names(strings).tolist(), strict=True) if row >= 0
+    kb, strings = generator.kb, mentions.strings
+    # The same for mentions of the same strings.
+    keys = {
+        i: (_forms(strings[i], mentions.spans[i], is_whole=i < n), mentions.spans[i].label_)
+        for i in numbers
     }
-    wanted = {
-        (form, mentions.spans[i].label_): None
-        for i, of in forms.items()
-        for form in of
-        if form in known
-    }
+    forms = list(dict.fromkeys(form for of, _ in keys.values() for form in of))
+    rows = kb.lookup_names(forms).tolist()
+    known = {form for form, row in zip(forms, rows, strict=True) if row >= 0}
+    wanted = {(form, label): None for of, label in keys.values() for form in of if form in known}
     ranked = generator.rank(list(wanted))
     organism_of = _organisms(kb, [*(candidates[i] for i in numbers), *ranked.values()])
+    always = [human for human in (f"{ORGANISM}9606",) if human in kb.type_names]
+    made: dict[tuple[tuple[str, ...], str, int], Homologs] = {}
     found: dict[int, Homologs] = {}
-    symbols: dict[int, list[String]] = {}
-    always = [f"{ORGANISM}9606"] if f"{ORGANISM}9606" in kb.type_names else []
-    for i in numbers:
-        label = mentions.spans[i].label_
-        homologs = Homologs(is_whole=forms[i][0] in known, always=always)
-        homologs.others = [c for c in candidates[i] if c.id not in organism_of]
-        homologs.add(candidates[i], organism_of)
-        if homologs.genes or not homologs.others:
-            for form in forms[i]:
-                if form in known:
-                    homologs.add(ranked[form, label], organism_of)
-        if homologs.genes:
-            found[i] = homologs
-            best = [homologs.genes[o][0].id for o in sorted(homologs.named)]
-            symbols[i] = [(symbol, label) for symbol in _symbols(kb, best).values()]
-    ranked = generator.rank(list(dict.fromkeys(s for of in symbols.values() for s in of)))
-    organism_of = _organisms(kb, ranked.values())
-    symbol_of = _symbols(kb, list(organism_of))
-    for i, of in symbols.items():
-        for symbol, label in of:
-            same = tuple(c for c in ranked[symbol, label] if symbol_of.get(c.id) == symbol)
-            found[i].add(same, organism_of, by_symbol=True)
+    for i, (own, label) in keys.items():
+        key = own, label, id(candidates[i])
+        if key not in made:
+            made[key] = homologs = Homologs(is_whole=bool(own) and own[0] in known, always=always)
+            homologs.others = [c for c in candidates[i] if c.id not in organism_of]
+            homologs.add(candidates[i], organism_of)
+            if homologs.genes or not homologs.others:
+                for form in own:
+                    if form in known:
+                        homologs.add(ranked[form, label], organism_of)
+        if made[key].genes:
+            found[i] = made[key]
+    _add_symbols(generator, {key: of for key, of in made.items() if of.named})
     return found
 
 
-def _forms(mentions: Mentions, number: int, *, is_whole: bool) -> list[str]:
+def _add_symbols(
+    generator: CandidateGenerator, made: dict[tuple[tuple[str, ...], str, int], Homologs]
+) -> None:
+    """Add the genes that have the symbol of one that was found."""
+    kb = generator.kb
+    best = {key: [of.genes[o][0].id for o in sorted(of.named)] for key, of in made.items()}
+    symbol_of = _symbols(kb, [id for ids in best.values() for id in ids])
+    strings = {(symbol_of[id], key[1]): None for key, ids in best.items() for id in ids}
+    ranked = generator.rank(list(strings))
+    organism_of = _organisms(kb, ranked.values())
+    of_found = _symbols(kb, organism_of)
+    same = {
+        (symbol, label): tuple(c for c in found if of_found.get(c.id) == symbol)
+        for (symbol, label), found in ranked.items()
+    }
+    for key, ids in best.items():
+        for symbol in dict.fromkeys(symbol_of[id] for id in ids):
+            made[key].add(same[symbol, key[1]], organism_of, by_symbol=True)
+
+
+def _forms(whole: str, span: Span, *, is_whole: bool) -> tuple[str, ...]:
     """Normalised strings for a mention, the nearest first."""
-    whole, span = mentions.strings[number], mentions.spans[number]
     if not is_whole:
-        return list(dict.fromkeys([whole, *other_spellings(whole)]))
-    forms = long_forms(span.doc)
-    written = [
-        span.text,
-        *(short for short, long in forms.items() if long.lower() == span.text.lower()),
-    ]
+        return _spelled(whole)
+    text = span.text
+    short = [s for s, long in long_forms(span.doc).items() if long.lower() == text.lower()]
+    return _spelled(whole, text, *short)
+
+
+@lru_cache(maxsize=1 << 14)
+def _spelled(whole: str, *written: str) -> tuple[str, ...]:
     strings = [whole, *normalize_names(written)]
-    for text in [*written, whole]:
+    for text in (*written, whole):
         strings += other_spellings(text)
-    return list(dict.fromkeys(strings))
+    return tuple(dict.fromkeys(filter(None, strings)))
 
 
-def _symbols(kb: KnowledgeBase, ids: Sequence[str]) -> dict[str, str]:
+def _symbols(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
     """The preferred names of concepts, normalised."""
-    rows = kb.preferred_rows(kb.find_all(list(ids)))
+    ids = list(dict.fromkeys(ids))
+    rows = kb.preferred_rows(kb.find_all(ids))
     return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
 
 

@@ -1,8 +1,8 @@
 """Whose gene a mention is: a probability of each organism, from what the document says of it.
 
-A symbol is a gene in each organism that has it. Curators read which one is meant: the organisms that
-are named, how often and how near ("human BRCA1"); people and cell lines, which are human; how the
-symbol is written (TP53, Tp53); what the other genes are. So did SR4GN (Wei et al. 2012,
+A symbol is a gene in each organism that has it. Curators read which one is meant: the organisms
+that are named, how often and how near ("human BRCA1"); people and cell lines, which are human; how
+the symbol is written (TP53, Tp53); what the other genes are. So did SR4GN (Wei et al. 2012,
 https://doi.org/10.1371/journal.pone.0038460); the weights are fitted
 (training/scripts/organisms.py).
 """
@@ -28,7 +28,6 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
-from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
@@ -54,6 +53,7 @@ _WORDS = re.compile(
     r"\b(?:(?P<man>patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)|murine|MEFs?)\b",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)\]][.!?])\s+(?=[A-Z])|\n")
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
 
@@ -86,7 +86,7 @@ class _Document:
         self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
         self.ids = [id for _, _, id in found]
         self.counts, self.n_cells = Counter(self.ids), n_cells
-        self.borders = sentence_borders(doc.text)
+        self.borders = [match.end() for match in _SENTENCE_END.finditer(doc.text)]
         self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
 
     def sentence(self, at: int) -> int:
@@ -123,18 +123,18 @@ def organism_table(
     """
     genes = genes_by_organism(generator, mentions, candidates, n=n)
     documents = _documents(mentions, candidates, genes, n, nil_threshold)
-    places = {}
+    places, strings = {}, mentions.strings
     said: dict[object, Counter[str]] = defaultdict(Counter)
     for number, homologs in genes.items():
         owner, start = mentions.owners[number], _whole_of(number, mentions, n).start_char
         sentence = owner, documents[owner].sentence(start)
-        places[number] = start, (owner, sentence, (owner, mentions.strings[number]))
+        places[number] = start, (owner, sentence, (owner, strings[number]))
         if number < n:
             for key in (owner, sentence):
                 said[key].update(homologs.shares)
                 said[key][""] += 1
             before = documents[owner].last(start, within=_NEAR)
-            said[owner, mentions.strings[number]][before] += 1
+            said[owner, strings[number]][before] += 1
     owner_of, organisms, rows = [], [], []
     for number, homologs in genes.items():
         start, keys = places[number]
