@@ -25,6 +25,7 @@ _BRANDS = set(
     "accutane advil allegra ambien ativan benadryl botox cialis epipen oxycontin prozac ritalin "
     "teflon tylenol valium viagra xanax zoloft".split()
 )
+DRUG = "drug"  # their type, beside those of MeSH, where antibodies are proteins
 _MOST_WORDS, _MOST_LETTERS = 3, 30  # of names that texts have, unlike systematic ones
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import spacy
 import typer
 from concepts import write_names
-from drugs import drug_names, is_short, read_substances
+from drugs import DRUG, drug_names, is_short, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
 from safetensors.numpy import load_file, save_file
@@ -125,12 +125,14 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
                 if concept_id not in drugs:
                     continue
                 names, types = [names[0], *filter(is_short, names[1:])], ("D",)
+            types += (DRUG,) * (concept_id in drugs)
             more = names_of_cancer(names[0]) + drugs.get(concept_id, [])
             new = {normalize_name(name): name for name in more}
             own = known | set(map(normalize_name, names))
             names += [name for string, name in new.items() if string not in own]
             concepts.append(Concept(concept_id, tuple(names), types))
-    about = {key: kb.meta[key] for key in ("source", "licence")} | {"release": release}
+    source = "MeSH diseases, chemicals and supplementary records of drugs; brands: UNII, FDA"
+    about = {"source": source, "licence": _NLM, "release": release}
     write_names(ASSETS / "mesh", concepts, about)
 
 
