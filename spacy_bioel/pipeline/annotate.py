@@ -154,9 +154,9 @@ def set_links(
     attrs: dict[str, Any] = {}
     if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
         attrs |= old.attrs
-    elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old) > 0:
+    elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
         known = dict(zip(map(_place_of, old), scores, strict=True))
-        attrs["scores"] = [known.get(_place_of(span), 1.0) for span in spans]
+        attrs = {**old.attrs, "scores": [known.get(_place_of(span), 1.0) for span in spans]}
     attrs[_LINKS] = [
         [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
         for link in sorted(links, key=attrgetter("start", "end"))

@@ -92,6 +92,15 @@ def test_explain_says_why(nlp: Language) -> None:
     }
 
 
+def test_words_that_are_never_mentions(nlp: Language) -> None:
+    doc = nlp.make_doc("Zorbanib for blue lung\ndisease")
+    attrs = {"scores": [], "never": ["zorbanib"]}  # as the detector writes them
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs=attrs)
+    assert [(s.text, s.label_) for s in nlp(doc).spans["bioel"]] == [
+        ("blue lung\ndisease", "Disease")
+    ]
+
+
 def test_a_batch_is_as_single_documents(nlp: Language) -> None:
     texts = ["Zorbanib.", "", "\n", "blue lung disease and Zorbanib", "blue", "lung disease"]
 

@@ -48,7 +48,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
 from spacy_bioel.pipeline.mentions.known_names import normalized_tokens
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_names
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
@@ -214,7 +214,9 @@ class MentionDetector(StoredPipe):
         key = self.cfg["spans_key"]
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
-            attrs = {"scores": [round(score, 4) for *_, score in mentions]}
+            attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
+            if self.cfg["never"]:  # which holds for names of a knowledge base too
+                attrs["never"] = [on_one_line(words.lower()) for words in self.cfg["never"]]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))

@@ -19,7 +19,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks, Lexicon
 from spacy_bioel.pipeline.mentions.choosing import Considered, has_whole_brackets, long_forms
 from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals, is_other
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MAX_WIDTH = 8  # tokens
@@ -113,6 +113,7 @@ class KnownNames:
         self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
     ) -> list[KnownName]:
         taken = {i: span for span in spans for i in range(span.start, span.end)}
+        never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
         in_capitals, short_forms, names = is_in_capitals(doc.text), long_forms(doc), []
         for (start, end), labels in sorted(places.items()):
             near = {taken[i] for i in range(start, end) if i in taken}
@@ -123,6 +124,8 @@ class KnownNames:
             reason, row = self._passed_over(text, labels[0], in_capitals)
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
+            elif never and on_one_line(text.lower()) in never:
+                reason = "by the word list `never`"
             elif text in short_forms:
                 reason = f"a short form of {short_forms[text]}"
             elif not same and any(
