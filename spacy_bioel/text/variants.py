@@ -1,21 +1,16 @@
-"""Sequence variants as texts write them: component forms, HGVS, rs numbers, and their gene.
-
-The component form is that of tmVar 3 (Wei et al. 2022, https://doi.org/10.1093/bioinformatics/btac537):
-"p|SUB|V|600|E". It also says what HGVS cannot: "c|DEL||22" is a deletion of 22 bases somewhere.
-"""
+"""Sequence variants as texts write them: what they change, their rs number, and their gene."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-_THREE = {
-    "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
-    "H": "His", "I": "Ile", "L": "Leu", "K": "Lys", "M": "Met", "F": "Phe", "P": "Pro", "S": "Ser",
-    "T": "Thr", "W": "Trp", "Y": "Tyr", "V": "Val", "X": "Ter",
-}  # fmt: skip
-_ACIDS = {three.lower(): one for one, three in _THREE.items()} | {
+from spacy_bioel.text.hgvs import THREE_LETTERS, Variant
+from spacy_bioel.types import GENE, Link
+
+_ACIDS = {three.lower(): one for one, three in THREE_LETTERS.items()} | {
     "alanine": "A", "arginine": "R", "asparagine": "N", "aspartic acid": "D", "aspartate": "D",
     "cysteine": "C", "glutamine": "Q", "glutamic acid": "E", "glutamate": "E", "glycine": "G",
     "histidine": "H", "isoleucine": "I", "leucine": "L", "lysine": "K", "methionine": "M",
@@ -38,10 +33,11 @@ _OFFSET = r"(?:\s?[-+]\s?\d+)?"
 _TOKENS = re.compile(
     rf"""(?P<level>(?<![A-Za-z])[cgmnrp]\.)
     |(?P<skip>(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])|\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b)
-    |(?P<length>\d[\d,.]*[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?|nucleotide|nt|amino[ ]acid)s?\b))
+    |(?P<length>\d[\d,.]*[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?
+        |nucleotide|nt|amino[ ]acid)s?\b))
     |(?P<at>(?:(?:IVS|Ex)\s?\d++[:,]?\s?(?:[-+]\s)?)?[-+*]?\d+{_OFFSET}(?:\s?_\s?[-+*]?\d+{_OFFSET})?)
     |(?P<both>(?i:ins\w{{0,6}}\s?[/-]\s?del\w{{0,5}}|del\w{{0,5}}\s?[/-]\s?ins\w{{0,6}}|delins|indels?)(?![a-z])|I/D)
-    |(?P<kind>(?i:del(?:etions?|eted|ta)?|Δ|DD(?=\d)|ins(?:ert(?:ions?|ed)?)?
+    |(?P<kind>(?i:del(?:etions?|eted|ta)?|Δ|ins(?:ert(?:ions?|ed)?)?
         |dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z]))
     |(?P<shift>(?i:fs|frame-?shift))
     |(?P<reversed>\bfor\b|instead\ of|rather\ than)
@@ -51,12 +47,15 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-_KINDS = {"de": "DEL", "Δ": "DEL", "δ": "DEL", "dd": "DEL", "in": "INS", "du": "DUP", "re": "DUP"}
+_KINDS = {"de": "DEL", "Δ": "DEL", "δ": "DEL", "in": "INS", "du": "DUP", "re": "DUP"}
 _ROMAN = ["", "I", "II", "III", "IV", "V"]
 _NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 _PLAIN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"&gt;|\s?(?:-+>|→|–>)\s?"), ">"),
     (re.compile(r"[‐‑–−]"), "-"),
+    (re.compile(r"\b(?:a|single)[ -](?=base|nucleotide)"), "1 "),
+    (re.compile(r"(?<=\d),(?=\d{3}\b)"), ""),
+    (re.compile(r"(?:Δ|\bdelta\s?|\bDD)(\d+)\b", re.I), r"del \1 bp"),  # CCR5 Δ32
     (re.compile(r"(\d)\s(?:to|through)\s(?:nt\s)?(-?\d+)"), r"\1_\2"),
     (
         re.compile(r"\b(\d+)\sand\s(\d+)"),
@@ -82,118 +81,34 @@ _CUE = re.compile(
     r"(?:position|nucleotide|(codon|\bCD\)?)|residue|acid|\bnt|\bat)s?[\s:]*\(?$", re.I
 )
 _RANGE = re.compile(r"(\d+)-(\d+)")
-_NEAR = 40  # characters
+_LONGEST_MENTION = 200  # characters
+_NEAR = 40
 _LONG = 1000  # proteins have fewer amino acids
+_LONGEST = 110_000  # and messages fewer bases
 _SHORT = 100  # numbers of bases are rarely lower
-_MITOCHONDRIA = re.compile(r"mitochondri|mtDNA|\btRNA", re.I)
+_MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
 _CYTOGENETIC = re.compile(r"\d[pq][\d)]|\d[pq]\b|\([pq]\d")
 _SHIFTED = 5  # codons by which numbers differ that begin elsewhere
-# Genes whose changed amino acids are often letters of bases as well, and words.
-_OF_EITHER = re.compile(
-    r"\b(?:(?:[KNH]-?RAS|SNCA|(?:alpha-?)?synuclein|SOD1|APP|EGFR|CTNNB1|(?:beta-?)?catenin|TTR)\b"
-    r"|codons?\b|residues?\b|amino[ -]acids?\b|p\.[A-Z]|(?P<bases>nucleotides?\b|SNPs?\b|promoter\b"
-    r"|polymorphi|genotyp|transitions?\b|transversions?\b|UTR\b|introns?\b|mtDNA\b|[cgm]\.\d))",
+# Genes whose changed amino acids, or bases with low numbers, are named often.
+_GENES = (
+    r"(?:(?P<protein>[KNH]-?RAS|SNCA|(?:alpha-?)?synuclein|SOD1|APP|EGFR|CTNNB1|catenin|TTR)"
+    r"|MTHFR|CYP\w{3,4}|CCND1|eNOS|NOS3|BDNF|TNF|TNF-alpha)"
+)
+_GENE_BEFORE = re.compile(rf"\b{_GENES}\W+(?:[a-z]\w*\W+){{0,2}}$")
+_GENE_BEHIND = re.compile(rf"\W?(?:of\s|in\s)?{_GENES}\b")
+_OF_PROTEIN_OR_BASES = re.compile(
+    r"\b(?:codons?\b|residues?\b|amino[ -]acids?\b|p\.[A-Z]|(?P<bases>nucleotides?\b|SNPs?\b"
+    r"|promoter\b|polymorphi|genotyp|transitions?\b|transversions?\b|UTR\b|introns?\b|[cgm]\.\d))",
     re.I,
 )
-_CHANGE = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d+)[A-Z*](?![A-Za-z\d])")
+_CHANGE = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])")
 _REPEATS = ("rn", "nrk", "nkr")
-_LENGTH_BEHIND = re.compile(r"(?:Δ|delta|DD|dup|ins)\s?\d|del\d{1,2}\b", re.I)
-_RS = re.compile(r"(?<![A-Za-z\d])rs[1-9]\d{0,9}(?!\d)", re.I)
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """What a text says of a sequence variant.
-
-    level (str): Of what the sequence is: "c", "g", "m", "n", "r", or "p", a protein.
-    kind (str): "SUB", "DEL", "INS", "DUP", "INDEL", "FS", or "Allele", one of several.
-    at (str): Such as "600", "-308", "88+2", "IVS2+1", "76_77", "CODON26"; "": it is not said.
-    old (str): What is replaced, in letters of one base or amino acid; of a range of a protein, what
-        stands at its ends.
-    new (str): What replaces it, separated by commas if several may; what is deleted, doubled or
-        inserted, or how many bases.
-    count (str): Of repeats; of a frame shift where it stops.
-    """
-
-    level: str
-    kind: str
-    at: str = ""
-    old: str = ""
-    new: str = ""
-    count: str = ""
-
-    @property
-    def component(self) -> str:
-        """The component form."""
-        parts = {
-            "SUB": [self.old, self.at, self.new],
-            "FS": [self.old, self.at, self.new, self.count],
-            "DUP": [self.at, self.new, self.count],
-            "Allele": [self.new, self.at],
-        }
-        return "|".join([self.level, self.kind, *parts.get(self.kind, [self.at, self.new])])
-
-    @property
-    def hgvs(self) -> str | None:
-        """The form in HGVS (https://hgvs-nomenclature.org), without a reference sequence; None:
-        the text says too little for one.
-        """
-        if not (self.at and self.level) or self.kind == "Allele" or self.at.startswith("CODON"):
-            return None
-        change = (_of_protein if self.level == "p" else _of_bases)(self)
-        return change and f"{self.level}.{change}"
-
-
-def _of_protein(v: Variant) -> str | None:
-    old, new = _three(v.old), _three(v.new)
-    if v.kind == "SUB":
-        if not (old and new):
-            return None
-        news = "^".join("=" if one == v.old else _three(one) for one in v.new.split(","))
-        return f"{old}{v.at}{news}"
-    if v.kind == "FS":
-        end = f"{new}fsTer{v.count}" if new and v.count else "fs"
-        return f"{old}{v.at}{end}"
-    first, _, last = v.at.partition("_")
-    at = ""
-    if last and len(v.old) == 2:
-        at = f"{_three(v.old[0])}{first}_{_three(v.old[1])}{last}"
-    elif v.new.isalpha() and v.kind in ("DEL", "DUP") and not last:
-        at = _three(v.new[0]) + first
-        if len(v.new) > 1:
-            at += f"_{_three(v.new[-1])}{int(first) + len(v.new) - 1}"
-    if not at or (v.kind in ("INS", "INDEL") and not v.new.isalpha()):
-        return None
-    return (
-        at
-        + {"DEL": "del", "DUP": "dup", "INS": "ins", "INDEL": "delins"}[v.kind]
-        + (new if v.kind in ("INS", "INDEL") else "")
-    )
-
-
-def _three(letters: str) -> str:
-    return "".join(_THREE[letter] for letter in letters if letter in _THREE)
-
-
-def _of_bases(v: Variant) -> str | None:
-    if v.kind == "SUB":
-        if len(v.old) == 1 and v.new:
-            if v.old == v.new:
-                return f"{v.at}="
-            return "^".join(f"{v.at}{v.old}>{one}" for one in v.new.split(","))
-        return f"{_upto(v.at, len(v.old))}delins{v.new}" if v.old and v.new else None
-    if v.kind == "INS":
-        at = f"{v.at}_{int(v.at) + 1}" if v.at.isdigit() else v.at
-        return f"{at}ins{v.new}" if v.new and "_" in at else None
-    if v.kind == "INDEL":
-        return f"{v.at}delins{v.new}" if v.new.isalpha() else None
-    # What was deleted or doubled is said by the place.
-    n = int(v.new) if v.new.isdigit() else len(v.new) or 1
-    return None if v.count else _upto(v.at, n) + v.kind.lower()
-
-
-def _upto(at: str, n: int) -> str:
-    return f"{at}_{int(at) + n - 1}" if at.isdigit() and n > 1 else at
+_LENGTH_BEHIND = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
+_RS = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
+_RS_BEHIND = re.compile(rf"\s?(?:[a-z]{{3,15}}\s)?[(\[;:=]\s?(?:dbSNP:?\s?)?{_RS.pattern}", re.I)
+_RS_BEFORE = re.compile(rf"{_RS.pattern}\s?[(\[:;=]\s?$", re.I)
+_BESIDE = 15  # characters
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
 
 
 def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant | None:
@@ -204,10 +119,10 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     RETURNS (Variant | None): None: it says of no change of a sequence, or only an rs number.
     """
     end = len(text) if end is None else end
-    mention = _RS.sub("", text[start:end])
+    mention = _RS.sub("", text[start : min(end, start + 2 * _LONGEST_MENTION)])
     for pattern, plain in _PLAIN:
         mention = pattern.sub(plain, mention)
-    if _CYTOGENETIC.search(mention):
+    if len(mention) > _LONGEST_MENTION or _CYTOGENETIC.search(mention):
         return None
     tokens = [t for t in _TOKENS.finditer(mention) if t.lastgroup != "skip"]
     shape = "".join(_SHAPES[str(t.lastgroup)] for t in tokens)  # "c.35delG": "vnkr"
@@ -215,14 +130,15 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     kind = _kind_of(tokens, shape, letters)
     at, is_codon, numbers = _place_of(mention, tokens)
     first, second, number = [*letters, ""][0], "".join(letters[1:2]), "".join(numbers[:1])
-    level = next((t[0][0] for t in tokens if t.lastgroup == "level"), level)
-    if kind == "SUB" and shape.count("rnr") > 1:
-        return None  # it names several
+    if level != "p" and kind != "FS":
+        level = next((t[0][0] for t in tokens if t.lastgroup == "level"), level)
+    if kind == "SUB" and (shape.count("rnr") > 1 or shape.endswith("rnrn")):
+        return None  # it names several, or "H1N1"
     if kind == "SUB" and not level and "rnr" in shape and ">" not in mention:
         level = _level_of(text, start, end, at)
     elif not level:
         is_protein = kind == "FS" or (kind in ("DEL", "INS") and shape.startswith("rn"))
-        is_protein |= is_codon and not letters or "amino" in mention
+        is_protein |= is_codon and "l" not in shape and not letters or "amino" in mention
         level = "p" if is_protein else "c"
     if kind == "SUB":
         if (is_codon or "rnr" in shape) and level == "c" and len(first) == len(second) == 3:
@@ -240,32 +156,36 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     elif shape == "kn" and _LENGTH_BEHIND.match(mention):  # Δ32
         found = Variant(level, kind, "", "", at)
     else:
-        length = "".join(_length(t[0]) for t in tokens if t.lastgroup == "length") or number
+        lengths = [_length(t[0]) for t in tokens if t.lastgroup == "length"]
+        length = [*lengths, number][0]
+        length = "" if at and length == "1" else length
         count = number if first else ""
         new = f"{first}({count})" if kind == "INS" and count else first or length
         found = Variant(level, kind, at, "", new, count if kind == "DUP" else "")
-    if is_codon and found.level == "c" and kind != "Allele":
+    if is_codon and found.level == "c" and kind != "Allele" and at.isdigit():
         found = replace(found, at=f"CODON{at}")
     return found if kind and (found.at or found.new) else None
 
 
 def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str], str]:
     """Bases and amino acids that are named, and of what they are; "": of either."""
-    letters, levels = [], set()
-    before = ""
+    letters: list[str] = []
+    level = before = ""
     for token in tokens:
         group, word = token.lastgroup, token[0].lower()
         # "adenine (A)"
         is_repeated = before == "word" and mention[token.start() - 1] == "("
         if group == "word" and not is_repeated:
             letters.append(_ACIDS.get(word) or _BASES[word])
-            levels.add("p" if word in _ACIDS else "c")
+            found = "p" if word in _ACIDS else "c"
         elif group == "letters" and not is_repeated:
             letters.append(token[0].replace("*", "X"))
-            if not set(token[0]) <= set("ACGTU"):
-                levels.add("p")
+            found = "" if set(token[0]) <= set("ACGTU") else "p"
+        else:
+            found = ""
+        level = level or (found if len(letters) < 3 else "")
         before = str(group)
-    return letters, max(levels, default="")
+    return letters, level
 
 
 def _place_of(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool, list[str]]:
@@ -274,11 +194,12 @@ def _place_of(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool,
     cues = [_CUE.search(mention, 0, t.start()) for t in numbers]
     chosen = next((i for i, cue in enumerate(cues) if cue), 0)
     texts = [re.sub(r"[\s:,]", "", t[0]) for t in numbers]
+    texts = [t.lstrip("+") if cue else t for t, cue in zip(texts, cues, strict=True)]
     at = texts.pop(chosen) if texts else ""
     if ends := _RANGE.fullmatch(at):
         first, last = ends.groups()
-        if "del" in mention and "." not in mention and len(last) == 1:  # 2238-9delAG
-            last = first[:-1] + last
+        if "del" in mention and "." not in mention:  # 2238-9delAG
+            last = first[: -len(last)] + last
         at = f"{first}_{last}" if int(last) > int(first) else at
     is_codon = any(cue and cue[1] for cue in cues[chosen : chosen + 1])
     return at, is_codon, [text.strip("*+-") for text in texts]
@@ -307,23 +228,66 @@ def _length(text: str) -> str:
 
 def _level_of(text: str, start: int, end: int, at: str) -> str:
     """Whether "A1166C" is of a gene, "c", or of its protein, "p", as the text around it says."""
-    near = f"{text[max(0, start - _NEAR) : start]}\n{text[end : end + _NEAR]}"
+    before = text[max(0, start - _NEAR) : start]
+    near = f"{before}\n{text[end : end + _NEAR]}"
+    if not at.isdigit():
+        return "c"
+    if gene := _GENE_BEFORE.search(before) or _GENE_BEHIND.match(text, end):
+        return "p" if gene["protein"] else "c"
     if _MITOCHONDRIA.search(near):
         return "m"
-    if not at.isdigit() or int(at) >= _LONG:
-        return "c"
-    if found := _OF_EITHER.search(near):
+    if int(at) >= _LONG:
+        return "g" if int(at) >= _LONGEST else "c"
+    if found := _OF_PROTEIN_OR_BASES.search(near):
         return "c" if found["bases"] else "p"
-    changes = {(m[0], int(m[1])) for m in _CHANGE.finditer(text)}
-    bases = {n for change, n in changes if {change[0], change[-1]} <= set("ACGT")}
-    codons = {n for _, n in changes} - bases
+    bases, codons = set(), set()
+    for change in _CHANGE.finditer(text):
+        may_be_bases = {change[0][0], change[0][-1]} <= set("ACGT")
+        (bases if may_be_bases else codons).add(int(change[1]))
     # What is said of a base is often said of its codon too: "C677T (A222V)".
     if codons and not any(abs(codon - n / 3) <= _SHIFTED for codon in codons for n in bases):
         return "p"
     return "c" if int(at) >= _SHORT else ""
 
 
-def rs_number(text: str) -> str:
-    """The number of a variant in dbSNP, "rs113488022", that a text says first; "": it has none."""
-    found = _RS.search(text)
-    return found[0].lower() if found else ""
+def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
+    """The number in dbSNP, "rs113488022", of each variant of a document; "": the text has none.
+
+    It is in the mention, beside it ("V600E (rs113488022)"), or it is that of another mention of
+    the same change.
+    """
+    numbers = [_own_number(text, *place) for place in places]
+    changes = [read_variant(text, *place) for place in places] if any(numbers) else []
+    known = {v: rs for v, rs in zip(changes, numbers, strict=False) if v and v.at and rs}
+    return [rs or known.get(v, "") for v, rs in zip(changes or numbers, numbers, strict=True)]
+
+
+def _own_number(text: str, start: int, end: int) -> str:
+    places = (
+        _RS.search(text, start, end),
+        _RS_BEHIND.match(text, end),
+        _RS_BEFORE.search(text[max(0, start - _NEAR) : start]),
+    )
+    return next((place["rs"].lower() for place in places if place), "")
+
+
+def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | None:
+    """The id of the gene that a variant belongs to, of the genes that the text links.
+
+    It is the one right before the variant, else right behind it; else, of the genes of the
+    sentence, or without any of the document, the one that the document names most often.
+    """
+    genes = [x for x in links if x.label == GENE and x.ids]
+    if not genes:
+        return None
+    before = [x for x in genes if 0 <= start - x.end <= _BESIDE]
+    behind = [x for x in genes if 0 <= x.start - end <= _BESIDE]
+    if before or behind:
+        nearest = max(before, key=lambda x: x.end) if before else min(behind, key=lambda x: x.start)
+        return nearest.ids[0]
+    first = max((m.end() for m in _SENTENCE_END.finditer(text, 0, start)), default=0)
+    after = _SENTENCE_END.search(text, end)
+    last = after.start() if after else len(text)
+    of_sentence = [x for x in genes if first <= x.start and x.end <= last]
+    counts = Counter(x.ids[0] for x in genes)
+    return max((x.ids[0] for x in of_sentence or genes), key=lambda id: counts[id])

@@ -31,7 +31,8 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_names,
 )
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
+from spacy_bioel.text.variants import rs_numbers
+from spacy_bioel.types import CELL_LINE, DBSNP, ORGANISM, VARIANT, Candidate, Link
 
 Candidates = tuple[Candidate, ...]
 # Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
@@ -134,7 +135,23 @@ class Ranking:
         for (span, query, owner), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
-        return with_labels(links, kb) if settings.mentions in BY_KB else links
+        if settings.mentions in BY_KB:
+            return with_labels(links, kb)
+        docs = zip(mentions.docs, links, strict=True)
+        return [with_rs_numbers(doc.text, of_doc) for doc, of_doc in docs]
+
+
+def with_rs_numbers(text: str, links: list[Link]) -> list[Link]:
+    """Links of a document; variants that would be NIL have the rs number that the text says."""
+    unlinked = [x for x in links if x.label == VARIANT and not x.ids]
+    numbers = rs_numbers(text, [(x.start, x.end) for x in unlinked])
+    said = {id(x): rs for x, rs in zip(unlinked, numbers, strict=True) if rs}
+    return [_as_said(x, said[id(x)]) if id(x) in said else x for x in links]
+
+
+def _as_said(link: Link, rs: str) -> Link:
+    found = Candidate(DBSNP + rs, 1.0, rs, "text")
+    return replace(link, ids=(found.id,), candidates=(found, *link.candidates))
 
 
 def rank_candidates(
