@@ -34,6 +34,7 @@ MODULES = {
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
+    "tmvar3": ["variants_forms", "peers"],
     "where": ["where"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}

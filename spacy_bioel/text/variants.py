@@ -105,7 +105,10 @@ _CHANGE = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])")
 _REPEATS = ("rn", "nrk", "nkr")
 _LENGTH_BEHIND = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
 _RS = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
-_RS_BEHIND = re.compile(rf"\s?(?:[a-z]{{3,15}}\s)?[(\[;:=]\s?(?:dbSNP:?\s?)?{_RS.pattern}", re.I)
+_RS_BEHIND = re.compile(  # "V600E mutation (rs113488022)"
+    rf"(?:\s?[(\[;:=]|\s(?:(?!and\b|or\b)\w{{2,15}}\s){{1,2}}\()\s?(?:dbSNP:?\s?)?{_RS.pattern}",
+    re.I,
+)
 _RS_BEFORE = re.compile(rf"{_RS.pattern}\s?[(\[:;=]\s?$", re.I)
 _BESIDE = 15  # characters
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")

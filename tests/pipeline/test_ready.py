@@ -49,6 +49,18 @@ def test_six_types_are_found_and_linked(nlp: Language) -> None:
     ]
 
 
+def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp: Language) -> None:
+    doc = nlp("The BRAF V600E mutation (rs113488022) is common in melanoma, V600K is not.")
+    variants = [span for span in doc.spans["bioel"] if span.label_ == "Variant"]
+    assert [(span.text, span._.cui, span._.component, span._.gene) for span in variants] == [
+        ("V600E", "dbSNP:rs113488022", "p|SUB|V|600|E", "NCBIGene:673"),
+        ("rs113488022", "dbSNP:rs113488022", None, "NCBIGene:673"),
+        ("V600K", None, "p|SUB|V|600|K", "NCBIGene:673"),
+    ]
+    assert "dbSNP:rs113488022" in str(variants[0]._.explanation)
+    assert doc.spans["bioel"][0]._.gene is None
+
+
 def test_it_says_what_it_is(nlp: Language) -> None:
     assert (nlp.meta["lang"], nlp.meta["name"]) == ("en", "bioel_sm")
     assert load_model("starter").meta["name"] == "bioel_sm"
