@@ -90,7 +90,7 @@ def link(
       context: negated, uncertain, historical, hypothetical, experiencer, and cues, the words that
       say so. With --affirmed, what is negated, conditional or of another person is left out.
     * .json: these objects as one array.
-    * .parquet: a row per document, without hgvs, xrefs and context.
+    * .parquet: a row per document, without xrefs and context.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
       --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.

@@ -19,6 +19,7 @@ ROW = {
             "id": None,
             "ids": [],
             "candidates": [{"id": "X:1", "score": 0.125, "name": "mi", "evidence": "exact"}],
+            "hgvs": None,
         }
     ],
     "error": None,
