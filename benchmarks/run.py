@@ -30,7 +30,7 @@ MODULES = {
     "reading_speed": ["reading_speed", "linking_speed"],
     "rivals": ["documents", "finding", "scispacy"],
     "restricted_softmax": ["restricted_softmax"],
-    "scale": ["spark", "knowledge_base"],
+    "scale": ["spark", "pubmed", "knowledge_base"],
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
