@@ -183,7 +183,7 @@ def _rows(*paths: Path) -> dict[str, dict[str, Any]]:
     rows = list(map(json.loads, lines))
     for row in rows:
         for link in row["links"]:
-            link.setdefault("hgvs", None)  # Spark writes the null
+            link |= {"hgvs": None, "gene": None} | link  # Spark writes the null
     return {row["id"]: row for row in rows}
 
 

@@ -88,7 +88,8 @@ def link(
       start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
       evidence, and with xrefs on request; variants may have hgvs and gene. With --context,
       links have context: negated, uncertain, historical, hypothetical, experiencer, and cues, the
-      words that say so. With --affirmed, what is negated, conditional or of another person is left out.
+      words that say so. With --affirmed, what is negated, conditional or of another person is left
+      out.
     * .json: these objects as one array.
     * .parquet: a row per document, without xrefs and context.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
