@@ -219,12 +219,12 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
 
 def _get_hgvs(span: Span) -> str | None:
     variant = read_variant(span.doc.text, span.start_char, span.end_char)
-    return variant and variant.hgvs
+    return variant.hgvs if variant else None
 
 
 def _get_component(span: Span) -> str | None:
     variant = read_variant(span.doc.text, span.start_char, span.end_char)
-    return variant and variant.component
+    return variant.component if variant else None
 
 
 def _get_gene(span: Span) -> str | None:

@@ -78,4 +78,4 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
 def hgvs_of(text: str, link: Link) -> str | None:
     """Return the form in HGVS of a mention that is labelled as a variant; None for any other."""
     variant = read_variant(text, link.start, link.end) if link.label == VARIANT else None
-    return variant and variant.hgvs
+    return variant.hgvs if variant else None

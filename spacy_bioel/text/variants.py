@@ -243,7 +243,8 @@ def _level_of(text: str, start: int, end: int, at: str) -> str:
         return "g" if int(at) >= _LONGEST else "c"
     if found := _OF_PROTEIN_OR_BASES.search(near):
         return "c" if found["bases"] else "p"
-    bases, codons = set(), set()
+    bases: set[int] = set()
+    codons: set[int] = set()
     for change in _CHANGE.finditer(text):
         may_be_bases = {change[0][0], change[0][-1]} <= set("ACGT")
         (bases if may_be_bases else codons).add(int(change[1]))
@@ -262,7 +263,9 @@ def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
     numbers = [_own_number(text, *place) for place in places]
     changes = [read_variant(text, *place) for place in places] if any(numbers) else []
     known = {v: rs for v, rs in zip(changes, numbers, strict=False) if v and v.at and rs}
-    return [rs or known.get(v, "") for v, rs in zip(changes or numbers, numbers, strict=True)]
+    if not known:
+        return numbers
+    return [rs or (known.get(v, "") if v else "") for v, rs in zip(changes, numbers, strict=True)]
 
 
 def _own_number(text: str, start: int, end: int) -> str:
