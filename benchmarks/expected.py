@@ -1,8 +1,8 @@
 """Names that any curator would expect to be found, each in three sentences that say nothing else.
 
 expected.tsv was written before anything was tuned for it: 100 drugs, of which 12 brands, 60
-diseases, 60 genes, 30 organisms, 30 variants and 20 cell lines, with the id of each; of variants, rs
-numbers have one. `found`: a mention has these borders, of any type; `right`: with this type and
+diseases, 60 genes, 30 organisms, 30 variants and 20 cell lines, with the id of each; of variants,
+rs numbers have one. `found`: a mention has these borders, of any type; `right`: with this type and
 this id.
 """
 
