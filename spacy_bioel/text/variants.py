@@ -58,8 +58,8 @@ _PLAIN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"(?:Δ|\bdelta\s?|\bDD)(\d+)\b", re.I), r"del \1 bp"),  # CCR5 Δ32
     (re.compile(r"(\d)\s(?:to|through)\s(?:nt\s)?(-?\d+)"), r"\1_\2"),
     (
-        re.compile(r"\b(\d+)\sand\s(\d+)"),
-        lambda m: "_".join(m.groups()) if int(m[2]) == int(m[1]) + 1 else m[0],
+        re.compile(r"(?<!\d)(-?)(\d+)(?:\sand\s|/)(\d+)"),
+        lambda m: f"{m[1]}{m[2]}_{m[1]}{m[3]}" if int(m[3]) == int(m[2]) + 1 else m[0],
     ),
     (re.compile(r"(?:\(|^)-([ACGT]+)\b"), r"del \1"),
     (re.compile(r"\(([ACGT]{2,})\)n"), r"repeat \1"),
@@ -161,6 +161,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     else:
         lengths = [_length(t[0]) for t in tokens if t.lastgroup == "length"]
         length = [*lengths, number][0]
+        first = ",".join(letters) if kind == "DUP" else first  # "CAG and GGC repeat"
         length = "" if at and length == "1" else length
         count = number if first else ""
         new = f"{first}({count})" if kind == "INS" and count else first or length
