@@ -1,10 +1,4 @@
-"""From mentions to links: candidates of strings, what the documents say of them, the decision.
-
-A symbol is a gene in each organism that has it. The organisms that a document names, how often, and
-the one that stands before the mention ("human BRCA1") say which, as in SR4GN (Wei et al. 2012,
-https://doi.org/10.1371/journal.pone.0038460). "Patients" are human, whether they are found as an
-organism or not. In a document that names none, nothing is known.
-"""
+"""From mentions to links: candidates of strings, what the documents say of them, the decision."""
 
 from __future__ import annotations
 
@@ -20,10 +14,13 @@ from spacy_bioel.models.reading import reading_evidence, reads
 from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
+from spacy_bioel.pipeline.linker.homologs import is_named
 from spacy_bioel.pipeline.linker.organisms import weigh_organisms
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, rank_names
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.text.display import hgvs_of
+from spacy_bioel.text.variants import gene_of, rs_numbers
+from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link
 
 Candidates = tuple[Candidate, ...]
 
@@ -115,7 +112,38 @@ class Ranking:
         for (span, query, owner), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
-        return with_labels(links, kb) if settings.mentions in BY_KB else links
+        if settings.mentions in BY_KB:
+            return with_labels(links, kb)
+        docs = zip(mentions.docs, links, strict=True)
+        return [with_rs_numbers(doc.text, of_doc, kb) for doc, of_doc in docs]
+
+
+def with_rs_numbers(text: str, links: list[Link], kb: KnowledgeBase) -> list[Link]:
+    """Links of a document. Variants without an id of another vocabulary have the rs number that the
+    text says, or that the knowledge base has of the change and its gene, see `io.nlm.read_clinvar`.
+    """
+    variants = [x for x in links if x.label == VARIANT and all(i.startswith(DBSNP) for i in x.ids)]
+    numbers = rs_numbers(text, [(x.start, x.end) for x in variants])
+    said = {
+        id(x): _with_rs_number(text, x, rs, links, kb)
+        for x, rs in zip(variants, numbers, strict=True)
+    }
+    return [said.get(id(x), x) for x in links]
+
+
+def _with_rs_number(
+    text: str, link: Link, rs: str, links: Sequence[Link], kb: KnowledgeBase
+) -> Link:
+    id, evidence = DBSNP + rs, "text"
+    if not rs and VARIANT in kb.type_names and (change := hgvs_of(text, link)):
+        gene = gene_of(text, link.start, link.end, links)
+        id, evidence = kb.canonical(f"{gene}:{change}"), "table"
+    if not id.startswith(DBSNP + "rs"):
+        known = any(map(is_named, link.candidates[:1]))
+        return link if known else replace(link, ids=())  # numbers are not alike
+    found = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
+    rest = (c for c in link.candidates if c.id != id)
+    return replace(link, ids=(id,), candidates=(found, *rest))
 
 
 def rank_candidates(

@@ -56,7 +56,7 @@ class Homologs:
         for c in found:
             if c.id in organism_of:
                 groups.setdefault(organism_of[c.id], []).append(c)
-        named = {o for o, own in groups.items() if any(map(_is_named, own))}
+        named = {o for o, own in groups.items() if any(map(is_named, own))}
         total = sum(c.score for o in named for c in groups[o])
         for o, own in groups.items():
             if o in named and o not in self.named | self.by_symbol:
@@ -179,7 +179,7 @@ def _organisms(kb: KnowledgeBase, candidates: Iterable[Candidates]) -> dict[str,
     return {id: organism for id, organism in zip(known, organisms, strict=True) if organism}
 
 
-def _is_named(candidate: Candidate) -> bool:
+def is_named(candidate: Candidate) -> bool:
     """Whether the mention is a name of the concept, and not only like one: for a name, nobody
     searches by spelling."""
     sources = candidate.evidence.split("+")
