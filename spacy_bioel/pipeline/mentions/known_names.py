@@ -20,8 +20,10 @@ from spacy_bioel.kb.words.lexicon import KeyMasks, Lexicon
 from spacy_bioel.pipeline.mentions.choosing import Considered, has_whole_brackets, long_forms
 from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals, is_other
 from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
+from spacy_bioel.types import ORGANISM
 
 _ASSETS = Path(__file__).parents[2] / "assets"
+_HUMAN = f"{ORGANISM}9606"
 _MAX_WIDTH = 8  # tokens
 _MOST_KEPT = 1 << 16
 # Annotators mark names like it at least so often. Detectors miss more of the organisms, so that a
@@ -56,6 +58,10 @@ class KnownNames:
         bits = np.zeros(len(kb), dtype=np.uint64)
         for number, mask in enumerate(masks.values()):
             bits |= mask.astype(np.uint64) << np.uint64(number)
+        # Words of texts are names of genes in flies and fish; what is marked was counted for man.
+        others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
+        if others and _HUMAN in kb.type_names:
+            bits[kb.type_mask(others)] = 0
         of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
         keys = KeyMasks(np.array(kb.name_keys), of_names[kb.name_key_rows])
         self._lexicon = Lexicon(keys, KeyMasks.empty())
