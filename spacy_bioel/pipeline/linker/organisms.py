@@ -232,8 +232,8 @@ def weigh_organisms(
         ]
         for number, of_mention in groupby(rows, key=lambda row: row[0])
     }
-    for number, found in moved.items():
-        found += table.genes[number].others
+    for number, of_organisms in moved.items():
+        of_organisms += table.genes[number].others
     for number, found in zip(moved, best_first(moved.values()), strict=True):
         weighed[number] = found[:top]
     return weighed
