@@ -47,6 +47,8 @@ NAMES = (
     ("Embryo",),
     ("Locus",),
     ("Type II diabetes mellitus",),
+    ("Heart",),
+    ("Skeleton",),
 )
 
 
@@ -77,6 +79,10 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
         ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
+        ("skeletal and cardiac", [("skeletal", "Skeleton"), ("cardiac", "Heart")]),
+        ("Renal failure", [("Renal failure", "Kidney failure")]),
+        ("renal, cardiacs", []),  # no name; no adjective
+        ("cardiac arrest", [("cardiac", "Heart")]),
         ("type 2 diabetes mellitus", [("type 2 diabetes mellitus", "Type II diabetes mellitus")]),
         ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         (
