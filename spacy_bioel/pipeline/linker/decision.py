@@ -31,7 +31,7 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_names,
 )
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
+from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link, is_tied
 
 Candidates = tuple[Candidate, ...]
 # Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
@@ -129,11 +129,14 @@ class Ranking:
             candidates = weigh_organisms(kb, self.asked, candidates, n=n, nil_threshold=threshold)
         of_parts = iter(candidates[n:])
         links: list[list[Link]] = [[] for _ in mentions.docs]
-        asked = zip(mentions.spans, mentions.queries, mentions.owners, strict=True)
+        asked = zip(mentions.spans, mentions.queries, mentions.owners, candidates, strict=False)
         weighed = _weighed(mentions, candidates)
-        for (span, query, owner), found in zip(asked, weighed, strict=True):
+        for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
-            links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
+            link = decide(span, query, found, parts, nil_threshold=threshold)
+            if mentions.likely is not None and is_tied(shares):
+                link = replace(link, ids=())
+            links[owner].append(link)
         return with_labels(links, kb) if settings.mentions in BY_KB else links
 
 
