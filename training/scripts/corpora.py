@@ -174,7 +174,9 @@ def place_split(
         texts = read_sentences([path, *beside], file["sentences"])
     elif beside:
         said = [(m["label"], m.get("dropped", ())) for m in file["mentions"]]
-        texts = read_articles(path, [(l, p, d) for (l, d), p in zip(said, beside, strict=True)])
+        texts = read_articles(
+            path, [(*one, other) for one, other in zip(said, beside, strict=True)]
+        )
     elif "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
     else:

@@ -35,15 +35,15 @@ def _mentions_of(record: dict[str, Any]) -> Iterator[Mention]:
 
 
 def read_articles(
-    path: Path, mentions: Sequence[tuple[str, Path, Collection[str]]]
+    path: Path, mentions: Sequence[tuple[str, Collection[str], Path]]
 ) -> Iterator[AnnotatedText]:
     """Articles as {"id", "text"}, with files of mentions beside them: {"id", "mentions": [{"start",
     "end", "id", "parts"}]}. Discontinuous mentions are dropped.
 
-    mentions (Sequence): A label, its file, and the concepts whose mentions are dropped.
+    mentions (Sequence): A label, the concepts whose mentions are dropped, and the file.
     """
     found: dict[str, list[Mention]] = {}
-    for label, file, dropped in mentions:
+    for label, dropped, file in mentions:
         for record in srsly.read_gzip_jsonl(file):
             found.setdefault(record["id"], []).extend(
                 Mention(m["start"], m["end"], label)
