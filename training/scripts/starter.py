@@ -150,19 +150,28 @@ def memory(corpora: list[str]) -> None:
 
 
 @app.command()
-def pipeline(corpora: list[str], detector: Annotated[Path, typer.Option()]) -> None:
+def pipeline(
+    corpora: list[str],
+    detector: Annotated[Path, typer.Option()],
+    share: Annotated[float, typer.Option(help="The rest is of the weights that are there.")] = 1.0,
+) -> None:
     """Write assets/starter: mention statistics for all knowledge bases of the package, and the
-    detector of a tuned pipeline.
+    detector of a tuned pipeline, or a mean of its weights and of those from which it went on.
     """
     counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
     folder = ASSETS / "starter"
     with replacing_file(folder / "memory.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
+    file = folder / "bioel_mentions" / "model.safetensors"
+    before = load_file(file) if share < 1 else {}
     with replacing_folder(folder / "bioel_mentions") as staging:
         shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
         (staging / "manifest.json").unlink(missing_ok=True)  # digests of weights in 32 bits
         file = staging / "model.safetensors"
-        save_file({name: array.astype("float16") for name, array in load_file(file).items()}, file)
+        weights = load_file(file)
+        for name, array in before.items():
+            weights[name] = share * weights[name] + (1 - share) * array.astype("float32")
+        save_file({name: array.astype("float16") for name, array in weights.items()}, file)
 
 
 @app.command()
