@@ -109,7 +109,7 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
         rows = evaluate(few, links, protocols=protocols, canonical=canonical, per_label=False)
         found += [(", ".join(sorted(_LINKED)), row) for row in rows]
     for subset, row in found:
-        if row.metric == "f1":
+        if row.metric == "f1" and row.n:  # some corpora have no ids
             yield {"protocol": row.protocol, "subset": subset, **figures(row)}
     if linker is not None:
         for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
