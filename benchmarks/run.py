@@ -30,10 +30,11 @@ MODULES = {
     "reading_speed": ["reading_speed", "linking_speed"],
     "rivals": ["documents", "finding", "scispacy"],
     "restricted_softmax": ["restricted_softmax"],
-    "scale": ["spark", "knowledge_base"],
+    "scale": ["spark", "pubmed", "knowledge_base"],
     "screenshots": ["screenshots"],
     "service": ["service"],
     "starter": ["starter", "starter_links", "starter_speed"],
+    "tmvar3": ["variants_forms", "peers"],
     "where": ["where"],
 }
 QUESTIONS = {name: module for module, names in MODULES.items() for name in names}

@@ -6,6 +6,10 @@ under running ids up to 10,000, by `bioel link` and by `bioel link --engine spar
 cores of this machine, in pieces of half a megabyte; one of them is too long for spaCy. The cost:
 each whole text once, in one process.
 
+pubmed CORPUS: the pipeline of the package on whole texts, a sample of PubMed, in eight files of
+uneven size that are a partition each. In one run a worker is killed; another run is killed with all
+its processes, and the command repeated.
+
 knowledge_base FOLDER: to build and to open one of all MeSH diseases and chemicals, with MeSH below
 FOLDER as `training/corpora.yml` wants it.
 """
@@ -14,6 +18,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,12 +32,16 @@ from typing import Any
 
 import spacy
 
+import spacy_bioel
 from benchmarks.record import NoteOption, Row, question, rows_of
 from benchmarks.texts import blank, python
 from spacy_bioel.corpus import read_texts
 
 _DOCUMENTS, _CHARACTERS = 10_000, 300
 _SPARK = "--master local[2] --conf spark.sql.files.maxPartitionBytes=500000 pyspark-shell"
+# A file is a partition, since none fits beside another one; and a task has four attempts.
+_UNEVEN = "--master local[2,4] --conf spark.sql.files.openCostInBytes=128m pyspark-shell"
+_PARTITIONS, _PUBMED = 8, 36_000_000
 
 
 @question("spark")
@@ -78,6 +88,59 @@ def spark(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
         yield {"system": system, **about, **fields, "metric": metric, "value": value}
 
 
+@question("pubmed")
+def pubmed(corpus: Path, note: NoteOption = "") -> Iterator[Row]:
+    texts = list(dict.fromkeys(text.text for text in read_texts(corpus)))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        model, whole, parts, target = (
+            place / name for name in ("nlp", "all.jsonl", "in.jsonl", "out.jsonl")
+        )
+        spacy_bioel.load().to_disk(model)
+        _write_texts(whole, texts)
+        parts.mkdir()
+        lines, first = whole.read_text("utf8").splitlines(keepends=True), 0
+        for size in range(1, _PARTITIONS + 1):
+            end = first + len(lines) * size * 2 // (_PARTITIONS * (_PARTITIONS + 1)) + 1
+            (parts / f"{size}.jsonl").write_text("".join(lines[first:end]), "utf8")
+            first = end
+        _write_texts(first_alone := place / "first.jsonl", texts[:1])
+        start = _link(model, first_alone, place / "first.out.jsonl")
+        once = _link(model, whole, place / "process.jsonl")
+        expected = _rows(place / "process.jsonl")
+        each = (once["processor_seconds"] - start["processor_seconds"]) / (len(texts) - 1)
+        about = {"corpus": corpus.name, "note": note, "n": len(texts), "parts": _PARTITIONS}
+        yield about | {"system": "process", "metric": "processor_seconds_a_document", "value": each}
+        hours = _PUBMED * each / 3600
+        yield about | {"system": "process", "metric": "core_hours", "value": round(hours)}
+        for victim in ("worker", "all"):
+            command = _command(model, parts, target, "--engine", "spark")
+            job = subprocess.Popen(command, env=_environment(_UNEVEN), start_new_session=True)
+            while len(_workers(job.pid)) < 2:  # one is their parent
+                time.sleep(1)
+            time.sleep(start["seconds"] + once["processor_seconds"] / 6)  # a third of the job
+            if victim == "worker":
+                os.kill(max(_workers(job.pid)), signal.SIGKILL)
+                job.wait()
+            else:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.wait()
+                yield about | {"system": victim, "metric": "outputs", "value": target.exists() + 0}
+                subprocess.run(command, env=_environment(_UNEVEN), check=True)
+            written = sorted(target.glob("part-*.json"))
+            n_lines = sum(part.read_bytes().count(b"\n") for part in written)
+            wrong = abs(n_lines - len(expected))
+            wrong += sum(row != expected.get(id) for id, row in _rows(*written).items())
+            yield about | {"system": victim, "metric": "different_rows", "value": wrong}
+            shutil.rmtree(target)
+
+
+def _workers(session: int) -> list[int]:
+    """Processes of a session that link for Spark; the last ones were forked by a daemon."""
+    found = ["pgrep", "--session", str(session), "--full", "pyspark.daemon"]
+    return list(map(int, subprocess.run(found, capture_output=True, text=True).stdout.split()))
+
+
 def _write_pipeline(folder: Path) -> None:
     nlp = blank()
     nlp.add_pipe("bioel_linker", config={"mentions": "kb"})
@@ -93,11 +156,9 @@ def _write_texts(path: Path, texts: Iterable[str]) -> None:
 
 def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, float]:
     """Run the command. RETURNS: Wall time, processor time and peak memory of its own process."""
-    arguments = [str(model), str(source), "--output", str(output), *options]
-    settings = {"OMP_NUM_THREADS": "1", "PYSPARK_SUBMIT_ARGS": _SPARK}
     start = time.perf_counter()
-    command = [sys.executable, "-m", "spacy_bioel", "link", *arguments]
-    pid = os.spawnve(os.P_NOWAIT, sys.executable, command, os.environ | settings)
+    command = _command(model, source, output, *options)
+    pid = os.spawnve(os.P_NOWAIT, sys.executable, command, _environment(_SPARK))
     _, status, usage = os.wait4(pid, 0)
     if os.waitstatus_to_exitcode(status) not in (0, 1):  # 1: a document failed
         raise SystemExit(f"bioel link failed with status {status}")
@@ -108,9 +169,22 @@ def _link(model: Path, source: Path, output: Path, *options: str) -> dict[str, f
     }
 
 
+def _command(model: Path, source: Path, output: Path, *options: str) -> list[str]:
+    arguments = [str(model), str(source), "--output", str(output), *options]
+    return [sys.executable, "-m", "spacy_bioel", "link", *arguments]
+
+
+def _environment(spark: str) -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYSPARK_SUBMIT_ARGS": spark}
+
+
 def _rows(*paths: Path) -> dict[str, dict[str, Any]]:
     lines = (line for path in paths for line in path.open(encoding="utf8"))
-    return {row["id"]: row for row in map(json.loads, lines)}
+    rows = list(map(json.loads, lines))
+    for row in rows:
+        for link in row["links"]:
+            link |= {"hgvs": None, "gene": None} | link  # Spark writes the null
+    return {row["id"]: row for row in rows}
 
 
 _OPEN = """

@@ -39,7 +39,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.loading import find_linker, load_model
 from spacy_bioel.pipeline.measuring import link_given, link_open
 from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.types import VARIANT, AnnotatedText
+from spacy_bioel.types import VARIANT, AnnotatedText, Link
 
 CORPORA = (
     "biored", "nlm_gene", "gnormplus", "s800", "linnaeus", "tmvar3", "bioid_figures", "bc5cdr",
@@ -98,7 +98,7 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
     the accuracy of linking gold mentions of each type.
     """
     linker = find_linker(nlp)
-    links = list(link_open(nlp, linker, texts))
+    links = [list(map(_without_rs, of_text)) for of_text in link_open(nlp, linker, texts)]
     canonical = linker.kb.canonical if linker is not None else str
     protocols = ["mention", "end_to_end"] if linker is not None else ["mention"]
     found = [
@@ -114,6 +114,11 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
     if linker is not None:
         for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
             yield from _measure_given(nlp, linker, texts, label, {"gold": [*_GIVEN][:1]})
+
+
+def _without_rs(link: Link) -> Link:
+    """The corpora are read without the ids of variants."""
+    return replace(link, ids=()) if link.label == VARIANT else link
 
 
 def _measure_given(

@@ -13,11 +13,14 @@ from spacy_bioel.errors import BioelError, Errors
 
 # Attribute of a span group: the labels that were looked for, see `AnnotatedText`.
 ANNOTATES = "annotates"
-# Labels of mentions of cell lines and of sequence variants.
+# Labels of mentions that mean more than others: of cell lines, genes and sequence variants.
 CELL_LINE = "CellLine"
+GENE = "Gene"
 VARIANT = "Variant"
 # Vocabulary of organisms. A type with it says which organism a concept is of.
 ORGANISM = "NCBITaxon:"
+# Vocabulary of variants, whose ids texts say themselves.
+DBSNP = "dbSNP:"
 
 
 @dataclass(frozen=True, slots=True)

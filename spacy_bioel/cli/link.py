@@ -86,11 +86,12 @@ def link(
 
     * .jsonl, .ndjson, stdout: a JSON object per document, with id, text, error, and links with
       start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
-      evidence, and with xrefs on request; variants may have hgvs. With --context, links have
-      context: negated, uncertain, historical, hypothetical, experiencer, and cues, the words that
-      say so. With --affirmed, what is negated, conditional or of another person is left out.
+      evidence, and with xrefs on request; variants may have hgvs and gene. With --context,
+      links have context: negated, uncertain, historical, hypothetical, experiencer, and cues, the
+      words that say so. With --affirmed, what is negated, conditional or of another person is left
+      out.
     * .json: these objects as one array.
-    * .parquet: a row per document, without hgvs, xrefs and context.
+    * .parquet: a row per document, without xrefs and context.
     * .csv, .tsv: a row per link, with the linked candidate; empty cells for NIL. With
       --no-formulas an apostrophe stands before cells that begin with =, +, - or @.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.

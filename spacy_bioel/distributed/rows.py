@@ -19,7 +19,8 @@ from spacy_bioel.pipeline import measuring
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.display import hgvs_of
-from spacy_bioel.types import AnnotatedText, Candidate, Link
+from spacy_bioel.text.variants import gene_of
+from spacy_bioel.types import VARIANT, AnnotatedText, Candidate, Link
 
 Document = tuple[str | None, str | None]
 Row = dict[str, Any]
@@ -264,29 +265,31 @@ def check_linker(nlp: Language) -> None:
 def to_row(linked: LinkedText, *, xrefs: bool = False) -> Row:
     """Convert to a row of the output, of JSON values in `distributed.parquet.row_schema`.
 
-    A variant has a key "hgvs" too, if its text has such a form; a link has "context", if the
+    A variant has the keys "hgvs" and "gene" too, if the text says so; a link has "context", if the
     pipeline has the pipe `bioel_context`.
 
     xrefs (bool): Whether candidates have a key "xrefs" too, their cross-references.
     """
     error = linked.error and asdict(linked.error)
-    links = [_link_row(linked.text or "", link, xrefs=xrefs) for link in linked.links]
+    links = [_link_row(linked, link, xrefs=xrefs) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
 
 
-def _link_row(text: str, link: Link, *, xrefs: bool) -> Row:
-    mention = text[link.start : link.end]
+def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> Row:
+    text = linked.text or ""
     row: Row = {
         "start": link.start,
         "end": link.end,
-        "text": mention,
+        "text": text[link.start : link.end],
         "label": link.label,
         "id": link.ids[0] if link.ids else None,
         "ids": list(link.ids),
         "candidates": [_candidate_row(candidate, xrefs=xrefs) for candidate in link.candidates],
     }
-    if hgvs := hgvs_of(mention, link.label):
+    if hgvs := hgvs_of(text, link):
         row["hgvs"] = hgvs
+    if link.label == VARIANT and (gene := gene_of(text, link.start, link.end, linked.links)):
+        row["gene"] = gene
     if link.context is not None:
         cues = [dict(zip(("start", "end", "says"), cue, strict=True)) for cue in link.context.cues]
         row["context"] = asdict(link.context) | {"cues": cues}

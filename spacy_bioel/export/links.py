@@ -97,7 +97,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             _joined([c.name for c in chosen]),
             min((c.score for c in chosen), default=None),
             _joined([c.evidence for c in chosen]),
-            hgvs_of(mention, link.label),
+            hgvs_of(text, link),
             _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
         )
 

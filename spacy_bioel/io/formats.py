@@ -11,7 +11,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.bioc import read_bioc_json, read_bioc_xml
 from spacy_bioel.io.brat import is_brat, read_brat
 from spacy_bioel.io.jsonl import read_concepts_jsonl, read_texts_jsonl
-from spacy_bioel.io.nlm import read_gene_info, read_mesh_xml, read_umls
+from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
 from spacy_bioel.io.ontology import read_cellxgene_json, read_obo
 from spacy_bioel.io.open import open_text
 from spacy_bioel.io.phrases import (
@@ -57,6 +57,7 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
     "name-lists": (read_name_lists, r'\{\s*"[^"]+"\s*:\s*\[\s*\['),
     "jsonl": (read_concepts_jsonl, r'\{.*"(names|replaced_by)"\s*:'),
     "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
+    "clinvar": (read_clinvar, r"#?AlleleID\tType\tName\t"),
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
     "biosyn": (read_biosyn_dictionary, r"[^\t\n]+\|\|[^\n]+"),
     "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),

@@ -1,7 +1,8 @@
-"""Sources of the National Library of Medicine: MeSH XML, UMLS and NCBI Gene."""
+"""Sources of the National Library of Medicine: MeSH XML, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -19,7 +20,7 @@ from spacy_bioel.io.records import (
     unique_names,
 )
 from spacy_bioel.io.table import Column, read_table
-from spacy_bioel.types import ORGANISM, Concept
+from spacy_bioel.types import ORGANISM, VARIANT, Concept
 
 _HEADING = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
 _SCOPE_NOTE = "ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote"
@@ -188,3 +189,23 @@ def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Conce
             xrefs = tuple(xref for xref in gene.xrefs if xref != _MISSING)
             types = ("Gene", *(f"{ORGANISM}{t}" if t.isdigit() else t for t in gene.types))
             yield replace(gene, names=names, types=types, xrefs=xrefs)
+
+
+_VARIANTS: dict[str, Column] = {"id": "RS# (dbSNP)", "name": "Name", "types": "GeneID"}
+_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
+
+
+def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
+    """Stream the variants with an rs number of ClinVar's variant_summary.txt.
+
+    "NCBIGene:673:p.Val600Glu" is a retired id of a variant: of the first that has this change.
+    """
+    for row in read_table(path, columns=_VARIANTS, prefix=prefix):
+        number = row.id.partition(":")[2]
+        if number.isdigit():
+            id = f"{prefix}:rs{number}"
+            yield Concept(id, (f"rs{number}",), (VARIANT,))
+            for change in _CHANGE.findall("".join(row.names)):
+                yield from (
+                    Concept(f"NCBIGene:{g}:{change}", (), replaced_by=id) for g in row.types
+                )

@@ -15,10 +15,11 @@ from spacy.tokens import Span
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.annotate import context_of, record_of, split_ids
+from spacy_bioel.pipeline.annotate import context_of, get_links, record_of, split_ids
 from spacy_bioel.text.context import describe
-from spacy_bioel.text.display import reason_of, to_hgvs
-from spacy_bioel.types import Candidate, KbRelease, Link, opened
+from spacy_bioel.text.display import reason_of
+from spacy_bioel.text.variants import gene_of, read_variant
+from spacy_bioel.types import VARIANT, Candidate, KbRelease, Link, opened
 
 Features = tuple[tuple[str, float], ...]  # names and values
 
@@ -189,7 +190,8 @@ def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
 
 def register_extensions() -> None:
     """Make `span._.cui`, `span._.cuis`, `span._.candidates`, `span._.explanation` (see
-    `explain_span`), and `span._.hgvs` (see `to_hgvs`); `span._.negated`, `uncertain`, `historical`,
+    `explain_span`); of a variant `span._.hgvs`, `span._.component` (see `text.hgvs`) and
+    `span._.gene` (see `gene_of`); `span._.negated`, `uncertain`, `historical`,
     `hypothetical`, `experiencer` and `context_cues`, None without the pipe `bioel_context`.
 
     One that another package has registered stays, with a warning [W270].
@@ -216,7 +218,21 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
 
 
 def _get_hgvs(span: Span) -> str | None:
-    return to_hgvs(span.text)
+    variant = read_variant(span.doc.text, span.start_char, span.end_char)
+    return variant.hgvs if variant else None
+
+
+def _get_component(span: Span) -> str | None:
+    variant = read_variant(span.doc.text, span.start_char, span.end_char)
+    return variant.component if variant else None
+
+
+def _get_gene(span: Span) -> str | None:
+    found = record_of(span)
+    if found is None or span.label_ != VARIANT:
+        return None
+    links = get_links(span.doc, found[1].name)
+    return gene_of(span.doc.text, span.start_char, span.end_char, links)
 
 
 def _get_of_context(name: str, span: Span) -> Any:
@@ -235,6 +251,8 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     "candidates": _get_candidates,
     "explanation": explain_span,
     "hgvs": _get_hgvs,
+    "component": _get_component,
+    "gene": _get_gene,
     **{
         name: partial(_get_of_context, name)
         for name in ("negated", "uncertain", "historical", "hypothetical", "experiencer")

@@ -136,7 +136,7 @@ def make_context(nlp: Language, name: str, rules: str, spans_key: str) -> "Menti
 @Language.factory(
     "bioel_linker",
     assigns=["doc.spans", "doc.ents"]
-    + [f"span._.{name}" for name in ("cui", "cuis", "candidates", "hgvs")],
+    + [f"span._.{name}" for name in ("cui", "cuis", "candidates", "hgvs", "component", "gene")],
     default_config={
         "model": LINKER_MODEL,
         "kb": "",

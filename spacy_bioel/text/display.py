@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from spacy_bioel.text.variants import read_variant
 from spacy_bioel.types import VARIANT, Link
 
 # From a prefix, in lower case, to the address of the vocabulary's own page of a concept.
@@ -74,58 +75,7 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     return f"NIL: {likeliest}, but {score} is below nil_threshold{limit}."
 
 
-_FLAGS = re.IGNORECASE | re.ASCII  # or "İ" would be an "i", and "٣" a digit
-_THREE = {
-    "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
-    "H": "His", "I": "Ile", "L": "Leu", "K": "Lys", "M": "Met", "F": "Phe", "P": "Pro", "S": "Ser",
-    "T": "Thr", "W": "Trp", "Y": "Tyr", "V": "Val", "X": "Ter", "*": "Ter",
-}  # fmt: skip
-_ACIDS = {three.upper(): three for three in _THREE.values()} | {"STOP": "Ter"}
-_ACID = f"(?:{'|'.join(_ACIDS)}|[{''.join(_THREE)}])".replace("*", r"\*")
-_ACIDS |= _THREE
-_PROTEIN = re.compile(
-    rf"(?:(?P<p>p)\.)?\(?(?P<old>{_ACID})[ -]?(?P<at>\d+)[ -]?"
-    rf"(?:(?P<new>{_ACID})|(?P<change>fs|del|dup))(?:X\d+|\*\d+|Ter\d+)?\)?",
-    _FLAGS,
-)
-_DELETED = re.compile(rf"(?:Δ|Delta[ -]?|del[ -]?)(?P<old>{_ACID})[ -]?(?P<at>\d+)", _FLAGS)
-_PLACE = r"[-*]?\d+(?:[+-]\d+)?"
-_DNA = re.compile(
-    rf"(?P<kind>[cgmnr])\.\s?(?P<at>{_PLACE}(?:_{_PLACE})?)\s?"
-    r"(?:(?P<old>[ACGTU])\s?(?:>|-+>|→|/)\s?(?P<new>[ACGTU])"
-    r"|(?P<change>delins|del|dup|ins|inv)(?P<bases>[ACGTU]*))",
-    _FLAGS,
-)
-
-
-def hgvs_of(mention: str, label: str) -> str | None:
-    """Return `to_hgvs` of a mention that is labelled as a variant; None for any other."""
-    return to_hgvs(mention) if label == VARIANT else None
-
-
-def to_hgvs(text: str) -> str | None:
-    """Return the form in HGVS (https://hgvs-nomenclature.org) of a variant as texts write it.
-
-    "V600E", "Val600Glu" -> "p.Val600Glu"; "R97fs" -> "p.Arg97fs"; "ΔF508" -> "p.Phe508del";
-    "c.1799 T-->A" -> "c.1799T>A". The reference sequence is not known. Letters that are bases too,
-    as in "C677T", may be of DNA or of a protein; DNA is recognised by its prefix.
-
-    RETURNS (str | None): None: it has no such form, or several.
-    """
-    text = text.strip()
-    if found := _DNA.fullmatch(text):
-        start = f"{found['kind'].lower()}.{found['at']}"
-        if found["old"]:
-            return f"{start}{found['old'].upper()}>{found['new'].upper()}"
-        change = found["change"].lower()
-        # What was deleted or doubled is said by the place.
-        return start + change + (found["bases"].upper() if "ins" in change else "")
-    if found := _DELETED.fullmatch(text):
-        return f"p.{_ACIDS[found['old'].upper()]}{found['at']}del"
-    if found := _PROTEIN.fullmatch(text):
-        old, new = found["old"].upper(), (found["new"] or "").upper()
-        if not found["p"] and old in set("ACGT") and new in {*"ACGT", ""}:
-            return None
-        change = _ACIDS[new] if new else found["change"].lower()
-        return f"p.{_ACIDS[old]}{found['at']}{change}"
-    return None
+def hgvs_of(text: str, link: Link) -> str | None:
+    """Return the form in HGVS of a mention that is labelled as a variant; None for any other."""
+    variant = read_variant(text, link.start, link.end) if link.label == VARIANT else None
+    return variant.hgvs if variant else None

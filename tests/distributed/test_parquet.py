@@ -19,6 +19,8 @@ ROW = {
             "id": None,
             "ids": [],
             "candidates": [{"id": "X:1", "score": 0.125, "name": "mi", "evidence": "exact"}],
+            "hgvs": None,
+            "gene": None,
         }
     ],
     "error": None,

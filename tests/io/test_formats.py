@@ -29,6 +29,7 @@ ONTOLOGIES = {
     "cellxgene": '{"CL:0000000":{"ancestors":{},"label":"cell"}}',
     "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
     "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
+    "clinvar": "#AlleleID\tType\tName\tGeneID\n",
     "ncbi-gene": "#tax_id\tGeneID\tSymbol\tLocusTag\n",
     "biosyn": "C1|613097||tooth agenesis, selective\n",
     "name-lists": '{"10": [["primary", "flu"]]}',

@@ -1,4 +1,4 @@
-"""MeSH XML, UMLS and NCBI Gene."""
+"""MeSH XML, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.nlm import read_gene_info, read_mesh_xml, read_umls
+from spacy_bioel.io.nlm import read_clinvar, read_gene_info, read_mesh_xml, read_umls
 from spacy_bioel.types import Concept
 
 DESCRIPTORS = """<?xml version="1.0"?>
@@ -169,6 +169,31 @@ def test_damaged_umls(meta: Path, name: str, content: str | None, message: str) 
         (meta / f"{name}.RRF").write_text(content)
     with pytest.raises(BioelError, match=message):
         list(read_umls(meta))
+
+
+VARIANTS = (
+    "#AlleleID\tType\tName\tGeneID\tGeneSymbol\tRS# (dbSNP)\tAssembly\n"
+    "29000\tsingle nucleotide variant\tNM_004333.6(BRAF):c.1799T>A (p.Val600Glu)\t673\tBRAF\t"
+    "113488022\tGRCh38\n"
+    "29001\tIndel\tNM_004333.6(BRAF):c.1799_1800delinsAA (p.Val600Glu)\t673\tBRAF\t121913377\t"
+    "GRCh38\n"
+    "29002\tDeletion\tGRCh38/hg38 1q21.1(chr1:1-2)x1\t-1\t-\t-1\tGRCh38\n"
+)
+
+
+def test_variants_of_clinvar(write) -> None:
+    path = write(VARIANTS, "variant_summary.txt")
+    found = list(read_clinvar(path))
+    assert found[0] == Concept("dbSNP:rs113488022", ("rs113488022",), ("Variant",))
+    assert [(c.id, c.replaced_by) for c in found[1:]] == [
+        ("NCBIGene:673:c.1799T>A", "dbSNP:rs113488022"),
+        ("NCBIGene:673:p.Val600Glu", "dbSNP:rs113488022"),
+        ("dbSNP:rs121913377", ""),
+        ("NCBIGene:673:c.1799_1800delinsAA", "dbSNP:rs121913377"),
+        ("NCBIGene:673:p.Val600Glu", "dbSNP:rs121913377"),
+    ]
+    with pytest.raises(BioelError, match="B128"):
+        list(read_clinvar(write(VARIANTS.replace("GeneID", "Gene"))))
 
 
 GENES = (

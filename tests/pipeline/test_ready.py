@@ -14,8 +14,10 @@ from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.loading import load_model
+from spacy_bioel.types import Concept
 
 # One of each type.
 TEXT = (
@@ -47,6 +49,37 @@ def test_six_types_are_found_and_linked(nlp: Language) -> None:
     assert [span._.hgvs for span in doc.spans["bioel"] if span.label_ == "Variant"] == [
         "p.Val600Glu"
     ]
+
+
+def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp: Language) -> None:
+    doc = nlp("The BRAF V600E mutation (rs113488022) is common in melanoma, V600K is not.")
+    variants = [span for span in doc.spans["bioel"] if span.label_ == "Variant"]
+    assert [(span.text, span._.cui, span._.component, span._.gene) for span in variants] == [
+        ("V600E", "dbSNP:rs113488022", "p|SUB|V|600|E", "NCBIGene:673"),
+        ("rs113488022", "dbSNP:rs113488022", None, "NCBIGene:673"),
+        ("V600K", None, "p|SUB|V|600|K", "NCBIGene:673"),
+    ]
+    assert "dbSNP:rs113488022" in str(variants[0]._.explanation)
+    assert doc.spans["bioel"][0]._.gene is None
+
+
+def test_a_table_has_rs_numbers_of_changes(tmp_path: Path) -> None:
+    concepts = [
+        Concept("dbSNP:rs113488022", ("rs113488022",), ("Variant",)),
+        Concept("NCBIGene:673:p.Val600Glu", (), replaced_by="dbSNP:rs113488022"),
+    ]
+    build_kb(concepts, tmp_path / "variants")
+    nlp = spacy_bioel.load()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    linker.set_kb(linker.cfg["kb"] | {"Variant": str(tmp_path / "variants")})
+    doc = nlp("The BRAF V600E mutation is common in melanoma. KRAS V600E? V600K and rs113488021.")
+    found = [(x.text, x._.cui) for x in doc.spans["bioel"] if x.label_ == "Variant"]
+    assert dict(found[:1] + found[2:]) == {
+        "V600E": "dbSNP:rs113488022",
+        "V600K": None,
+        "rs113488021": "dbSNP:rs113488021",  # as the text says, though the table has it not
+    }
+    assert found[1] == ("V600E", None)  # of KRAS
 
 
 def test_it_says_what_it_is(nlp: Language) -> None:

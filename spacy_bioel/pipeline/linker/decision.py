@@ -31,7 +31,9 @@ from spacy_bioel.pipeline.linker.queries import (
     rank_names,
 )
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate, Link
+from spacy_bioel.text.display import hgvs_of
+from spacy_bioel.text.variants import gene_of, rs_numbers
+from spacy_bioel.types import CELL_LINE, DBSNP, ORGANISM, VARIANT, Candidate, Link
 
 Candidates = tuple[Candidate, ...]
 # Logistic regression on the training documents of BioRED, NLM-Gene and GNormPlus: of the logarithm
@@ -134,7 +136,38 @@ class Ranking:
         for (span, query, owner), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
-        return with_labels(links, kb) if settings.mentions in BY_KB else links
+        if settings.mentions in BY_KB:
+            return with_labels(links, kb)
+        docs = zip(mentions.docs, links, strict=True)
+        return [with_rs_numbers(doc.text, of_doc, kb) for doc, of_doc in docs]
+
+
+def with_rs_numbers(text: str, links: list[Link], kb: KnowledgeBase) -> list[Link]:
+    """Links of a document. Variants without an id of another vocabulary have the rs number that the
+    text says, or that the knowledge base has of the change and its gene, see `io.nlm.read_clinvar`.
+    """
+    variants = [x for x in links if x.label == VARIANT and all(i.startswith(DBSNP) for i in x.ids)]
+    numbers = rs_numbers(text, [(x.start, x.end) for x in variants])
+    said = {
+        id(x): _with_rs_number(text, x, rs, links, kb)
+        for x, rs in zip(variants, numbers, strict=True)
+    }
+    return [said.get(id(x), x) for x in links]
+
+
+def _with_rs_number(
+    text: str, link: Link, rs: str, links: Sequence[Link], kb: KnowledgeBase
+) -> Link:
+    id, evidence = DBSNP + rs, "text"
+    if not rs and VARIANT in kb.type_names and (change := hgvs_of(text, link)):
+        gene = gene_of(text, link.start, link.end, links)
+        id, evidence = kb.canonical(f"{gene}:{change}"), "table"
+    if not id.startswith(DBSNP + "rs"):
+        is_named = any(map(_is_named, link.candidates[:1]))
+        return link if is_named else replace(link, ids=())  # numbers are not alike
+    found = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
+    rest = (c for c in link.candidates if c.id != id)
+    return replace(link, ids=(id,), candidates=(found, *rest))
 
 
 def rank_candidates(

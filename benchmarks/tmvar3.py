@@ -1,0 +1,178 @@
+"""tmVar 3: normal forms of variants, and its genes beside those of other tools.
+
+python -m benchmarks.run variants_forms FILE... measures for how many gold variants the component
+form, the gene and the rs number are right, in the training part of tmVar 3, and in documents of
+other files (BioRED) that are none of it. Forms are compared as written, except for letter case and
+empty fields at the end. `last quarter`, by a hash of the id, are documents whose errors were read
+last, `others` those that the grammar was written on.
+
+python -m benchmarks.run peers FOLDER measures genes end to end, as the authors of HunFlair2 do
+(Sänger et al. 2024, https://doi.org/10.1093/bioinformatics/btae564): one id of several is enough,
+and borders may be one character off. FOLDER has the documents with gold mentions and predictions of
+three tools (tmvar3_goldstandard.txt.gz, ...), of the repository hu-ner/hunflair2-experiments. `not
+seen` are the documents that no corpus of `--seen` has: those that the pipeline was trained on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from benchmarks.record import NoteOption, Row, figures, question
+from benchmarks.starter import _script
+from benchmarks.texts import KEY
+from spacy_bioel.io.open import open_text
+from spacy_bioel.pipeline.loading import find_linker, load_model
+from spacy_bioel.pipeline.measuring import link_open
+from spacy_bioel.scoring.evaluation import evaluate
+from spacy_bioel.text.variants import gene_of, read_variant, rs_numbers
+from spacy_bioel.types import GENE, AnnotatedText, Link, Mention
+
+TOOLS = ("pubtator", "hunflair2", "bern")
+_NUMBER = re.compile(r"(?<![-\d])\d+")
+
+
+class Annotation(NamedTuple):
+    """A row of a file, `said` being its last column."""
+
+    start: int
+    end: int
+    label: str
+    said: str
+
+
+class Document(NamedTuple):
+    id: str
+    text: str
+    annotations: list[Annotation]
+
+
+def documents(path: Path) -> Iterator[Document]:
+    """Yield the documents of a PubTator file, which may be without texts."""
+    with open_text(path) as file:
+        blocks = [block.strip("\n").split("\n") for block in file.read().split("\n\n")]
+    for lines in blocks:
+        texts = [line.split("|", 2)[2] for line in lines if re.match(r"\d+\|[ta]\|", line)]
+        columns = [line.split("\t") for line in lines if line.count("\t") > 3]
+        found = [Annotation(int(c[1]), int(c[2]), c[4], "".join(c[5:6])) for c in columns]
+        if texts or found:
+            yield Document(re.split(r"[|\t]", lines[0])[0], " ".join(texts), found)
+
+
+def _genes(annotations: Sequence[Annotation]) -> tuple[Mention, ...]:
+    """Genes with NCBI ids, however these are written."""
+    found = (
+        Mention(a.start, a.end, GENE, tuple(f"NCBIGene:{id}" for id in _NUMBER.findall(a.said)))
+        for a in annotations
+        if a.label.lower() == "gene"
+    )
+    return tuple(mention for mention in found if mention.ids)
+
+
+@question("variants", key=KEY)
+def variants_forms(
+    files: Annotated[list[Path], typer.Argument(help="tmVar 3, then other PubTator files.")],
+    model: Annotated[str, typer.Option(help="Whose genes are found.")] = "starter",
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    nlp = load_model(model)
+    known: set[str] = set()
+    for path in files:
+        texts = [document for document in documents(path) if document.id not in known]
+        known |= {document.id for document in texts}
+        links = link_open(nlp, find_linker(nlp), [AnnotatedText(d.id, d.text) for d in texts])
+        right: dict[tuple[str, str, str], list[bool]] = {}
+        for document, found in zip(texts, links, strict=True):
+            is_last = blake2b(document.id.encode(), digest_size=8).digest()[-1] % 4 == 3
+            for protocol, metric, is_right in _judged(document, found):
+                for subset in ("", "last quarter" if is_last else "others"):
+                    right.setdefault((subset, protocol, metric), []).append(is_right)
+        about = {"corpus": path.name.split(".")[0], "system": "ours", "seed": 0, "note": note}
+        for (subset, protocol, metric), values in right.items():
+            yield about | {
+                "subset": subset,
+                "protocol": protocol,
+                "metric": metric,
+                "value": round(100 * sum(values) / len(values), 2),
+                "n": len(values),
+            }
+
+
+def _judged(document: Document, links: Sequence[Link]) -> Iterator[tuple[str, str, bool]]:
+    """Yield protocol, metric, and whether it is right, of all that gold says of variants."""
+    text = document.text
+    variants = [a for a in document.annotations if re.search(r"\|\w|^rs\d|RS#", a.said)]
+    genes = [Link(m.start, m.end, GENE, m.ids) for m in _genes(document.annotations)]
+    numbers = rs_numbers(text, [(a.start, a.end) for a in variants])
+    for (start, end, _, said), number in zip(variants, numbers, strict=True):
+        form, *others = said.split(";")
+        if "|" in form:
+            found = read_variant(text, start, end)
+            is_right = _folded(found.component if found else "") == _folded(form)
+            yield "gold mentions", "component", is_right
+        of = next((_NUMBER.findall(other) for other in others if other.startswith("Gene:")), [])
+        if ids := {f"NCBIGene:{id}" for id in of}:
+            yield "gold genes", "gene", gene_of(text, start, end, genes) in ids
+            yield "found genes", "gene", gene_of(text, start, end, links) in ids
+        if rs := re.search(r"(?:^rs|RS#:)(\d+)", said):
+            yield "gold mentions", "rs", number == f"rs{rs[1]}"
+            if f"rs{rs[1]}" in text:
+                yield "said by the text", "rs", number == f"rs{rs[1]}"
+
+
+def _folded(form: str) -> str:
+    return form.upper().rstrip("|")
+
+
+@question("peers", key=KEY)
+def peers(
+    folder: Path,
+    model: Annotated[str, typer.Option(help="A pipeline.")] = "starter",
+    seen: Annotated[list[Path] | None, typer.Option(help="Corpus of its training.")] = None,
+    note: NoteOption = "",
+) -> Iterator[Row]:
+    beginning = _script("mixtures").beginning
+    gold = [
+        AnnotatedText(d.id, d.text, _genes(d.annotations), (GENE,))
+        for d in documents(folder / "tmvar3_goldstandard.txt.gz")
+    ]
+    nlp = load_model(model)
+    found = {"ours": list(link_open(nlp, find_linker(nlp), gold))}
+    for tool in TOOLS:
+        of_tool = {d.id: d.annotations for d in documents(folder / f"tmvar3_{tool}.txt.gz")}
+        genes = [_genes(of_tool.get(text.id, ())) for text in gold]
+        found[tool] = [[Link(m.start, m.end, GENE, m.ids) for m in of_text] for of_text in genes]
+    trained = {beginning(AnnotatedText(d.id, d.text)) for p in seen or () for d in documents(p)}
+    new = [i for i, text in enumerate(gold) if beginning(text) not in trained]
+    for system, links in found.items():
+        for subset, chosen in {"": range(len(gold)), **({"not seen": new} if seen else {})}.items():
+            texts = [gold[i] for i in chosen]
+            near = [[_snapped(link, gold[i].mentions) for link in links[i]] for i in chosen]
+            for row in evaluate(texts, near, protocols=["end_to_end_any"], per_label=False):
+                yield {
+                    "system": system,
+                    "corpus": "tmvar3",
+                    "protocol": "hunflair2",
+                    "subset": subset,
+                    "seed": 0,
+                    "documents": len(texts),
+                    "note": note if system == "ours" else "",
+                    **figures(row),
+                }
+
+
+def _snapped(link: Link, gold: Sequence[Mention]) -> Link:
+    """A link with the borders of a gold mention of its id that are a character off at most."""
+    near = (
+        m
+        for m in gold
+        if max(abs(m.start - link.start), abs(m.end - link.end)) <= 1 and {*m.ids} & {*link.ids}
+    )
+    right = next(near, link)
+    return replace(link, start=right.start, end=right.end)

@@ -1,0 +1,135 @@
+"""Variants as texts write them: component forms, HGVS, rs numbers, genes."""
+
+from __future__ import annotations
+
+import pytest
+
+from spacy_bioel.text.variants import gene_of, read_variant, rs_numbers
+from spacy_bioel.types import Link
+
+
+def _read(marked: str) -> tuple[str, str | None]:
+    """Component form and HGVS of the part of a text that stands between bars."""
+    before, mention, behind = marked.split("|") if "|" in marked else ("", marked, "")
+    start = len(before)
+    variant = read_variant(before + mention + behind, start, start + len(mention))
+    return (variant.component, variant.hgvs) if variant else ("", None)
+
+
+@pytest.mark.parametrize(
+    ("texts", "hgvs"),
+    [
+        (
+            "V600E;Val600Glu;p.V600E;p.(Val600Glu);Val 600 Glu;Val-600-Glu;p.[Val600Glu]",
+            "p.Val600Glu",
+        ),
+        ("R506X;R506*;Arg506Stop;Arg506 -> Ter", "p.Arg506Ter"),
+        ("arginine at position 573 by termination codon", "p.Arg573Ter"),
+        ("aspartic acid to histidine substitution at amino acid position 401", "p.Asp401His"),
+        ("stop codon for glutamine at codon 298;Q298X", "p.Gln298Ter"),
+        ("codon 26, GAG-->GCG", "p.Glu26Ala"),
+        ("p.A146T", "p.Ala146Thr"),
+        ("V600E/K", "p.Val600Glu^Lys"),
+        ("codon 787 CAG/CAA;p.Gln787=", "p.Gln787="),
+        ("R97fs", "p.Arg97fs"),
+        ("p.Gln39fsX12", "p.Gln39fs"),
+        ("p.Cys817Valfs X15;C817VfsX15;p.Cys817Valfs*15", "p.Cys817ValfsTer15"),
+        ("F508del;ΔF508;delF508;p.Phe508del;Delta F508", "p.Phe508del"),
+        ("E746_A750del;p.Glu746_Ala750del;p.E746_A750delELREA", "p.Glu746_Ala750del"),
+        ("p.Asn771_Pro772insHis", "p.Asn771_Pro772insHis"),
+        ("157delMTTTVP", "p.Met157_Pro162del"),
+        ("c.1799T>A;c.1799 t-->a;1799T>A;T to A transversion at nucleotide 1799", "c.1799T>A"),
+        ("c.35delG;35delG;nt 35G deletion", "c.35del"),
+        ("185delAG", "c.185_186del"),
+        ("c.1706-1715del.ATCTCCTCAG", "c.1706_1715del"),
+        ("c.76_77insT;76insT;T insertion between nt 76 and 77", "c.76_77insT"),
+        ("c.429_452dup", "c.429_452dup"),
+        ("c.88+2T>G;88 + 2T > G", "c.88+2T>G"),
+        ("c.-21C/T;-21C>T;C-21T;C-to-T substitution at position -21", "c.-21C>T"),
+        ("c.*21C>T", "c.*21C>T"),
+        ("IVS2+1G>A;IVS2 + 1G > A;IVSII+1 (G-->A)", "c.IVS2+1G>A"),
+        ("Ex2+860G>C", "c.Ex2+860G>C"),
+        ("g.76_83delinsTG", "g.76_83delinsTG"),
+        ("m.3243A>G;mitochondrial |A3243G|", "m.3243A>G"),
+        # Bases or amino acids: the text decides.
+        ("MTHFR |C677T|;|C677T| (A222V);the |C677T| polymorphism", "c.677C>T"),
+        ("KRAS |G12C|;G12D, G12V and |G12C|;at codon 12 (|G12C|)", "p.Gly12Cys"),
+        ("the MTHFR C677T and KRAS |G12C|", "p.Gly12Cys"),
+        # Those that say too little, or of no change.
+        ("G12C;rs113488022;exon 3 deletion;V600;;B2C;T4;n3İ;V٣E;H1N1;del(5q);CYP2D6", None),
+        ("A1762T/G1896A;22-bp deletion;-308A;codon 104 G --> A;p.Met1?", None),
+    ],
+)
+def test_hgvs(texts: str, hgvs: str | None) -> None:
+    found = {text: _read(text)[1] for text in texts.split(";")}
+    assert found == dict.fromkeys(found, hgvs)
+
+
+@pytest.mark.parametrize(
+    ("text", "component"),
+    [
+        ("22-bp deletion", "c|DEL||22"),
+        ("deletion of 37,410 bp", "c|DEL||37410"),
+        ("650-kbp deletion", "c|DEL||650K"),
+        ("four-base pair deletion", "c|DEL||4"),
+        ("CCR5 |Delta32|", "c|DEL||32"),
+        ("1494del6", "c|DEL|1494|6"),
+        ("14 bp insertion/deletion", "c|INDEL||14"),
+        ("(CCTTT)13", "c|DUP||CCTTT|13"),
+        ("dup24bp", "c|DUP||24|"),
+        ("A deletion in codon 242", "c|DEL|CODON242|A"),
+        ("G to A", "c|SUB|G||A"),
+        ("Glu-->Ala", "p|SUB|E||A"),
+        ("-308 adenine", "c|Allele|A|-308"),
+        ("Arg399", "p|Allele|R|399"),
+        ("p.D157fsX158", "p|FS|D|157||158"),
+        ("G12C", "|SUB|G|12|C"),
+        ("2238-9del AG", "c|DEL|2238_2239|AG"),
+        ("adenine (A) to guanine (G) substitution at position -670", "c|SUB|A|-670|G"),
+    ],
+)
+def test_component_forms(text: str, component: str) -> None:
+    assert _read(text)[0] == component
+
+
+def test_an_absurdly_long_mention_is_no_variant() -> None:
+    assert read_variant("9" * 6000 + "del") is None
+    assert read_variant("ins" * 6000) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions", "expected"),
+    [
+        ("rs1801133 is", ["rs1801133"], ["rs1801133"]),
+        ("V600E mutation (rs113488022); V600E", ["V600E", "V600E"], ["rs113488022"] * 2),
+        ("rs11891426: T>G and T>G", ["T>G", "T>G"], ["rs11891426", ""]),  # of any place
+        ("rs0, rs12345678901 and hrs12", ["rs0", "rs12345678901", "hrs12"], ["", "", ""]),
+        ("rs12, V600E", ["V600E"], [""]),
+    ],
+)
+def test_rs_numbers(text: str, mentions: list[str], expected: list[str]) -> None:
+    places, end = [], 0
+    for mention in mentions:
+        start = text.index(mention, end)
+        end = start + len(mention)
+        places.append((start, end))
+    assert rs_numbers(text, places) == expected
+
+
+def test_the_gene_of_a_variant() -> None:
+    text = "BRAF and KRAS in tumours. KRAS was G12D and BRAF was V600E. Then L858R of EGFR; R1 too."
+    genes = {"BRAF": "G:1", "KRAS": "G:2", "EGFR": "G:3"}
+    links = [
+        Link(at, at + 4, "Gene", (id,))
+        for name, id in genes.items()
+        for at in range(len(text))
+        if text.startswith(name, at)
+    ]
+
+    def gene(mention: str) -> str | None:
+        start = text.index(mention)
+        return gene_of(text, start, start + len(mention), links)
+
+    assert [gene(name) for name in ("G12D", "V600E", "L858R")] == ["G:2", "G:1", "G:3"]
+    assert gene("R1") == "G:3"  # of the genes of its sentence
+    assert gene_of(text, 0, 4, [Link(0, 4, "Gene")]) is None
