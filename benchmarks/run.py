@@ -17,6 +17,7 @@ from benchmarks import record
 MODULES = {
     "assertion": ["assertion"],
     "end_to_end": ["end_to_end", "main_job", "detection"],
+    "expected": ["expected"],
     "encoding": ["encoding", "roofline"],
     "generative": ["generative"],
     "growth": ["growth"],

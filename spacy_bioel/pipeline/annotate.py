@@ -119,9 +119,10 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
     """The spans of a Doc that a linker is to link.
 
-    mentions (str): "spans", "ents", or "auto": the span group if it is there, else doc.ents.
+    mentions (str): "spans", "spans_and_kb", "ents", or "auto": the span group if it is there, else
+        doc.ents.
     """
-    if mentions == "spans" or (mentions == "auto" and spans_key in doc.spans):
+    if mentions.startswith("spans") or (mentions == "auto" and spans_key in doc.spans):
         return list(doc.spans[spans_key]) if spans_key in doc.spans else []
     return list(doc.ents)
 
@@ -133,11 +134,13 @@ def set_links(
     spans_key: str = SPANS_KEY,
     kb: str = "",
     nil_threshold: float = 0.0,
+    adds: bool = False,
 ) -> None:
     """Write links as a new span group; the scores a detector left in the group are kept, if the
     links are those of its spans. The records are sorted by place, to be found quickly.
 
     kb (str): Fingerprint of their knowledge base.
+    adds (bool): Others may be among them, which get a score of 1.
     RAISES BioelError: [B057] when offsets do not fall on token borders.
     """
     spans = []
@@ -151,6 +154,9 @@ def set_links(
     attrs: dict[str, Any] = {}
     if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
         attrs |= old.attrs
+    elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
+        known = dict(zip(map(_place_of, old), scores, strict=True))
+        attrs = {**old.attrs, "scores": [known.get(_place_of(span), 1.0) for span in spans]}
     attrs[_LINKS] = [
         [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
         for link in sorted(links, key=attrgetter("start", "end"))

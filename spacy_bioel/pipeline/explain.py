@@ -25,6 +25,7 @@ from spacy_bioel.pipeline.linker.component import Linker
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.evidence import FEATURES
 from spacy_bioel.pipeline.linker.queries import Mentions, finding_of, mention_queries
+from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
@@ -127,7 +128,10 @@ def _finds(nlp: Language, linker: Linker | None, detector: MentionDetector | Non
     if linker is not None and linker.cfg["mentions"] == "read":
         return "Mentions are found by the network of bioel_linker."
     if detector is not None:
-        return f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}."
+        found = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
+        if linker is not None and linker.cfg["mentions"] == SPANS_AND_KB:
+            found += ", and names of the knowledge base that mean nothing else are mentions too"
+        return f"{found}."
     return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
 
 
@@ -137,7 +141,20 @@ def _consider(
     if linker is not None and linker.cfg["mentions"] == "kb":
         generator = linker.generator
         return generator.finder.consider(doc, finding_of(generator.state))
-    return [] if detector is None else detector.consider(doc, lowest=lowest)
+    considered = [] if detector is None else detector.consider(doc, lowest=lowest)
+    if linker is not None and linker.cfg["mentions"] == SPANS_AND_KB:
+        names = linker.generator.known_names
+        spans = [doc.char_span(c.start, c.end, label=c.label) for c in considered if c.is_mention]
+        added = names.consider(doc, [span for span in spans if span is not None])
+        new = [c for c in added if c.is_mention]
+        considered = [
+            replace(c, is_mention=False, reason="in a name of the knowledge base")
+            if c.is_mention and any(n.start <= c.start and c.end <= n.end for n in new)
+            else c
+            for c in considered
+        ] + added
+        considered.sort(key=lambda c: (c.start, c.end))
+    return considered
 
 
 def _with(

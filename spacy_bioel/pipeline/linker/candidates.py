@@ -36,6 +36,7 @@ from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.mentions.finder import NameFinder, shorthand_beside
+from spacy_bioel.pipeline.mentions.known_names import KnownNames
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -174,6 +175,15 @@ class CandidateGenerator:
     def finder(self) -> NameFinder:
         """Finds names of the knowledge base in texts."""
         return self._kept.get("finder", self.kb, partial(NameFinder, self.kb))
+
+    @cached_property
+    def known_names(self) -> KnownNames:
+        """Finds names that mean nothing else, for the labels that have a vocabulary."""
+        types = dict(self.state.settings.label_types)
+        labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
+        masks = {label: mask for label in labels if (mask := self._mask(label)) is not None}
+        parts = self.kb, tuple(types.items()), self.state.settings.only_labels
+        return self._kept.get("known names", parts, partial(KnownNames, self.kb, masks))
 
     def trie(self, pieces: MarkedPieces) -> NameTrie:
         """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.

@@ -27,7 +27,7 @@ from spacy_bioel.pipeline.linker import starter
 from spacy_bioel.pipeline.linker.decision import Ranking, rank_candidates
 from spacy_bioel.pipeline.linker.queries import find_mentions
 from spacy_bioel.pipeline.linker.resources import LinkerResources
-from spacy_bioel.pipeline.linker.settings import BY_KB, TrainingSettings
+from spacy_bioel.pipeline.linker.settings import BY_KB, SPANS_AND_KB, TrainingSettings
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
 from spacy_bioel.pipeline.linker.training import NameTraining, training_strings
 from spacy_bioel.text.normalize import normalize_name
@@ -75,11 +75,12 @@ class Linker(LinkerResources):
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links as the span group `spans_key`, and as entities, see `set_ents`."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
+        adds = self.cfg["mentions"] == SPANS_AND_KB
         for doc, links in zip(docs, scores, strict=True):
             from_ents = self.cfg["mentions"] == "ents" or (
                 self.cfg["mentions"] == "auto" and key not in doc.spans
             )
-            set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil)
+            set_links(doc, links, spans_key=key, kb=kb, nil_threshold=nil, adds=adds)
             if from_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
             elif self.cfg["set_ents"] == "links":

@@ -19,7 +19,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import mention_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState, String
 from spacy_bioel.pipeline.linker.fusion import repeats
-from spacy_bioel.pipeline.linker.settings import LinkerSettings
+from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB, LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding
@@ -159,6 +159,8 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
     else:
         key = settings.spans_key
         spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
+    if settings.mentions == SPANS_AND_KB:
+        spans = generator.known_names.add_to(docs, spans)
     return Mentions.of(docs, spans, settings)
 
 

@@ -16,7 +16,8 @@ from spacy_bioel.storage.atomic import replacing_file
 
 SWITCHES = ("exact", "memory", "sparse", "dense", "prior", "context", "generated", "organism")
 BY_KB = ("kb", "kb_exact")  # found with the knowledge base
-MENTIONS = ("auto", "spans", "ents", *BY_KB, "read")
+SPANS_AND_KB = "spans_and_kb"
+MENTIONS = ("auto", "spans", SPANS_AND_KB, "ents", *BY_KB, "read")
 # How names are found with a knowledge base; see `mentions.finder.NameFinder.find`.
 FINDING: dict[str, bool | float] = {
     "variants": True,

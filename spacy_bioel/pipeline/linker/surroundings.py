@@ -16,6 +16,7 @@ from spacy_bioel.pipeline.linker.settings import (
     BY_KB,
     DETECTOR,
     LINKER,
+    SPANS_AND_KB,
     SWITCHES,
     LinkerSettings,
     TrainingSettings,
@@ -79,7 +80,8 @@ def _group(key: str) -> str:
 def _check_places(name: str, cfg: Mapping[str, Any], finders: Mapping[str, set[str]]) -> None:
     """Warn [W320] when the pipes before write mentions where the linker does not look."""
     spans = {_SPANS, _group(cfg["spans_key"])}
-    wanted = {"ents": {_ENTS}, "spans": spans}.get(cfg["mentions"], {_ENTS, *spans})
+    places = {"ents": {_ENTS}, "spans": spans, SPANS_AND_KB: spans}
+    wanted = places.get(cfg["mentions"], {_ENTS, *spans})
     written = set().union(*finders.values())
     if wanted.isdisjoint(written):
         about = {"wanted": " or ".join(sorted(wanted - {_SPANS})), "mentions": cfg["mentions"]}

@@ -20,6 +20,8 @@ from spacy_bioel.text.abbreviations import (
     find_short_forms,
 )
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
+from spacy_bioel.text.variant_forms import find_variant_forms
+from spacy_bioel.types import VARIANT
 
 # Start token, end token (exclusive), label, probability.
 ScoredSpan = tuple[int, int, str, float]
@@ -35,6 +37,7 @@ _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
 _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
 _UNIT = 1e-9
+_OF_A_FORM = 0.99
 # White space between words, without a blank line.
 _SPACE = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 
@@ -78,6 +81,8 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
         ("", partial(agree, doc, weight=cfg["consistency"])),
         (below, keep(lambda s: s[3] >= threshold)),
     ]
+    if VARIANT in cfg.get("labels", ()):
+        steps.append(("by the forms of variants", partial(add_variants, doc)))
     if cfg["always"] or cfg["never"]:
         lists = partial(apply_lists, doc, always=cfg["always"], never=cfg["never"])
         steps.append(("by the word lists `always` and `never`", lists))
@@ -148,6 +153,14 @@ def outside_markup(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
             place = (own[0], own[-1] + 1, label)
             kept[place] = max(p, kept.get(place, 0.0))
     return [(*place, p) for place, p in kept.items()]
+
+
+def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Add the variants that are written in forms that nothing else has."""
+    places = (doc.char_span(*place) for place in find_variant_forms(doc.text))
+    found = [(s.start, s.end, VARIANT) for s in places if s is not None]
+    kept = [span for span in spans if span[:3] not in set(found)] if found else list(spans)
+    return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
 
 
 def has_whole_brackets(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
-from spacy.attrs import IS_SPACE, ORTH
+from spacy.attrs import IS_SPACE
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -45,9 +45,10 @@ from spacy_bioel.pipeline.mentions.choosing import (
     consider_spans,
     long_forms,
 )
+from spacy_bioel.pipeline.mentions.known_names import normalized_tokens
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.text.abbreviations import find_short_forms
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_names
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
 
 _KINDS = {
     **dict.fromkeys(("allow_overlap", "abbreviations", "set_ents"), bool),
@@ -213,7 +214,9 @@ class MentionDetector(StoredPipe):
         key = self.cfg["spans_key"]
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
-            attrs = {"scores": [round(score, 4) for *_, score in mentions]}
+            attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
+            if self.cfg["never"]:  # which holds for names of a knowledge base too
+                attrs["never"] = [on_one_line(words.lower()) for words in self.cfg["never"]]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))
@@ -314,7 +317,7 @@ def _doc_of(doc: Doc, kept: NDArray[np.int64]) -> Doc:
 def match_lexicon(lexicon: Lexicon, docs: list[Doc], *, max_width: int) -> MentionBatch:
     """Match documents with names of at most so many tokens, and with words of names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-    tokens = _normalized_tokens(docs)
+    tokens = normalized_tokens(docs)
     spans = [np.stack(lexicon.match_spans(tokens, max_width, lengths=lengths), axis=1)]
     for doc, offset in zip(docs, np.cumsum(lengths) - lengths, strict=True):
         spans.append(_short_forms(lexicon, doc, max_width=max_width) + [offset, 0, 0])
@@ -336,14 +339,3 @@ def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.in
             if span is not None and len(span) <= max_width:
                 found += [(span.start, len(span) - 1, bit) for bit in bits]
     return np.array(found, dtype=np.int64).reshape(-1, 3)
-
-
-def _normalized_tokens(docs: list[Doc]) -> list[str]:
-    """Normalise the tokens of all documents, each different one of a document once."""
-    found: list[str] = []
-    for doc in docs:
-        ids = doc.to_array(ORTH).tolist()
-        different = list(dict.fromkeys(ids))
-        words = normalize_names([doc.vocab.strings[id_] for id_ in different])
-        found += map(dict(zip(different, words, strict=True)).__getitem__, ids)
-    return found

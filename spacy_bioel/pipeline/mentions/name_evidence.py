@@ -271,7 +271,7 @@ def ruled_out(
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
     texts = {number: words.docs[number].text for number in set(docs.tolist())}
-    in_capitals = {number: _is_in_capitals(text) for number, text in texts.items()}
+    in_capitals = {number: is_in_capitals(text) for number, text in texts.items()}
     names = kb.names.take(rows[of])
     columns = (of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)
     for i, doc, start, end, name, is_general in zip(*columns, strict=True):
@@ -284,7 +284,7 @@ def ruled_out(
         elif is_general:
             out[i] = "most concepts are below it"
         else:
-            out[i] = _is_other(text, name, in_capitals[doc], preferred=preferred)
+            out[i] = is_other(text, name, in_capitals[doc], preferred=preferred)
     return out
 
 
@@ -294,7 +294,7 @@ def everyday_words() -> frozenset[str]:
     return frozenset((_ASSETS / "everyday.txt").read_text(encoding="utf8").split())
 
 
-def _is_in_capitals(text: str) -> bool:
+def is_in_capitals(text: str) -> bool:
     """Tell whether most letters are capitals, beyond acronyms, so that case means nothing."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
@@ -302,7 +302,7 @@ def _is_in_capitals(text: str) -> bool:
     return any(len(word) > _ACRONYM or word.lower() in STOP_WORDS for word in words)
 
 
-def _is_other(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
+def is_other(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
     """Tell why a word stands for something other than the name; "" if it does not."""
     lowered = text.lower()
     frequency = common_words().get(lowered, 0.0)

@@ -1,0 +1,213 @@
+"""Names of the knowledge base that mean nothing else: what a detector has missed is a mention if it
+is one, unless annotators pass over names like it, as "disease" or "protein".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.attrs import ORTH
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.lexicon import KeyMasks, Lexicon
+from spacy_bioel.pipeline.mentions.choosing import Considered, has_whole_brackets, long_forms
+from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals, is_other
+from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
+
+_ASSETS = Path(__file__).parents[2] / "assets"
+_MAX_WIDTH = 8  # tokens
+_MOST_KEPT = 1 << 16
+# Annotators mark names like it at least so often. Detectors miss more of the organisms, so that a
+# name of one tells more. Chosen on the development documents of benchmarks/results/starter.json.
+_OFTEN, _OFTEN_OF = 0.8, {"Species": 0.6}
+# What is known of names of its kind counts as much as so many places of the name itself.
+_KIND = 2.0
+_SHORT = 4  # characters: shorter names mean many things, so that the string has to be known
+_ADDED = "a name of the knowledge base that means nothing else"
+
+
+class KnownName(NamedTuple):
+    """A name in a document: its tokens [start, end), label, row in the knowledge base, and why it
+    is no mention, or ""."""
+
+    start: int
+    end: int
+    label: str
+    row: int
+    reason: str
+
+
+class KnownNames:
+    """Finds names that may have one label only; may be shared by threads.
+
+    masks (Mapping): Concepts that mentions of each label may link to.
+    """
+
+    def __init__(self, kb: KnowledgeBase, masks: Mapping[str, NDArray[np.bool_]]) -> None:
+        self.kb = kb
+        self.labels = tuple(masks)
+        bits = np.zeros(len(kb), dtype=np.uint64)
+        for number, mask in enumerate(masks.values()):
+            bits |= mask.astype(np.uint64) << np.uint64(number)
+        of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
+        keys = KeyMasks(np.array(kb.name_keys), of_names[kb.name_key_rows])
+        self._lexicon = Lexicon(keys, KeyMasks.empty())
+        self._passed_over = lru_cache(maxsize=_MOST_KEPT)(self._why_passed_over)
+
+    def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
+        """Add names to the mentions of each document, in the place of those within them."""
+        added = []
+        for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
+            new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
+            taken = {token for span in new for token in range(span.start, span.end)}
+            kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
+            added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
+        return added
+
+    def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
+        """Tell which names are mentions beside those that were found, and why others are not."""
+        found = []
+        for start, end, label, row, reason in self._decide([doc], [spans])[0]:
+            span = doc[start:end]
+            why, name = reason or _ADDED, self.kb.name(row)
+            chars, is_in = (span.start_char, span.end_char), not reason
+            found.append(Considered(*chars, span.text, label, float(is_in), is_in, why, name))
+        return found
+
+    def _decide(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[KnownName]]:
+        """Return the names of each document that are not mentions already."""
+        return [self._of_doc(*one) for one in zip(docs, spans, self.longest(docs), strict=True)]
+
+    def longest(self, docs: Sequence[Doc]) -> list[dict[tuple[int, int], list[str]]]:
+        """Find the longest names of each document: first token, the one after the last, and the
+        labels that it may have."""
+        tokens = normalized_tokens(docs)
+        places: list[dict[tuple[int, int], list[str]]] = [{} for _ in docs]
+        if not (tokens and len(self._lexicon.names.keys)):
+            return places
+        lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
+        starts, widths, bits = self._lexicon.match_spans(tokens, _MAX_WIDTH, lengths=lengths)
+        named = np.zeros(len(tokens), dtype=bool)
+        offsets = np.cumsum(lengths) - lengths
+        owners = np.searchsorted(offsets, starts, side="right") - 1
+        order = np.lexsort((bits, starts, -widths))
+        columns = (column[order].tolist() for column in (owners, starts, widths, bits))
+        for owner, start, width, bit in zip(*columns, strict=True):
+            first = start - int(offsets[owner])
+            place = first, first + width + 1
+            if place in places[owner]:
+                places[owner][place].append(self.labels[bit])
+            elif not named[start : start + width + 1].any():
+                named[start : start + width + 1] = True
+                places[owner][place] = [self.labels[bit]]
+        return places
+
+    def _of_doc(
+        self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
+    ) -> list[KnownName]:
+        taken = {i: span for span in spans for i in range(span.start, span.end)}
+        never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
+        in_capitals, short_forms, names = is_in_capitals(doc.text), long_forms(doc), []
+        for (start, end), labels in sorted(places.items()):
+            near = {taken[i] for i in range(start, end) if i in taken}
+            same = [s.label_ for s in near if (s.start, s.end) == (start, end)]
+            if same == labels:
+                continue
+            text = doc[start:end].text
+            reason, row = self._passed_over(text, labels[0], in_capitals)
+            if len(labels) > 1:
+                reason = f"a name of {' and '.join(labels)}"
+            elif never and on_one_line(text.lower()) in never:
+                reason = "by the word list `never`"
+            elif text in short_forms:
+                reason = f"a short form of {short_forms[text]}"
+            elif not same and any(
+                s.start < start or s.end > end or s.label_ != labels[0] for s in near
+            ):
+                reason = "overlaps a mention"
+            names.append(KnownName(start, end, labels[0], row, reason))
+        return names
+
+    def _why_passed_over(self, text: str, label: str, in_capitals: bool) -> tuple[str, int]:
+        """Tell why a text is no mention though it is a name, or ""; and the row of the name."""
+        row = int(self.kb.lookup_names([normalize_name(text)])[0])
+        if row < 0 or not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
+            return "words of several sentences", row
+        if self.kb.is_added[row]:  # what a user has added is obeyed
+            return "", row
+        about = describe(self.kb, row)
+        share = share_marked(normalize_name(text), label, kinds_of(about, label))
+        is_preferred = about.name == about.preferred
+        if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
+            return reason, row
+        is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
+        return f"annotators mark {share:.0%} of such names" * is_seldom, row
+
+
+class About(NamedTuple):
+    """A name, the preferred name of its concept, itself if it is one, and types of its concepts."""
+
+    name: str
+    preferred: str
+    types: frozenset[str]
+
+
+def describe(kb: KnowledgeBase, row: int) -> About:
+    """Return what the kinds of a name are made of."""
+    _, concepts, preferred = kb.concepts_of_names(np.array([row]))
+    types = frozenset(type for concept in concepts.tolist() for type in kb.types_of(concept))
+    name = kb.name(row)
+    return About(name, name if preferred.any() else kb.preferred_name(int(concepts[0])), types)
+
+
+def kinds_of(about: About, label: str) -> list[str]:
+    """List the kinds of a name, each a type and what the name looks like; the last without a type.
+
+    The preferred name tells too: "zebrafish" is of "Danio rerio", "arthropods" of "Arthropoda".
+    """
+    name, preferred, types = about
+    length = "short" if len(name) < _SHORT else "middle" if len(name) < 6 else "long"
+    of = "itself" if name == preferred else _words(preferred)
+    form = f"{length} {_words(name)} of {of}"
+    return [f"{label} {type} {form}" for type in sorted(types)] + [f"{label} {form}"]
+
+
+def _words(name: str) -> str:
+    return "words" if " " in name else "word"
+
+
+def share_marked(string: str, label: str, kinds: Sequence[str]) -> float:
+    """Estimate how often annotators mark a string as a mention of a label, where it is a name and
+    in no mention: by the string where training texts have it, and by its kinds."""
+    of_strings, of_kinds = _marked()["strings"].get(label, {}), _marked()["kinds"]
+    if len(string) < _SHORT and not of_strings.get(string):
+        return 0.0
+    known = [of_kinds[kind] for kind in kinds[:-1] if kind in of_kinds]
+    share = max(known) if known else of_kinds.get(kinds[-1], 1.0)
+    marked, n = of_strings.get(string, (0, 0))
+    return float((marked + _KIND * share) / (n + _KIND))
+
+
+@cache
+def _marked() -> dict[str, Any]:
+    """Read what annotators mark, see training/scripts/marked.py."""
+    marked: dict[str, Any] = srsly.read_gzip_json(_ASSETS / "marked.json.gz")
+    return marked
+
+
+def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
+    """Normalise the tokens of all documents, each different one of a document once."""
+    found: list[str] = []
+    for doc in docs:
+        ids = doc.to_array(ORTH).tolist()
+        different = list(dict.fromkeys(ids))
+        words = normalize_names([doc.vocab.strings[id_] for id_ in different])
+        found += map(dict(zip(different, words, strict=True)).__getitem__, ids)
+    return found

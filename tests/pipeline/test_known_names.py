@@ -1,0 +1,123 @@
+"""Names of a knowledge base that mean nothing else are mentions, also where no pipe found them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spacy.language import Language
+from spacy.tokens import Doc, Span, SpanGroup
+from tiny import blank
+
+from spacy_bioel.kb.build.build import build_kb
+from spacy_bioel.pipeline.explain import explain
+from spacy_bioel.pipeline.mentions.known_names import share_marked
+from spacy_bioel.types import Concept
+
+CONCEPTS = [
+    Concept("X:1", ("Zorbanib", "Zorba-Ib mesylate"), ("Drug",)),
+    Concept("X:2", ("blue lung disease",), ("Illness",)),
+    Concept("X:3", ("Quaxin",), ("Drug",)),
+    Concept("X:4", ("quaxin",), ("Illness",)),
+    Concept("X:5", ("Zob",), ("Drug",)),
+    Concept("X:6", ("disease",), ("Illness",)),
+]
+
+
+@pytest.fixture(scope="module")
+def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
+    folder = tmp_path_factory.mktemp("kb") / "kb"
+    build_kb(CONCEPTS, folder)
+    nlp = blank()
+    config = {
+        "kb": str(folder),
+        "mentions": "spans_and_kb",
+        "label_types": {"Chemical": ["Drug"], "Disease": ["Illness"]},
+        "evidence": {"dense": False},
+    }
+    nlp.add_pipe("bioel_linker", config=config)
+    return nlp
+
+
+def found(nlp: Language, text: str, **given: str) -> list[tuple[str, str, str]]:
+    """Link a text, where other pipes have found words, each with a label."""
+    doc = nlp.make_doc(text)
+    places = [(text.index(words.replace("_", " ")), words) for words in given]
+    spans = [doc.char_span(at, at + len(words), label=given[words]) for at, words in places]
+    scores = [0.7] * len(spans)
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs={"scores": scores}, spans=spans)
+    return [(s.text, s.label_, s._.cui or "") for s in nlp(doc).spans["bioel"]]
+
+
+def test_a_missed_name_is_a_mention(nlp: Language) -> None:
+    text = "Zorbanib for blue lung disease."
+    wanted = [("Zorbanib", "Chemical", "X:1"), ("blue lung disease", "Disease", "X:2")]
+    assert found(nlp, text) == wanted
+    assert found(nlp, text, Zorbanib="Chemical") == wanted
+    assert found(nlp, text, lung="Disease") == wanted  # the longer name in its place
+    assert found(nlp, text, Zorbanib="Disease") == wanted  # of another label
+
+
+def test_what_may_mean_something_else_is_none(nlp: Language) -> None:
+    assert found(nlp, "Quaxin was given.") == []  # a name of both labels
+    assert found(nlp, "Zob was given.") == []  # short
+    assert found(nlp, "The disease was seen.") == []  # annotators pass it over
+    assert found(nlp, "The zo rbanib. Blue\n\nlung disease.") == []
+    assert found(nlp, "A zebra orb (Zorbanib) was seen; Zorbanib too.", zebra="Disease")[0] == (
+        "zebra", "Disease", "",
+    )  # fmt: skip
+
+
+def test_what_overlaps_in_part_stays(nlp: Language) -> None:
+    doc = nlp.make_doc("dark blue lung disease")
+    doc.spans["bioel"] = [Span(doc, 0, 3, label="Disease")]
+    assert [span.text for span in nlp(doc).spans["bioel"]] == ["dark blue lung"]
+
+
+def test_scores_of_the_detector_are_kept(nlp: Language) -> None:
+    doc = nlp.make_doc("Zorbanib and rubbish")
+    spans = [Span(doc, 2, 3, label="Chemical")]
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs={"scores": [0.6]}, spans=spans)
+    assert nlp(doc).spans["bioel"].attrs["scores"] == [1.0, 0.6]
+
+
+def test_explain_says_why(nlp: Language) -> None:
+    report = explain(nlp, "Zorbanib, Quaxin, Zob; the disease.")
+    said = {c.text: (c.is_mention, c.reason) for c in report.considered}
+    assert said == {
+        "Zorbanib": (True, "a name of the knowledge base that means nothing else"),
+        "Quaxin": (False, "a name of Chemical and Disease"),
+        "Zob": (False, "annotators mark 0% of such names"),
+        "disease": (False, "annotators mark 1% of such names"),
+    }
+
+
+def test_words_that_are_never_mentions(nlp: Language) -> None:
+    doc = nlp.make_doc("Zorbanib for blue lung\ndisease")
+    attrs = {"scores": [], "never": ["zorbanib"]}  # as the detector writes them
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs=attrs)
+    assert [(s.text, s.label_) for s in nlp(doc).spans["bioel"]] == [
+        ("blue lung\ndisease", "Disease")
+    ]
+
+
+def test_a_batch_is_as_single_documents(nlp: Language) -> None:
+    texts = ["Zorbanib.", "", "\n", "blue lung disease and Zorbanib", "blue", "lung disease"]
+
+    def places(doc: Doc) -> list[tuple[str, str]]:
+        return [(span.text, span.label_) for span in doc.spans["bioel"]]
+
+    assert list(map(places, nlp.pipe(texts))) == [places(nlp(text)) for text in texts]
+
+
+def test_an_empty_knowledge_base(tmp_path: Path) -> None:
+    build_kb([Concept("X:1", ("Zorbanib",), ())], tmp_path / "kb")
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb"})
+    with pytest.warns(UserWarning, match="W323"):
+        assert found(nlp, "Zorbanib") == []  # no label is known
+
+
+def test_the_string_tells_more_than_its_kind() -> None:
+    assert share_marked("disease", "Disease", ["Disease"]) < 0.1
+    assert share_marked("zorbanib", "Unknown", ["Unknown"]) == 1.0
