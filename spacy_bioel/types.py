@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -135,6 +136,15 @@ class Candidate:
         """
         source = opened(self.kb)
         return source[self.id].xrefs if self.id in source else ()
+
+
+def is_tied(candidates: Sequence[Candidate]) -> bool:
+    """Tell whether two candidates of one knowledge base are equally likely, and none more.
+
+    Two knowledge bases may both be right: probabilities above a half do not compete.
+    """
+    scores = [c.score for c in candidates[:2]]
+    return len(scores) == 2 and scores[0] == scores[1] <= 0.5
 
 
 @dataclass(frozen=True, slots=True)

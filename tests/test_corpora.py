@@ -11,8 +11,10 @@ from typing import Any
 import corpora
 import documents
 import mixtures
+import plain
 import pytest
 import specs
+import srsly
 from spacy import blank
 
 from spacy_bioel.corpus import docs_to_bin, read_texts, text_to_doc
@@ -259,7 +261,54 @@ def test_the_first_corpus_counts_where_two_annotate_a_label() -> None:
     # Documents of one corpus stay, whatever their ids and texts are, and so do others of one id.
     other = AnnotatedText("1", "another", (), ("Disease",))
     assert list(mixtures.mixed([[wide, wide], [other, both]]))[:3] == [wide, wide, other]
-    assert list(mixtures.mixed([[wide], [other]], left_out={"flugene"})) == [other]
+    assert list(mixtures.mixed([[wide], [other]], left_out="aflugene.b")) == [other]
+
+
+def test_sentences_of_tokens_and_articles_beside_their_mentions(tmp_path: Path) -> None:
+    sentences = [("train", ["Il", "-", "2", "of", "mice"]), ("devel", ["No", "mice"])]
+    for label, file, spans in (
+        ("Gene", "id_ggp", ([[0, 3]], [])),
+        ("Chemical", "id_chem", ([], [])),
+        ("Species", "id_species", ([[4, 5]], [[1, 2]])),
+    ):
+        rows = [
+            {"split": split, "tokens": tokens, "label": label, "spans": of}
+            for (split, tokens), of in zip(sentences, spans, strict=True)
+        ]
+        srsly.write_gzip_jsonl(tmp_path / f"{file}.jsonl.gz", rows)
+    corpora.fetch("bionlp_id", data=str(tmp_path))
+    (train,), (dev,) = (list(read_texts_jsonl(f"assets/bionlp_id/{split}.jsonl")) for split in BOTH)
+    assert [(m.label, train.text[m.start : m.end]) for m in train.mentions] == [
+        ("Gene", "Il - 2"),
+        ("Species", "mice"),
+    ]
+    assert (dev.text, len(dev.mentions)) == ("No mice", 1)
+
+    articles = [{"id": id, "text": "Foods for mice."} for id in ("7", "9")]
+    srsly.write_gzip_jsonl(tmp_path / "articles.jsonl.gz", articles)
+    for file, id, start, end in (
+        ("PR", "PR:1", 0, 5),
+        ("CHEBI", "CHEBI:33290", 0, 5),
+        ("NCBITaxon", "NCBITaxon:10088", 10, 14),
+    ):
+        found = {"start": start, "end": end, "id": id, "parts": 1}
+        rows = [{"id": "9", "mentions": [found, found | {"parts": 2}]}]
+        srsly.write_gzip_jsonl(tmp_path / f"{file}.jsonl.gz", rows)
+    corpora.fetch("craft", data=str(tmp_path))
+    (article,) = read_texts_jsonl("assets/craft/train.jsonl")
+    assert [(m.label, m.start) for m in article.mentions] == [("Gene", 0), ("Species", 10)]
+
+
+def test_short_texts_are_trained_on_in_groups() -> None:
+    def text(words: str, label: str) -> AnnotatedText:
+        mention = Mention(0, 3, label)
+        return AnnotatedText(words[:3], words, (mention,), (label,))
+
+    flu, abc, long = text("Flu", "Disease"), text("Abc", "Gene"), text("Abd" * 400, "Gene")
+    first, second, third, fourth = plain.grouped([flu, flu, abc, abc, long, abc])
+    assert (first.text, [m.start for m in first.mentions]) == ("Flu\nFlu", [0, 4])
+    assert (second.text, second.annotates) == ("Abc\nAbc", ("Gene",))
+    assert (third, fourth) == (long, abc)
 
 
 def test_long_documents_are_trained_on_in_pieces() -> None:

@@ -9,6 +9,8 @@ import pytest
 import spacy
 import srsly
 import starter
+from safetensors.numpy import load_file, save_file
+from spacy.training import Example
 
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.kb.build.build import build_kb
@@ -17,6 +19,7 @@ from spacy_bioel.models.name_encoder import encode_names
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline.factories import LINKER_MODEL
 from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder, starter_statistics
+from spacy_bioel.pipeline.mentions.detector import MentionDetector
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
@@ -51,6 +54,39 @@ def test_memory_does_not_overrule_names(project: Path) -> None:
     starter.memory(["mine"])
     written = srsly.read_json(project / "spacy_bioel" / "assets" / "memory.json")
     assert written == {"statins": {"MESH:D1": 1}, "zocor": {"MESH:D2": 1}}
+
+
+def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nlp = spacy.blank("en")
+    detector = nlp.add_pipe("bioel_mentions")
+    doc = nlp.make_doc("BRCA1 in mice")
+    doc.spans["bioel_gold"] = [
+        spacy.tokens.Span(doc, start, start + 1, label)
+        for start, label in ((0, "AnyGene"), (0, "Gene"), (2, "Species"))
+    ]
+    nlp.initialize(lambda: [Example(nlp.make_doc(doc.text), doc)])
+    nlp.to_disk(project / "trained")
+    starter.without("AnyGene", project / "trained", project / "plain")
+    plain = spacy.load(project / "plain").get_pipe("bioel_mentions")
+    assert plain.labels == ("Gene", "Species")
+
+    def scores(pipe: MentionDetector) -> dict[tuple[int, int, str], float]:
+        (spans,) = pipe.score_spans([nlp.make_doc(doc.text)], lowest=0.0)
+        return {(start, end, label): p for start, end, label, p in spans if label != "AnyGene"}
+
+    assert scores(plain) == pytest.approx(scores(detector), rel=1e-5)
+
+    monkeypatch.setattr(starter, "_counts", lambda corpora, kb: {})
+    shipped = project / "spacy_bioel" / "assets" / "starter" / "bioel_mentions"
+    shipped.mkdir(parents=True)
+    weights = load_file(project / "plain" / "bioel_mentions" / "model.safetensors")
+    save_file({name: 0 * array for name, array in weights.items()}, shipped / "model.safetensors")
+    starter.pipeline([], project / "plain", share=0.75)
+    mixed = load_file(shipped / "model.safetensors")
+    for name, array in weights.items():
+        assert mixed[name].astype("float32") == pytest.approx(0.75 * array, rel=1e-2, abs=1e-6)
 
 
 def test_what_lies_in_the_package() -> None:

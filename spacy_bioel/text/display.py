@@ -8,7 +8,7 @@ import re
 from urllib.parse import quote
 
 from spacy_bioel.text.variants import read_variant
-from spacy_bioel.types import VARIANT, Link
+from spacy_bioel.types import VARIANT, Link, is_tied
 
 # From a prefix, in lower case, to the address of the vocabulary's own page of a concept.
 _PAGES = {
@@ -72,6 +72,9 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
     score = f"its score of {best.score:.2f}"
     if link.ids:
         return f"Linked: {likeliest}, and {score} reaches nil_threshold{limit}."
+    if is_tied(link.candidates) and best.score >= (nil_threshold or 0.0):
+        tied = (f"{c.name} ({c.id})" for c in link.candidates if c.score == best.score)
+        return f"NIL: {' and '.join(tied)} are equally likely."
     return f"NIL: {likeliest}, but {score} is below nil_threshold{limit}."
 
 

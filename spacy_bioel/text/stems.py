@@ -44,6 +44,7 @@ _FAMILIES = {
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
     "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
     "ous": "ous", "a": "", "e": "", "y": "", "sy": "t",
+    "eton": "et", "agmatic": "agm",
 }  # fmt: skip
 _BY_LENGTH = sorted(_FAMILIES, key=len, reverse=True)
 

@@ -11,8 +11,10 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding, NameFinder
+from spacy_bioel.text.display import reason_of
 from spacy_bioel.types import Concept
 
 LONG = " ".join(f"word{i}" for i in range(200))
@@ -47,6 +49,8 @@ NAMES = (
     ("Embryo",),
     ("Locus",),
     ("Type II diabetes mellitus",),
+    ("Heart",),
+    ("Skeleton",),
 )
 
 
@@ -77,6 +81,10 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
         ("tumoric", []),  # no adjective of that noun
         ("retinal and embryonic", [("retinal", "Retina"), ("embryonic", "Embryo")]),
+        ("skeletal and cardiac", [("skeletal", "Skeleton"), ("cardiac", "Heart")]),
+        ("Renal failure", [("Renal failure", "Kidney failure")]),
+        ("renal, cardiacs", []),  # no name; no adjective
+        ("cardiac arrest", [("cardiac", "Heart")]),
         ("type 2 diabetes mellitus", [("type 2 diabetes mellitus", "Type II diabetes mellitus")]),
         ("embryos, loci", [("embryos", "Embryo"), ("loci", "Locus")]),
         (
@@ -335,3 +343,27 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
         nlp.get_pipe("bioel_linker").cfg["nil_threshold"] = 1.0
         doc = nlp("Aspirin for fever.")
         assert [span.label_ for span in doc.spans["bioel"]] == expected
+
+
+def test_neighbours_decide_a_name_of_several_concepts(tmp_path: Path) -> None:
+    heart, mind = ("X:heart",), ("X:mind",)
+    concepts = [
+        Concept("X:heart", ("Heart defect",)),
+        Concept("X:mind", ("Mental disorder",)),
+        Concept("X:1", ("Autism", "ASD"), parents=mind),
+        Concept("X:2", ("Septal defect", "ASD"), parents=heart),
+        Concept("X:3", ("Open duct",), parents=heart),
+        Concept("X:4", ("Speech delay",), parents=mind),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    nlp = blank()
+    nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / "kb"), "mentions": "kb"})
+    texts = ("ASD, open duct.", "Speech delay. ASD, open duct.", "Speech delay. ASD.")
+    for text, id in zip(texts, ("X:2", "X:2", "X:1"), strict=True):
+        asd = next(link for link in get_links(nlp(text)) if text[link.start : link.end] == "ASD")
+        assert asd.ids == (id,)
+    # Nothing tells: a tie is no link, in whatever order.
+    for text in ("ASD.", "ASD, speech delay, open duct."):
+        link = get_links(nlp(text))[0]
+        assert link.ids == () and len({c.score for c in link.candidates}) == 1
+        assert reason_of(link) == "NIL: ASD (X:1) and ASD (X:2) are equally likely."

@@ -50,6 +50,9 @@ def said_of(nlp: Language, text: str) -> list[str]:
     ("text", "expected"),
     [
         ("No [fever], [chills] or [cough].", ["negated"] * 3),
+        ("Her mother, who has [migraine], says he has [asthma].", ["family", ""]),
+        ("Mother denies [fever]. Parents report [cough].", ["negated", ""]),
+        ("Mother has noticed [seizures]. Mother has [asthma].", ["", "family"]),
         ("No [fever] but [cough].", ["negated", ""]),
         ("[Pneumonia] was ruled out; [asthma] is treated.", ["negated", ""]),
         ("No increase in [edema].", [""]),

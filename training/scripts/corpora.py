@@ -9,7 +9,9 @@ mentions of a label renamed to null are dropped. `annotates` are the labels that
 these are not all that a mixture has. `prefix` is for ids that name no vocabulary, `prefixes` for
 those of single labels; null: these are no ids. A file may have `fifths`, the fifths of the
 documents to keep, by a hash of their ids, `left_out`, corpora whose documents are not kept, and
-`skip_bad`: documents of PubTator with a wrong row are left out, with a note.
+`skip_bad`: documents of PubTator with a wrong row are left out, with a note. `sentences` is the
+part of a file of sentences, and `mentions` are files with the same sentences, or with the mentions
+of articles: of one `label` each, and of all concepts but those `dropped` (`plain.py`).
 "a+b+c" is a mixture of corpora, each of which must say what it annotates.
 "{fold}" stands for --vars.fold everywhere; a corpus in folds says so by `fold`. `label_types` and
 `settings` are for `train.py`, `about` is for `card.py`: `title`, `licence`, `domain`, `authors`,
@@ -31,6 +33,7 @@ from alike import doubts
 from documents import FIFTHS, relabelled, selected
 from finder import DOWNLOADS, MISSING, Finder, Spec
 from mixtures import check_annotated, join_kbs, write_mixture
+from plain import read_articles, read_sentences
 from specs import ASSETS, check_entry, find_split, is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.console import count_of, show_error, show_note
@@ -140,9 +143,11 @@ def check_fold(corpus: str, spec: Spec, finder: Finder) -> None:
 
 
 def _other_files(choice: Spec) -> list[Spec]:
-    """Files that say which documents of another one are kept."""
+    """Files that say which documents of another one are kept, or have mentions in them."""
     ids = [{"file": choice["ids"], "says": "ids"}] if "ids" in choice else []
-    return ids + [file | {"says": "left_out"} for file in choice.get("left_out", [])]
+    for says in ("left_out", "mentions"):
+        ids += [file | {"says": says} for file in choice.get(says, [])]
+    return ids
 
 
 def place_split(
@@ -164,7 +169,15 @@ def place_split(
         ends = "brat" if path.is_dir() else path.name.partition(".")[2]
         link_or_copy(path, folder / f"{split}.{ends}")
         return
-    if "encoding" in file:
+    beside = [path for about, path in files[1:] if about["says"] == "mentions"]
+    if "sentences" in file:
+        texts = read_sentences([path, *beside], file["sentences"])
+    elif beside:
+        said = [(m["label"], m.get("dropped", ())) for m in file["mentions"]]
+        texts = read_articles(
+            path, [(*one, other) for one, other in zip(said, beside, strict=True)]
+        )
+    elif "encoding" in file:
         texts = read_phrase_table(path, prefix=spec["prefix"], encoding=file["encoding"])
     else:
         texts = read_texts(path, prefix=spec["prefix"])

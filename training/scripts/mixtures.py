@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from documents import pieces
+from plain import grouped
 from specs import ASSETS, find_split, load_spec, parts_of
 
 from spacy_bioel.corpus import declared
@@ -30,7 +31,8 @@ _BEGINNING = 200  # letters and digits by which a document is known in another c
 def write_mixture(corpus: str) -> None:
     """Write assets/CORPUS, the training and development documents of all parts, which were fetched.
 
-    Training documents that one of the parts has for development are left out.
+    Training documents that one of the parts has for development are left out, and sentences of
+    them.
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
         a label that it annotates and no mention has.
@@ -39,10 +41,11 @@ def write_mixture(corpus: str) -> None:
     for part in parts:
         check_annotated(part)
     dev = list(mixed([_read(part, "dev") for part in parts]))
-    train = mixed([_read(part, "train") for part in parts], left_out=set(map(beginning, dev)))
+    measured = " ".join(letters(text.text) for text in dev)
+    train = mixed([_read(part, "train") for part in parts], left_out=measured)
     with replacing_folder(ASSETS / corpus) as folder:
         write_texts_jsonl(folder / "dev.jsonl", dev)
-        write_texts_jsonl(folder / "train.jsonl", chain.from_iterable(map(pieces, train)))
+        write_texts_jsonl(folder / "train.jsonl", chain.from_iterable(map(pieces, grouped(train))))
 
 
 def check_annotated(corpus: str) -> None:
@@ -66,17 +69,21 @@ def _read(part: str, split: str) -> Iterator[AnnotatedText]:
 
 def beginning(text: AnnotatedText) -> str:
     """By which a document is known. Ids are no help: many corpora number their documents."""
-    return re.sub(r"[\W_]", "", text.text).lower()[:_BEGINNING]
+    return letters(text.text)[:_BEGINNING]
+
+
+def letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()
 
 
 def mixed(
-    corpora: Iterable[Iterable[AnnotatedText]], *, left_out: Collection[str] = ()
+    corpora: Iterable[Iterable[AnnotatedText]], *, left_out: str = ""
 ) -> Iterator[AnnotatedText]:
     """The documents of several corpora, each with what it annotates.
 
     If several corpora have a document and annotate the same label, the first of them counts.
 
-    left_out (Collection[str]): Beginnings of documents.
+    left_out (str): Letters of documents: those that begin within are left out.
     """
     found: dict[str, set[str]] = {}
     for texts in corpora:

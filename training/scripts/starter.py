@@ -5,6 +5,7 @@ knowledge-base: the starter knowledge base, from kb/starter/descriptors.
 encoder: the encoder that training/scripts/pretrain.py made.
 memory: the mention statistics of training documents.
 pipeline: what `spacy_bioel.load()` makes its pipeline of.
+without: a detector without a label that only helped it to learn.
 save: that pipeline, to be packaged.
 fusion: the default weights of the evidence, from training documents.
 """
@@ -26,7 +27,8 @@ from concepts import write_names
 from drugs import DRUG, drug_names, is_short, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, load_file, save_file
+from safetensors.numpy import save as save_bytes
 from spacy.training import Example
 
 import spacy_bioel
@@ -34,9 +36,12 @@ from spacy_bioel.corpus import read_docs
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.models.detector import add_scorer
+from spacy_bioel.models.weights import weights_from_bytes, weights_to_bytes
 from spacy_bioel.pipeline.annotate import GOLD_KEY, split_ids
 from spacy_bioel.pipeline.linker.starter import ASSETS as INSTALLED
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.loading import load_model
 from spacy_bioel.storage.atomic import replacing_file, replacing_folder
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.tuning.choosing import document_folds
@@ -162,18 +167,45 @@ def memory(corpora: list[str]) -> None:
 
 
 @app.command()
-def pipeline(corpora: list[str], detector: Annotated[Path, typer.Option()]) -> None:
+def pipeline(
+    corpora: list[str],
+    detector: Annotated[Path, typer.Option()],
+    share: Annotated[float, typer.Option(help="The rest is of the weights that are there.")] = 1.0,
+) -> None:
     """Write assets/starter: mention statistics for all knowledge bases of the package, and the
-    detector of a tuned pipeline.
+    detector of a tuned pipeline, or a mean of its weights and of those from which it went on.
     """
     counts = _counts(corpora, ["starter:mesh", "starter:genes", "starter:species", "starter:cells"])
     folder = ASSETS / "starter"
     with replacing_file(folder / "memory.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
+    file = folder / "bioel_mentions" / "model.safetensors"
+    before = load_file(file) if share < 1 else {}
     with replacing_folder(folder / "bioel_mentions") as staging:
         shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
+        (staging / "manifest.json").unlink(missing_ok=True)  # digests of weights in 32 bits
         file = staging / "model.safetensors"
-        save_file({name: array.astype("float16") for name, array in load_file(file).items()}, file)
+        weights = load_file(file)
+        for name, array in before.items():
+            weights[name] = share * weights[name] + (1 - share) * array.astype("float32")
+        save_file({name: array.astype("float16") for name, array in weights.items()}, file)
+
+
+@app.command()
+def without(label: str, model: Path, out: Path) -> None:
+    """Save the detector of a pipeline without a label that only helped it to learn."""
+    nlp = load_model(str(model))
+    detector: Any = nlp.get_pipe("bioel_mentions")
+    kept = [i for i, other in enumerate(detector.labels) if other != label]
+    weights = load(weights_to_bytes(detector.model))
+    for name in weights:
+        if name.endswith(("torch.output.weight", "torch.output.bias")):
+            weights[name] = weights[name][kept]
+    detector.cfg["labels"] = [detector.labels[i] for i in kept]
+    add_scorer(detector.model, n_labels=len(kept))
+    weights_from_bytes(detector.model, save_bytes(weights))
+    with replacing_folder(out) as staging:
+        nlp.to_disk(staging)
 
 
 @app.command()

@@ -8,7 +8,7 @@ differences of running sums, and the key with another word in place of one is a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -86,6 +86,7 @@ MAX_WORDS = 12  # of names that are looked up at all places of a text
 _MASK = (1 << 64) - 1
 _FEWEST = 3  # concepts whose names have one word in the place of another
 _LIKELY = 0.04  # ... of those whose names have the rarer of them
+_SURE = 0.8  # share of adjectives and their nouns, which other vocabularies have
 _PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # "No testis" is a name of "Absent testis", and no seizure is an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
@@ -104,8 +105,9 @@ class Substitutes:
 
     word: KeyArray  # keys of words, ascending
     by: KeyArray  # ... and of those that may stand for them
-    stem: tuple[str, ...]  # of `by`
+    stem: tuple[str, ...]  # of `by`; of nouns, the words
     share: NDArray[np.float32]  # of the concepts with the rarer word, those that have both
+    adjective: tuple[str, ...]  # "renal", which may stand for a name, "kidney"; "": in a name only
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,11 @@ class NameBags:
         return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
 
     @classmethod
-    def from_kb(cls, kb: KnowledgeBase) -> NameBags:
-        """Read all names, which takes a second for 100,000."""
+    def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> NameBags:
+        """Read all names, which takes a second for 100,000.
+
+        nouns (Mapping[str, str] | None): From an adjective to what it means: "renal", "kidney".
+        """
         names = list(kb.names)
         split = [words_of(name) for name in normalize_names(names)]
         counts = Counter(word for words in split for word in dict.fromkeys(words))
@@ -156,7 +161,9 @@ class NameBags:
             order,
             dict(counts),
             _heads(names, split, tuple(stems), np.bincount(flat, minlength=len(stems))),
-            _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)),
+            _with_nouns(
+                _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)), nouns or {}, stems
+            ),
             _long(split),
         )
 
@@ -227,4 +234,25 @@ def _substitutes(
     order = np.argsort(keys_of[word], kind="stable")
     word, by = word[order], by[order]
     by_stems = tuple(stems[i] for i in by.tolist())
-    return Substitutes(keys_of[word], keys_of[by], by_stems, np.tile(share, 2)[order])
+    share = np.tile(share, 2)[order]
+    return Substitutes(keys_of[word], keys_of[by], by_stems, share, ("",) * len(word))
+
+
+def _with_nouns(own: Substitutes, nouns: Mapping[str, str], stems: Container[str]) -> Substitutes:
+    """Add adjectives and their nouns, each for the other where names have the other."""
+    pairs = [(adjective, noun, adjective) for adjective, noun in nouns.items()]
+    pairs += [(noun, adjective, "") for adjective, noun in nouns.items()]
+    pairs = [pair for pair in pairs if stem_of(pair[1]) in stems]
+    added = np.array([tuple(map(stem_key, pair[:2])) for pair in pairs], dtype=np.uint64)
+    word, by = np.append(np.stack([own.word, own.by]), added.reshape(-1, 2).T, axis=1)
+    share = np.append(own.share, np.full(len(pairs), _SURE, dtype=np.float32))
+    stem = [*own.stem, *(noun for _, noun, _ in pairs)]
+    adjective = [*own.adjective, *(adjective for *_, adjective in pairs)]
+    order = np.argsort(word, kind="stable")
+    return Substitutes(
+        word[order],
+        by[order],
+        tuple(stem[i] for i in order.tolist()),
+        share[order],
+        tuple(adjective[i] for i in order.tolist()),
+    )

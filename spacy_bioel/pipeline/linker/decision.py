@@ -20,7 +20,7 @@ from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, 
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.text.variants import gene_of, rs_numbers
-from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link
+from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link, is_tied
 
 Candidates = tuple[Candidate, ...]
 
@@ -107,11 +107,14 @@ class Ranking:
             )
         of_parts = iter(candidates[n:])
         links: list[list[Link]] = [[] for _ in mentions.docs]
-        asked = zip(mentions.spans, mentions.queries, mentions.owners, strict=True)
+        asked = zip(mentions.spans, mentions.queries, mentions.owners, candidates, strict=False)
         weighed = _weighed(mentions, candidates)
-        for (span, query, owner), found in zip(asked, weighed, strict=True):
+        for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
-            links[owner].append(decide(span, query, found, parts, nil_threshold=threshold))
+            link = decide(span, query, found, parts, nil_threshold=threshold)
+            if mentions.likely is not None and is_tied(shares):
+                link = replace(link, ids=())
+            links[owner].append(link)
         if settings.mentions in BY_KB:
             return with_labels(links, kb)
         docs = zip(mentions.docs, links, strict=True)

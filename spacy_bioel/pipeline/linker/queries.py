@@ -19,6 +19,7 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import mention_spans
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator, LinkerState, String
 from spacy_bioel.pipeline.linker.fusion import repeats
+from spacy_bioel.pipeline.linker.neighbours import settle_ties
 from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB, LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
@@ -223,7 +224,8 @@ def rank_names(
         found.append([Candidate(id, round(share, 4), name, "exact") for id, share in pairs])
     ranked = {(string, ""): of for string, of in zip(different, best_first(found), strict=True)}
     strings = [(string, "") for string in mentions.strings]
-    return _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
+    agreed = _agreed(mentions.owners, strings, ranked, n=len(strings), coherence=coherence)
+    return settle_ties(kb, mentions.spans, agreed) if coherence else agreed
 
 
 def _shares(

@@ -90,12 +90,12 @@ class NameFinder:
     """Finds the names of one knowledge base; may be shared by threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        self.bags = NameBags.from_kb(kb)
+        self.bags = NameBags.from_kb(kb, _nouns())
         correct = partial(Misspellings(self.bags.words).meant, known=common_words())
         self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
-        self._stems = {stem_of(word) for word in self.bags.words}
+        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns())}
         self._shorthand = shorthand_beside(kb)
         self._general = _above_most(kb)
 
@@ -252,6 +252,12 @@ def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
     return {
         short: long for (short, long), row in zip(shorthand.items(), rows, strict=True) if row < 0
     }
+
+
+@cache
+def _nouns() -> dict[str, str]:
+    """Read the nouns that adjectives stand for, see training/scripts/adjectives.py."""
+    return srsly.read_json(_ASSETS / "adjectives.json")
 
 
 @cache

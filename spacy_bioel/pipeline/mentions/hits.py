@@ -224,8 +224,8 @@ def find_hits(
     """Look up all spans that are bags of names.
 
     known (BoolArray): Whether a form is a word of the knowledge base, or a linking word.
-    variants (bool): Also replace words by others that names have in their place, and look at both
-        sides of "and".
+    variants (bool): Also replace words by others that names have in their place, adjectives by
+        nouns, and look at both sides of "and".
     """
     sums = np.append(np.zeros(1, np.uint64), np.cumsum(words.keys, dtype=np.uint64))
     spans = [_spans(words, known), _long_spans(words, bags, sums)]
@@ -235,7 +235,7 @@ def find_hits(
     plain = _hits(start[bag > 0], end[bag > 0], bag[bag > 0])
     if not variants:
         return plain
-    free = bag == 0
+    free = (bag == 0) | (end - start == 1)
     replaced = _replaced(words, bags, start[free], end[free], keys[free])
     return Hits.join([plain, replaced, _coordinated(words, bags, sums, plain)])
 
@@ -275,9 +275,10 @@ def _long_spans(words: Words, bags: NameBags, sums: KeyArray) -> IntArray:
 
 
 def _replaced(words: Words, bags: NameBags, start: IntArray, end: IntArray, keys: KeyArray) -> Hits:
-    """Spans of two words or more, one of which stands for another."""
+    """Spans with a word that stands for another, or of an adjective that stands for a noun."""
     counted = np.append(0, np.cumsum(words.keys != 0))
-    wanted = (counted[end] - counted[start] >= 2) & (end - start <= _MOST_REPLACED)
+    n = counted[end] - counted[start]
+    wanted = (n >= np.where(end - start == 1, 1, 2)) & (end - start <= _MOST_REPLACED)
     start, end, keys = start[wanted], end[wanted], keys[wanted]
     span, nth = _expand(end - start)
     place = start[span] + nth
@@ -287,7 +288,13 @@ def _replaced(words: Words, bags: NameBags, start: IntArray, end: IntArray, keys
     by = low[entry] + nth
     table = bags.substitutes
     bag = bags.found.find(keys[span[entry]] - table.word[by] + table.by[by]).astype(np.int64)
-    found = np.flatnonzero(bag)
+    form = words.form[place[entry]]
+    is_more = (end - start > 1)[span[entry]]
+    found = [
+        i
+        for i in np.flatnonzero(bag).tolist()
+        if is_more[i] or words.meant[form[i]] == table.adjective[by[i]]
+    ]
     span = span[entry[found]]
     return _hits(start[span], end[span], bag[found], place=place[entry[found]], by=by[found])
 

@@ -113,7 +113,12 @@ class NameEvidence:
         features = np.zeros((len(hits), len(FEATURES)), dtype=np.float32)
         values = _of_kinds(words, hits, self.bags)
         values |= {name: of[name] for name in NameMatch._fields if name in _COLUMN}
-        values |= {name: of["near"] == near for near, name in enumerate(FEATURES[:5])}
+        # "Renal" is evidence of "kidney" as "retinal" is of "retina".
+        is_adjective = (hits.by >= 0) & (end - start == 1)
+        near = np.where(is_adjective, SPELLED, of["near"])
+        values |= {name: near == kind for kind, name in enumerate(FEATURES[:5])}
+        values |= {name: values[name] * ~is_adjective for name in ("replaced", "share")}
+        values["ending"] = np.maximum(values["ending"], is_adjective)
         values |= self._of_concepts(rows)
         values |= self._of_context(words, start, end)
         is_whole = (rows >= 0) & (hits.by < 0) & (hits.gap == end)

@@ -1,0 +1,59 @@
+"""Find adjectives that stand for nouns in synonyms, "renal" for "kidney": the concepts of several
+vocabularies have names that differ in them alone. No text is read.
+
+Writes spacy_bioel/assets/adjectives.json, from each adjective to its noun.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Annotated
+
+import srsly
+import typer
+
+from spacy_bioel.cli.console import show_note
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.words.bags import NameBags, stem_key
+from spacy_bioel.text.stems import stem_of
+
+OUTPUT = Path("spacy_bioel") / "assets" / "adjectives.json"
+_ADJECTIVE = re.compile(r"[a-z]+(?:al|ar|ic|iac|ary|ory|ine|ous|oid)")
+_NOUN = re.compile(r"[a-z]{3,}")
+_VOCABULARIES = 2
+_SHARE = 0.1  # of the concepts with the rarer word, those that have both
+_HEAD = 0.08  # part of the names with a noun in which it is the head
+# Nouns, of the neck as well, of other cells, and the stem of "test".
+_LEFT_OUT = frozenset("intestine cervical lymphoblastic lymphoid myeloid testicular".split())
+
+
+def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")]) -> None:
+    shares: dict[tuple[str, str], list[float]] = defaultdict(list)
+    words: dict[str, Counter[str]] = defaultdict(Counter)
+    heads: dict[str, float] = defaultdict(float)
+    for folder in kb:
+        bags = NameBags.from_kb(KnowledgeBase.open(folder))
+        stems = {stem_key(word): stem_of(word) for word in bags.words}
+        for word, n in bags.words.items():
+            words[stem_of(word)][word] += n
+        for stem, share in bags.heads.items():
+            heads[stem] = max(heads[stem], share)
+        of = bags.substitutes
+        for key, by, share in zip(of.word.tolist(), of.stem, of.share.tolist(), strict=True):
+            shares[stems[key], by].append(share)
+    nouns: dict[str, str] = {}
+    for pair, found in sorted(shares.items(), key=lambda item: (-sum(item[1]), item[0])):
+        adjective, noun = (words[stem].most_common(1)[0][0] for stem in pair)
+        is_pair = _ADJECTIVE.fullmatch(adjective) and _NOUN.fullmatch(noun)
+        is_pair = is_pair and adjective not in _LEFT_OUT and not _ADJECTIVE.fullmatch(noun)
+        is_head = heads[pair[1]] > max(heads[pair[0]], _HEAD)
+        if is_pair and is_head and sum(share >= _SHARE for share in found) >= _VOCABULARIES:
+            nouns.setdefault(adjective, noun)
+    srsly.write_json(OUTPUT, dict(sorted(nouns.items())), indent=1)
+    show_note(f"{len(nouns)} adjectives")
+
+
+if __name__ == "__main__":
+    typer.run(adjectives)
