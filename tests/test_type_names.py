@@ -74,6 +74,7 @@ def test_genes_that_are_transcribed(tmp_path: Path) -> None:
 
 def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
+    (tmp_path / "efo.json").write_text("[]")
     monkeypatch.setattr(type_names, "_TRAINING", range(5))
     type_names.cells(data=str(tmp_path))
     # A word like any other is no name, and of two ids nobody knows which.
