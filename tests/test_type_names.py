@@ -74,10 +74,12 @@ def test_genes_that_are_transcribed(tmp_path: Path) -> None:
 
 def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
-    (tmp_path / "efo.json").write_text("[]")
+    of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
+    (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
     monkeypatch.setattr(type_names, "_TRAINING", range(5))
     type_names.cells(data=str(tmp_path))
     # A word like any other is no name, and of two ids nobody knows which.
     assert written("cells") == [
-        {"id": "CVCL_0030", "names": ["HeLa", "HELA"], "types": ["CellLine"]}
+        {"id": "CVCL_0004", "names": ["K562", "K-562"], "types": ["CellLine"]},
+        {"id": "CVCL_0030", "names": ["HeLa"], "types": ["CellLine"]},
     ]
