@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,9 +92,15 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(
         assert mixed[name].astype("float32") == pytest.approx(0.75 * array, rel=1e-2, abs=1e-6)
 
 
+def mesh() -> list[dict[str, Any]]:
+    with lzma.open(ASSETS / "mesh.jsonl.xz", "rt") as lines:
+        return list(map(json.loads, lines))
+
+
 def test_what_lies_in_the_package() -> None:
-    concepts = {c["id"]: c["names"] for c in srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")}
+    concepts = {concept["id"]: concept["names"] for concept in mesh()}
     assert concepts["MESH:D008175"][0] == "Lung Neoplasms"
+    assert concepts["MESH:D002122"][-2:] == ["CaCl2", "CaCl(2)"]
     assert concepts["MESH:D008175"][-2:] == ["Lung Cancer", "Lung Tumor"]
     memory = starter_statistics()
     assert "statins" not in memory.counts
@@ -101,7 +110,7 @@ def test_what_lies_in_the_package() -> None:
 def test_its_vectors_agree_with_those_of_float32() -> None:
     model = build_rescnn_v1(**{k: v for k, v in LINKER_MODEL.items() if k != "@architectures"})
     read_starter_encoder(model)
-    concepts = srsly.read_gzip_jsonl(ASSETS / "mesh.jsonl.gz")
+    concepts = mesh()
     names = list(dict.fromkeys(normalize_name(n) for c in concepts for n in c["names"]))[:6000]
     vectors = encode_names(model, names)
     # Names with a letter left out.

@@ -48,7 +48,7 @@ def test_what_an_index_shows() -> None:
     [
         "py.typed",
         "assets/SOURCES.md",
-        "assets/mesh.jsonl.gz",
+        "assets/mesh.jsonl.xz",
         "assets/encoder/model.safetensors",
         "assets/starter/config.cfg",
         "assets/starter/bioel_mentions/model.safetensors",

@@ -16,7 +16,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     apply_lists,
     drop_overlaps,
     has_whole_brackets,
-    outside_markup,
+    trim_borders,
 )
 
 A, B, C, D = (0, 2, "A"), (1, 4, "A"), (3, 5, "A"), (5, 6, "A")
@@ -107,14 +107,17 @@ def test_brackets(text: str, expected: bool) -> None:
         ("a <i class='x'>skin melanoma</i>", "skin melanoma</i>", ["skin melanoma"]),
         ("<b>melanoma</b>", "b>", []),
         ("p<0.05 and T>A", "p<0.05", ["p<0.05"]),
+        ("Denies chest pain.", "Denies chest pain", ["chest pain"]),
     ],
 )
-def test_markup_is_no_part_of_a_mention(text: str, found: str, kept: list[str]) -> None:
+def test_markup_and_denials_are_no_part_of_a_mention(
+    text: str, found: str, kept: list[str]
+) -> None:
     doc = blank().make_doc(text)
     start = text.index(found)
     span = doc.char_span(start, start + len(found))
     assert span is not None
-    spans = outside_markup(doc, [(span.start, span.end, "D", 0.9)])
+    spans = trim_borders(doc, [(span.start, span.end, "D", 0.9)])
     assert [doc[first:last].text for first, last, *_ in spans] == kept
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import spacy
 import typer
 from concepts import write_names
-from drugs import DRUG, drug_names, is_short, read_substances
+from drugs import DRUG, drug_names, formulas_of, is_short, read_substances
 from finder import DOWNLOADS, Finder
 from names import english_words
 from safetensors.numpy import load, load_file, save_file
@@ -110,7 +110,7 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
 
 @app.command()
 def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> None:
-    """Write assets/mesh.jsonl.gz: concepts of kb/starter/descriptors without their hierarchy, with
+    """Write assets/mesh.jsonl.xz: concepts of kb/starter/descriptors without their hierarchy, with
     the names of cancers and of drugs; and those of kb/starter/supplementary that are drugs.
 
     release: Of MeSH, as `bioel kb info` will show it.
@@ -131,7 +131,7 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
                     continue
                 names, types = [names[0], *filter(is_short, names[1:])], ("D",)
             types += (DRUG,) * (concept_id in drugs)
-            more = names_of_cancer(names[0]) + drugs.get(concept_id, [])
+            more = names_of_cancer(names[0]) + formulas_of(names[0]) + drugs.get(concept_id, [])
             new = {normalize_name(name): name for name in more}
             own = known | set(map(normalize_name, names))
             names += [name for string, name in new.items() if string not in own]

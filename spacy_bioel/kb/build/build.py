@@ -139,7 +139,10 @@ class _Rows:
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
-    rows, row_of, well_spelled = _Rows(), dict[str, int](), set[str]()
+    rows, row_of = _Rows(), dict[str, int]()
+    # Of a preferred name that several concepts have, the one that spells it: the shortest id is the
+    # oldest, so that "BRAF" of man is not spelled "Braf" as in mice.
+    oldest: dict[str, tuple[int, str]] = {}
     for id, draft in drafts.items():
         surfaces = _distinct_names(draft, report)
         if not surfaces:
@@ -153,8 +156,9 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _Rows:
             rows.entry_names.append(row_of.setdefault(normalized, len(row_of)))
             rows.entry_sources.append(source)
             rows.surfaces.setdefault(normalized, surface)
-        if preferred not in well_spelled:
-            well_spelled.add(preferred)
+        age = len(id), id
+        if age <= oldest.setdefault(preferred, age):
+            oldest[preferred] = age
             rows.surfaces[preferred] = surfaces[preferred][0]
     return rows
 

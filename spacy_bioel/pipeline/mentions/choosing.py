@@ -12,8 +12,10 @@ from math import log
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals
 from spacy_bioel.text.abbreviations import (
     find_abbreviations,
     find_short_binomials,
@@ -32,7 +34,8 @@ DOUBTFUL = 0.05
 # Short forms of documents, for all pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
 
-_TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
+# Tags, and "Denies" at the start of a sentence of a note, which no training text has.
+_NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # Probabilities are kept this far from 0 and 1, where log-odds are infinite.
 _CLIP = 1e-7
 # Weights are whole numbers of this unit: their sums are exact, so that equal choices are equal.
@@ -72,9 +75,14 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     def text(span: ScoredSpan) -> str:
         return doc[span[0] : span[1]].text
 
-    steps: list[tuple[str, Step]] = [("by the borders of markup", partial(outside_markup, doc))]
+    steps: list[tuple[str, Step]] = [
+        ("by the borders of markup or a denial", partial(trim_borders, doc))
+    ]
     if BLANK_LINE.search(doc.text):
         steps.append(("a blank line in it", keep(lambda s: not BLANK_LINE.search(text(s)))))
+    if is_in_capitals(doc.text):
+        is_word = "a function word, in a text in capitals"
+        steps.append((is_word, keep(lambda s: text(s).lower() not in STOP_WORDS)))
     steps += [
         ("half of a pair of brackets", keep(lambda s: has_whole_brackets(text(s)))),
         (below, keep(lambda s: s[3] >= min(threshold, DOUBTFUL))),
@@ -140,15 +148,16 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
     ]
 
 
-def outside_markup(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Trim the tokens of tags from the borders of spans: "melanoma" of "<b>melanoma</b>"."""
-    if "<" not in doc.text:
+def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Trim from the borders of spans what is in no name: "melanoma" of "<b>melanoma</b>", and
+    "fever" of "Denies fever"."""
+    found = [doc.char_span(*m.span(), alignment_mode="expand") for m in _NO_PART.finditer(doc.text)]
+    dropped = {token.i for span in found if span is not None for token in span}
+    if not dropped:
         return list(spans)
-    tags = (doc.char_span(*m.span(), alignment_mode="expand") for m in _TAG.finditer(doc.text))
-    of_tags = {token.i for tag in tags if tag is not None for token in tag}
     kept: dict[tuple[int, int, str], float] = {}
     for start, end, label, p in spans:
-        own = [i for i in range(start, end) if i not in of_tags]
+        own = [i for i in range(start, end) if i not in dropped]
         if own:
             place = (own[0], own[-1] + 1, label)
             kept[place] = max(p, kept.get(place, 0.0))

@@ -13,14 +13,15 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 from spacy.attrs import ORTH
+from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks, Lexicon
 from spacy_bioel.pipeline.mentions.choosing import Considered, has_whole_brackets, long_forms
-from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals, is_other
+from spacy_bioel.pipeline.mentions.name_evidence import common_words, is_in_capitals, is_other
 from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
-from spacy_bioel.types import ORGANISM
+from spacy_bioel.types import GENE, ORGANISM
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _HUMAN = f"{ORGANISM}9606"
@@ -150,11 +151,22 @@ class KnownNames:
             return "", row
         about = describe(self.kb, row)
         share = share_marked(normalize_name(text), label, kinds_of(about, label))
+        if label == GENE and _is_a_word(text):
+            return "spelled like a word, which no training text has as a gene", row
+        if text.split()[0].lower() in STOP_WORDS:
+            return "begins with a function word", row
         is_preferred = about.name == about.preferred
         if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
             return reason, row
         is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
         return f"annotators mark {share:.0%} of such names" * is_seldom, row
+
+
+def _is_a_word(text: str) -> bool:
+    """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
+    if not text.isalpha() or normalize_name(text) in _marked()["strings"].get(GENE, {}):
+        return False
+    return not text.isupper() or text.lower() in common_words()
 
 
 class About(NamedTuple):
