@@ -254,7 +254,7 @@ def test_after_initialising_twice(
     nlp = learn_anew(MAKERS[architecture](kb_folder, checkpoint), few)
     learn_anew(nlp, texts, updates=updates)
     expected = answers(nlp, texts)
-    assert sum(map(len, expected)) > 30  # type: ignore[arg-type]
+    assert sum(map(len, expected)) > 10  # type: ignore[arg-type]
     nlp.to_disk(tmp_path / "twice")
     loaded = spacy.load(tmp_path / "twice")
     assert answers(loaded, texts) == expected
