@@ -18,6 +18,7 @@ from spacy_bioel.pipeline.linker.homologs import is_named
 from spacy_bioel.pipeline.linker.organisms import weigh_organisms
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, rank_names
 from spacy_bioel.pipeline.linker.settings import BY_KB
+from spacy_bioel.pipeline.mentions.choosing import text_of
 from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.text.variants import gene_of, rs_numbers
 from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link, is_tied
@@ -118,7 +119,7 @@ class Ranking:
         if settings.mentions in BY_KB:
             return with_labels(links, kb)
         docs = zip(mentions.docs, links, strict=True)
-        return [with_rs_numbers(doc.text, of_doc, kb) for doc, of_doc in docs]
+        return [with_rs_numbers(text_of(doc), of_doc, kb) for doc, of_doc in docs]
 
 
 def with_rs_numbers(text: str, links: list[Link], kb: KnowledgeBase) -> list[Link]:

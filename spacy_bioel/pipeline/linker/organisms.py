@@ -28,6 +28,7 @@ from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
+from spacy_bioel.pipeline.mentions.choosing import text_of
 from spacy_bioel.text.genes import PREFIX
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
@@ -80,13 +81,14 @@ class _Document:
 
     def __init__(self, doc: Doc, found: list[tuple[int, int, str]], n_cells: int) -> None:
         ends = {end for _, end, _ in found}
-        words = (m for m in _WORDS.finditer(doc.text) if m.end() not in ends)
+        text = text_of(doc)
+        words = (m for m in _WORDS.finditer(text) if m.end() not in ends)
         found += [(*m.span(), HUMAN if m["man"] else MOUSE) for m in words]
         found.sort()
         self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
         self.ids = [id for _, _, id in found]
         self.counts, self.n_cells = Counter(self.ids), n_cells
-        self.borders = [match.end() for match in _SENTENCE_END.finditer(doc.text)]
+        self.borders = [match.end() for match in _SENTENCE_END.finditer(text)]
         self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
 
     def sentence(self, at: int) -> int:

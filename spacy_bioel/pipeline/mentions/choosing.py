@@ -33,6 +33,7 @@ DOUBTFUL = 0.05
 
 # Short forms of documents, for all pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
+_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 # Tags, and "Denies" at the start of a sentence of a note, which no training text has.
 _NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
@@ -78,9 +79,9 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
     steps: list[tuple[str, Step]] = [
         ("by the borders of markup or a denial", partial(trim_borders, doc))
     ]
-    if BLANK_LINE.search(doc.text):
+    if BLANK_LINE.search(text_of(doc)):
         steps.append(("a blank line in it", keep(lambda s: not BLANK_LINE.search(text(s)))))
-    if is_in_capitals(doc.text):
+    if is_in_capitals(text_of(doc)):
         is_word = "a function word, in a text in capitals"
         steps.append((is_word, keep(lambda s: text(s).lower() not in STOP_WORDS)))
     steps += [
@@ -151,7 +152,9 @@ def agree(doc: Doc, spans: Sequence[ScoredSpan], *, weight: float) -> list[Score
 def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Trim from the borders of spans what is in no name: "melanoma" of "<b>melanoma</b>", and
     "fever" of "Denies fever"."""
-    found = [doc.char_span(*m.span(), alignment_mode="expand") for m in _NO_PART.finditer(doc.text)]
+    found = [
+        doc.char_span(*m.span(), alignment_mode="expand") for m in _NO_PART.finditer(text_of(doc))
+    ]
     dropped = {token.i for span in found if span is not None for token in span}
     if not dropped:
         return list(spans)
@@ -166,7 +169,7 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Add the variants that are written in forms that nothing else has."""
-    places = (doc.char_span(*place) for place in find_variant_forms(doc.text))
+    places = (doc.char_span(*place) for place in find_variant_forms(text_of(doc)))
     found = [(s.start, s.end, VARIANT) for s in places if s is not None]
     kept = [span for span in spans if span[:3] not in set(found)] if found else list(spans)
     return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
@@ -236,7 +239,7 @@ def apply_lists(
         (span.start, span.end, label, 1.0)
         for label, words in always.items()
         if words
-        for match in _pattern(tuple(words)).finditer(doc.text)
+        for match in _pattern(tuple(words)).finditer(text_of(doc))
         if (span := doc.char_span(*match.span())) is not None
     ]
     taken = {token for start, end, *_ in found for token in range(start, end)}
@@ -257,6 +260,13 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
 
 
+def text_of(doc: Doc) -> str:
+    """Return the text of a document, which spaCy puts together each time that it is asked."""
+    if (text := _TEXTS.get(doc)) is None:
+        text = _TEXTS[doc] = doc.text
+    return text
+
+
 def long_forms(doc: Doc) -> dict[str, str]:
     """Short forms that the document defines, and short names of species that it writes out
     ("F. johnsoniae"); scispacy's detector is believed if it ran.
@@ -264,7 +274,7 @@ def long_forms(doc: Doc) -> dict[str, str]:
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         return dict(_read(short) for short in doc._.abbreviations)
     if doc not in _FOUND:
-        text = doc.text  # which spaCy puts together each time
+        text = text_of(doc)
         _FOUND[doc] = find_short_binomials(text) | find_abbreviations(text)
     return _FOUND[doc]
 
@@ -289,7 +299,7 @@ def add_short_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     found = ((short, meant.get(on_one_line(long))) for short, long in forms.items())
     defined = {short: label_p for short, label_p in found if label_p}
     chosen = list(spans)
-    for short, places in find_short_forms(doc.text, defined).items():
+    for short, places in find_short_forms(text_of(doc), defined).items():
         for place in places:
             if (span := doc.char_span(*place)) is None:
                 continue

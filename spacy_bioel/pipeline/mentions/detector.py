@@ -44,6 +44,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     choose_mentions,
     consider_spans,
     long_forms,
+    text_of,
 )
 from spacy_bioel.pipeline.mentions.known_names import normalized_tokens
 from spacy_bioel.pipeline.stored_pipe import Parts, StoredPipe, listens, require_token_vectors
@@ -330,7 +331,7 @@ def _short_forms(lexicon: Lexicon, doc: Doc, *, max_width: int) -> NDArray[np.in
     found: list[tuple[int, int, int]] = []
     if not (long_of := long_forms(doc)):
         return np.zeros((0, 3), dtype=np.int64)
-    places = find_short_forms(doc.text, long_of)
+    places = find_short_forms(text_of(doc), long_of)
     keys = name_keys(normalize_names(list(long_of.values())))
     for short, key in zip(long_of, keys, strict=True):
         bits = [SHORT_FORM, *unpack_bits(lexicon.names.find(key[None]))[1].tolist()]

@@ -17,8 +17,13 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.words.lexicon import KeyMasks, Lexicon
-from spacy_bioel.pipeline.mentions.choosing import Considered, has_whole_brackets, long_forms
+from spacy_bioel.kb.words.lexicon import KeyArray, KeyMasks, Lexicon, MaskArray
+from spacy_bioel.pipeline.mentions.choosing import (
+    Considered,
+    has_whole_brackets,
+    long_forms,
+    text_of,
+)
 from spacy_bioel.pipeline.mentions.name_evidence import common_words, is_in_capitals, is_other
 from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
 from spacy_bioel.types import GENE, ORGANISM
@@ -37,35 +42,43 @@ _ADDED = "a name of the knowledge base that means nothing else"
 
 
 class KnownName(NamedTuple):
-    """A name in a document: its tokens [start, end), label, row in the knowledge base, and why it
-    is no mention, or ""."""
+    """A name in a document: its tokens [start, end), label, spelling in the knowledge base, and
+    why it is no mention, or ""."""
 
     start: int
     end: int
     label: str
-    row: int
+    name: str
     reason: str
 
 
 class KnownNames:
     """Finds names that may have one label only; may be shared by threads.
 
-    masks (Mapping): Concepts that mentions of each label may link to.
+    vocabularies (Mapping): Of each label, a knowledge base, and which of its concepts mentions may
+        link to; None: all.
     """
 
-    def __init__(self, kb: KnowledgeBase, masks: Mapping[str, NDArray[np.bool_]]) -> None:
-        self.kb = kb
-        self.labels = tuple(masks)
-        bits = np.zeros(len(kb), dtype=np.uint64)
-        for number, mask in enumerate(masks.values()):
-            bits |= mask.astype(np.uint64) << np.uint64(number)
-        # Words of texts are names of genes in flies and fish; what is marked was counted for man.
-        others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
-        if others and _HUMAN in kb.type_names:
-            bits[kb.type_mask(others)] = 0
-        of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
-        keys = KeyMasks(np.array(kb.name_keys), of_names[kb.name_key_rows])
-        self._lexicon = Lexicon(keys, KeyMasks.empty())
+    def __init__(
+        self, vocabularies: Mapping[str, tuple[KnowledgeBase, NDArray[np.bool_] | None]]
+    ) -> None:
+        self.labels = tuple(vocabularies)
+        self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
+        found = []
+        for kb in dict.fromkeys(self._kbs.values()):
+            bits = np.zeros(len(kb), dtype=np.uint64)
+            for number, (of, mask) in enumerate(vocabularies.values()):
+                if of is kb:
+                    among = np.True_ if mask is None else mask
+                    bits |= among.astype(np.uint64) << np.uint64(number)
+            # Words of texts are names of genes in flies and fish; what is marked was counted for
+            # man.
+            others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
+            if others and _HUMAN in kb.type_names:
+                bits[kb.type_mask(others)] = 0
+            of_names = np.bitwise_or.reduceat(bits[kb.name_concepts], kb.name_offsets[:-1])
+            found.append((kb.name_keys, of_names[kb.name_key_rows]))
+        self._lexicon = Lexicon(_merged(found), KeyMasks.empty())
         self._passed_over = lru_cache(maxsize=_MOST_KEPT)(self._why_passed_over)
 
     def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
@@ -81,9 +94,8 @@ class KnownNames:
     def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
         """Tell which names are mentions beside those that were found, and why others are not."""
         found = []
-        for start, end, label, row, reason in self._decide([doc], [spans])[0]:
-            span = doc[start:end]
-            why, name = reason or _ADDED, self.kb.name(row)
+        for start, end, label, name, reason in self._decide([doc], [spans])[0]:
+            span, why = doc[start:end], reason or _ADDED
             chars, is_in = (span.start_char, span.end_char), not reason
             found.append(Considered(*chars, span.text, label, float(is_in), is_in, why, name))
         return found
@@ -121,14 +133,14 @@ class KnownNames:
     ) -> list[KnownName]:
         taken = {i: span for span in spans for i in range(span.start, span.end)}
         never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
-        in_capitals, short_forms, names = is_in_capitals(doc.text), long_forms(doc), []
+        in_capitals, short_forms, names = is_in_capitals(text_of(doc)), long_forms(doc), []
         for (start, end), labels in sorted(places.items()):
             near = {taken[i] for i in range(start, end) if i in taken}
             same = [s.label_ for s in near if (s.start, s.end) == (start, end)]
             if same == labels:
                 continue
             text = doc[start:end].text
-            reason, row = self._passed_over(text, labels[0], in_capitals)
+            reason, name = self._passed_over(text, labels[0], in_capitals)
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
             elif never and on_one_line(text.lower()) in never:
@@ -139,27 +151,39 @@ class KnownNames:
                 s.start < start or s.end > end or s.label_ != labels[0] for s in near
             ):
                 reason = "overlaps a mention"
-            names.append(KnownName(start, end, labels[0], row, reason))
+            names.append(KnownName(start, end, labels[0], name, reason))
         return names
 
-    def _why_passed_over(self, text: str, label: str, in_capitals: bool) -> tuple[str, int]:
-        """Tell why a text is no mention though it is a name, or ""; and the row of the name."""
-        row = int(self.kb.lookup_names([normalize_name(text)])[0])
+    def _why_passed_over(self, text: str, label: str, in_capitals: bool) -> tuple[str, str]:
+        """Tell why a text is no mention though it is a name, or ""; and how the name is spelled."""
+        kb = self._kbs[label]
+        row = int(kb.lookup_names([normalize_name(text)])[0])
+        name = kb.name(row) if row >= 0 else ""
         if row < 0 or not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
-            return "words of several sentences", row
-        if self.kb.is_added[row]:  # what a user has added is obeyed
-            return "", row
-        about = describe(self.kb, row)
-        share = share_marked(normalize_name(text), label, kinds_of(about, label))
+            return "words of several sentences", name
+        if kb.is_added[row]:  # what a user has added is obeyed
+            return "", name
         if label == GENE and _is_a_word(text):
-            return "spelled like a word, which no training text has as a gene", row
+            return "spelled like a word, which no training text has as a gene", name
         if text.split()[0].lower() in STOP_WORDS:
-            return "begins with a function word", row
+            return "begins with a function word", name
+        about = describe(kb, row)
+        share = share_marked(normalize_name(text), label, kinds_of(about, label))
         is_preferred = about.name == about.preferred
         if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
-            return reason, row
+            return reason, name
         is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
-        return f"annotators mark {share:.0%} of such names" * is_seldom, row
+        return f"annotators mark {share:.0%} of such names" * is_seldom, name
+
+
+def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
+    """Merge sorted keys, those that are equal with the masks of both."""
+    if not found:
+        return KeyMasks.empty()
+    keys, masks = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    order = np.argsort(keys, kind="stable")
+    different, starts = np.unique(keys[order], return_index=True)
+    return KeyMasks(different, np.bitwise_or.reduceat(masks[order], starts))
 
 
 def _is_a_word(text: str) -> bool:

@@ -299,6 +299,7 @@ def everyday_words() -> frozenset[str]:
     return frozenset((_ASSETS / "everyday.txt").read_text(encoding="utf8").split())
 
 
+@lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
     """Tell whether most letters are capitals, beyond acronyms, so that case means nothing."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
