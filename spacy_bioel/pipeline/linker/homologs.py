@@ -81,7 +81,8 @@ def genes_by_organism(
     """
     of_kbs: dict[CandidateGenerator, list[int]] = {}
     for number, span in enumerate(mentions.spans):
-        of_kbs.setdefault(generator.of(span.label_), []).append(number)
+        if generator.types_of(span.label_) != ():  # variants are of no knowledge base
+            of_kbs.setdefault(generator.of(span.label_), []).append(number)
     found: dict[int, Homologs] = {}
     for own, numbers in of_kbs.items():
         if any(name.startswith(ORGANISM) for name in own.kb.type_names):
