@@ -37,7 +37,10 @@ STEPS = {
     "spacy_bioel.pipeline.linker.searches.FrozenEncoder.encode": "linker: encoder",
     "spacy_bioel.kb.vectors.index.ExactIndex.search": "linker: nearest vectors",
     "spacy_bioel.kb.words.ngrams.NgramIndex.search": "linker: spelling",
-    "spacy_bioel.pipeline.linker.organisms.weigh_organisms": "linker: organisms",
+    "spacy_bioel.pipeline.linker.decision.weigh_organisms": "linker: organisms",
+    "spacy_bioel.pipeline.mentions.known_names.KnownNames.add_to": (
+        "linker: names that mean nothing else"
+    ),
     "spacy_bioel.pipeline.linker.queries.agree_in_document": "linker: one string, one concept",
     "spacy_bioel.pipeline.mentions.detector.MentionDetector.set_annotations": "spans of the Doc",
     "spacy_bioel.pipeline.linker.component.Linker.set_annotations": "spans of the Doc",
