@@ -63,6 +63,12 @@ def test_a_preferred_spelling_wins_over_a_synonym(tmp_path):
     assert list(kb.names) == ["All"]
 
 
+def test_a_shared_name_is_spelled_as_the_oldest_concept_has_it(tmp_path):
+    concepts = [Concept("G:109880", ("Braf",)), Concept("G:673", ("BRAF",))]
+    build_kb(concepts, tmp_path / "kb")
+    assert list(KnowledgeBase.open(tmp_path / "kb").names) == ["BRAF"]
+
+
 def test_names_without_a_word_are_dropped(tmp_path):
     kb, report = built(tmp_path, Concept("X:1", ("+", "Plus\n sign")), Concept("X:2", ("-", "")))
     assert list(kb.ids) == ["X:1"]

@@ -14,6 +14,7 @@ from spacy_bioel.pipeline.mentions.choosing import (
     add_short_forms,
     agree,
     apply_lists,
+    choose_mentions,
     drop_overlaps,
     has_whole_brackets,
     trim_borders,
@@ -119,6 +120,18 @@ def test_markup_and_denials_are_no_part_of_a_mention(
     assert span is not None
     spans = trim_borders(doc, [(span.start, span.end, "D", 0.9)])
     assert [doc[first:last].text for first, last, *_ in spans] == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("AN INFECTION IN AN OLD MAN", []), ("PAX6 in AN, an eye disease", ["AN"])],
+)
+def test_function_words_of_a_text_in_capitals(text: str, kept: list[str]) -> None:
+    doc = blank().make_doc(text)
+    spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
+    cfg = {"threshold": 0.5, "consistency": 0, "allow_overlap": True, "abbreviations": False}
+    chosen = choose_mentions(doc, spans, {**cfg, "always": {}, "never": []})
+    assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
 def test_forced_and_excluded_mentions() -> None:

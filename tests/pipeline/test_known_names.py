@@ -23,6 +23,8 @@ CONCEPTS = [
     Concept("X:6", ("disease",), ("Illness",)),
 ]
 
+GENES = ["Zorbin", "flibber", "AIR", "Zorb7"]
+
 
 @pytest.fixture(scope="module")
 def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
@@ -121,3 +123,16 @@ def test_an_empty_knowledge_base(tmp_path: Path) -> None:
 def test_the_string_tells_more_than_its_kind() -> None:
     assert share_marked("disease", "Disease", ["Disease"]) < 0.1
     assert share_marked("zorbanib", "Unknown", ["Unknown"]) == 1.0
+
+
+def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path: Path) -> None:
+    genes = [Concept(f"G:{n}", (name,), ("Gene",)) for n, name in enumerate(GENES)]
+    build_kb([*genes, Concept("C:1", ("A-rest",), ("Drug",))], tmp_path / "kb")
+    nlp = blank()
+    label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
+    config = {"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb", "label_types": label_types}
+    nlp.add_pipe("bioel_linker", config={**config, "evidence": {"dense": False}})
+    # "AIR" in capitals is a common word too; the chemical begins with an article.
+    text = "Zorbin, flibber, Flibber and the AIR at rest; HAD A REST; Zorb7."
+    assert found(nlp, text) == [("Zorb7", "Gene", "G:3")]
+    assert found(nlp, text, flibber="Gene")[0] == ("flibber", "Gene", "G:1")
