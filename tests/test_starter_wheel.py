@@ -17,7 +17,7 @@ from spacy_bioel.pipeline.annotate import get_links
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
-TEXT = "The BRAF V600E mutation is common in melanoma. Mice were treated with vemurafenib."
+TEXT = "Human BRAF V600E is common in melanoma. It was treated with vemurafenib."
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def test_it_links_as_the_package_does(wheel: Path, tmp_path: Path) -> None:
     found = links_of_wheel(wheel, [TEXT], tmp_path / "site")
     links = get_links(spacy_bioel.load()(TEXT))
     assert [link.ids for link in links] == [
+        ("NCBITaxon:9606",),
         ("NCBIGene:673",),
         (),
         ("MESH:D008545",),
-        ("NCBITaxon:10090",),
         ("MESH:D000077484",),
     ]
     assert found["1"] == found["2"] == [str(links)]
