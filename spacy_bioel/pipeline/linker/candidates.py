@@ -181,21 +181,12 @@ class CandidateGenerator:
         """Finds names that mean nothing else, for the labels that have a vocabulary."""
         types = dict(self.state.settings.label_types)
         labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
-        key = self.kb, tuple(types.items()), self.state.settings.only_labels
-
-        def make() -> KnownNames:
-            # By parts: their columns are mapped, and those of a joined knowledge base are made.
-            of = {label: self.of(label) for label in labels}
-            masks = {label: of[label]._mask(label) for label in labels}
-            return KnownNames(
-                {
-                    label: (of[label].kb, mask)
-                    for label, mask in masks.items()
-                    if mask is not None or of[label] is not self
-                }
-            )
-
-        return self._kept.get("known names", key, make)
+        # By parts: their columns are mapped, and those of a joined knowledge base are made.
+        own = {label: self.of(label) for label in labels}
+        found = {label: (of.kb, of._mask(label)) for label, of in own.items()}
+        found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
+        parts = self.kb, tuple(types.items()), self.state.settings.only_labels
+        return self._kept.get("known names", parts, partial(KnownNames, found))
 
     def trie(self, pieces: MarkedPieces) -> NameTrie:
         """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.

@@ -16,6 +16,7 @@ from heapq import nlargest
 from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.mentions.choosing import text_of
 from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.types import Candidate, is_tied
 
@@ -32,7 +33,9 @@ def settle_ties(
     """
     if not any(map(is_tied, ranked)):
         return list(ranked)
-    borders = {doc: sentence_borders(doc.text) for doc in dict.fromkeys(m.doc for m in mentions)}
+    borders = {
+        doc: sentence_borders(text_of(doc)) for doc in dict.fromkeys(m.doc for m in mentions)
+    }
     places = [(m.doc, bisect_right(borders[m.doc], m.start_char)) for m in mentions]
     known: dict[object, set[str]] = defaultdict(set)
     for (doc, sentence), found in zip(places, ranked, strict=True):
