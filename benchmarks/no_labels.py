@@ -6,9 +6,10 @@ Human Phenotype Ontology; of bc5cdr, against a knowledge base of MeSH; of clinic
 benchmarks/clinical.jsonl, sentences as in clinical notes, with typos, shorthand and lay words,
 against the same branch; of case_reports, lines with id, text and ids, those of the patient,
 documents alone; of notes, benchmarks/notes.jsonl, hard-wrapped clinical notes, and of
-notes_affirmed, what the patient has in them; of craft_uberon, craft_cl and craft_so, full texts of
-CRAFT (FILE is the folder of articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of
-their annotation.
+notes_affirmed, what the patient has in them; of note_lines, benchmarks/note_lines.jsonl, single
+lines of notes; of craft_uberon, craft_cl and craft_so, full texts of CRAFT (FILE is the folder of
+articles.jsonl.gz, UBERON.jsonl.gz, ...), against the ontologies of their annotation.
+clinical: as --preset clinical finds them, with shorthand and measurements of notes.
 Labels are ignored, and retired ids are mapped, on both sides. Protocols, all of them
 micro-averaged F1, over documents without mentions too:
 
@@ -42,10 +43,14 @@ from spacy_bioel.tuning.run import tune_finding
 from spacy_bioel.types import AnnotatedText, Mention
 
 AFFIRMED = "affirmed"  # without what bioel_context says is negated, conditional or another's
+_NOTES = {"finding": {"notes": True, "measurements": True}}
 # Settings of the linker that make a system of another one.
 SYSTEMS: dict[str, dict[str, Any]] = {
     "ours": {},
     AFFIRMED: {},
+    "clinical": _NOTES,
+    "clinical_without_measurements": {"finding": {"notes": True}},
+    f"clinical_{AFFIRMED}": _NOTES,
     "nested": {"finding": {"nested": True}},
     "exact": {"mentions": "kb_exact"},
     "without_typos": {"finding": {"typos": False}},
@@ -54,7 +59,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without_abbreviations": {"abbreviations": False},
     "without_shorthand": {"shorthand": False},
 }
-NOTES = ("notes", "notes_affirmed")
+NOTES = ("notes", "notes_affirmed", "note_lines")
 PHENOTYPES = ("hpo_dev", "clinical", "case_reports", *NOTES)  # JSON lines with HPO ids
 REFITTED = "refitted"
 Found = set[tuple[int, int, str]]
@@ -105,7 +110,7 @@ def no_labels(
                 linker.cfg, linker.finding = dict(before), None
         else:
             linker.cfg = before | SYSTEMS[name]
-            found = find(texts, affirmed=name == AFFIRMED)
+            found = find(texts, affirmed=name.endswith(AFFIRMED))
         about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
         for protocol, value in _scores(corpus, wanted, found).items():
             yield {**about, "protocol": protocol, "metric": "f1", **value}

@@ -42,21 +42,26 @@ def load(
         {"components.bioel_linker.nil_threshold": 0.6}.
     context (bool): Also say whether a mention is negated, uncertain, past, conditional, or of
         another person: `span._.negated` and others of the pipe `bioel_context`.
-    preset (str | None): "clinical", for notes: with `context`. `bioel link --preset clinical` also
-        reads a file of text as one note.
+    preset (str | None): "clinical", for notes: with `context`, and shorthand and measurements of
+        notes are found. `bioel link --preset clinical` also reads a file of text as one note.
     RETURNS (Language): Mentions with ids are in doc.spans["bioel"]; see `span._.cui`.
     RAISES BioelError: [B492] on another preset.
     """
-    from spacy_bioel.errors import BioelError, Errors
-    from spacy_bioel.pipeline.loading import STARTER, add_context, load_model, load_starter
+    from spacy_bioel.pipeline.loading import (
+        STARTER,
+        add_context,
+        load_model,
+        load_starter,
+        set_preset,
+    )
 
-    if preset not in (None, "clinical"):
-        raise BioelError(Errors.B492.format(found=preset))
     if str(model) != STARTER:
         nlp = load_model(str(model))
     else:
         nlp = load_starter(disable=disable, exclude=exclude, config=config)
-    if context or preset:
+    if preset:
+        set_preset(nlp, preset)
+    elif context:
         add_context(nlp)
     return nlp
 

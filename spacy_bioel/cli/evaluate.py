@@ -64,6 +64,7 @@ def evaluate(
     prefix: options.Prefixes = None,
     label: options.Label = None,
     annotates: options.Annotates = None,
+    preset: options.Preset = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
@@ -92,7 +93,13 @@ def evaluate(
 
     chosen = dict(get_protocol(name) for name in protocol or _DEFAULT)
     nlp, texts = models.load_with_mapped_gold(
-        model, gold, kb=kb, format=format, prefix=prefix, label=label, annotates=annotates
+        *(model, gold),
+        kb=kb,
+        format=format,
+        prefix=prefix,
+        label=label,
+        annotates=annotates,
+        preset=preset,
     )
     linker, by_names = models.find_linker(nlp), models.finds_names(nlp)
     if names_alone or any(one.given_mentions for one in chosen.values()):

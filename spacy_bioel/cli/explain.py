@@ -33,6 +33,7 @@ def explain(
         str | None,
         Option(help="Explain these words of the text only, whether they were found or not."),
     ] = None,
+    preset: options.Preset = None,
     json_file: options.Json = None,
     html: Annotated[
         Path | None, Option(metavar="OUT.html", help="Also write it as a page.")
@@ -50,7 +51,7 @@ def explain(
     model, text = ["starter", *arguments][-2:]
     if Path(text).exists():
         raise BioelError(Errors.B441.format(found=text))
-    report = explaining.explain(loading.load_model(model), text, mention)
+    report = explaining.explain(loading.load_model(model, preset=preset), text, mention)
     pieces = list(explaining.pieces(report))
     spans = [
         (

@@ -14,7 +14,7 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console, options
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.search import search_names
+from spacy_bioel.kb.search import corrected, search_names
 from spacy_bioel.kb.vectors.stored import describe_vectors
 
 # In tables; JSON has all.
@@ -127,6 +127,10 @@ def search(
     is none."""
     base = open_kb(kb)
     hits = search_names(base, " ".join(words), limit)
+    if not hits and (meant := corrected(base, " ".join(words))):
+        hits = search_names(base, meant, limit)
+        if hits:
+            console.show_note(f"No name is like {' '.join(words)!r}; searched for {meant!r}.")
     if console.write_json(json_file, [asdict(hit) for hit in hits]):
         rows = [
             (c.id, c.names[0], hit.name, ", ".join(c.types), f"{hit.score:.2f}")

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from spacy_bioel.cli import options
 from spacy_bioel.cli.console import count_of, show_note
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.layout import has_columns
 
 Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
 Mentions = StrEnum("Mentions", ["FOUND", "GIVEN"])
-Preset = StrEnum("Preset", ["CLINICAL"])
 
 
 def link(
@@ -25,8 +25,9 @@ def link(
             metavar="[MODEL] INPUT",
             help="MODEL: a pipeline, by folder or package name; or a knowledge base, whose names "
             "are then found, and what is nearly one, without training; default: the pipeline of "
-            "the package. INPUT: text with one document per line, a folder of files .txt with one "
-            "document each, JSONL, CSV, TSV or Parquet with id and text, a corpus, or - for stdin.",
+            "the package. INPUT: text with one document per line, a folder of files .txt or "
+            ".txt.gz with one document each, JSONL, CSV, TSV or Parquet with id and text, a "
+            "corpus, or - for stdin.",
         ),
     ],
     output: Annotated[
@@ -61,10 +62,7 @@ def link(
         bool,
         Option("--affirmed", help="Leave out what is negated, conditional or of another person."),
     ] = False,
-    preset: Annotated[
-        Preset | None,
-        Option(help="clinical, for notes: --context, and a file of text, or stdin, is one note."),
-    ] = None,
+    preset: options.Preset = None,
     no_formulas: Annotated[
         bool,
         Option("--no-formulas", help="Mark cells of .csv and .tsv that a spreadsheet would run."),
@@ -99,6 +97,8 @@ def link(
     * .ann: BRAT, a folder with two files per document; ids are lines N, none for NIL.
     * .html: a page of the texts and candidates.
 
+    With --preset clinical, a file of text, or stdin, is one note, and links have context.
+
     A failed document has no links and an error with code and message, and the exit status is 1.
     Formats from .csv on leave it out, and stderr names it. Annotations in the input are ignored,
     unless --mentions is given: then their places and labels are read, and never their ids. Labels
@@ -120,7 +120,7 @@ def link(
     if engine is Engine.SPARK:
         from spacy_bioel.distributed.spark import link_file
 
-        options = {
+        unsuited = {
             "--html": html is not None,
             "--format": format is not None,
             "--kb": bool(kb),
@@ -131,7 +131,7 @@ def link(
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
         }
-        for option, is_set in options.items():
+        for option, is_set in unsuited.items():
             if is_set:
                 raise BioelError(Errors.B196.format(found=f"has {option}", expected="none"))
         totals = link_file(source, next(iter(outputs)), model=model, batch_size=batch_size)
@@ -139,7 +139,7 @@ def link(
         # Read first, so that errors are reported without delay.
         read: Any = texts.read_mentions if is_given else texts.read_documents
         documents = read(source, format)
-        nlp = models.load_model(model, more=[str(folder) for folder in kb or ()])
+        nlp = models.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
         if is_given:
             models.require_linker(nlp, model)
         check_linker(nlp)

@@ -45,6 +45,7 @@ def load_with_mapped_gold(
     prefix: Sequence[str] | None,
     label: Sequence[str] | None,
     annotates: Sequence[str] | None,
+    preset: str | None = None,
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline with another knowledge base, if one is given, and gold documents with the
     labels and ids of the pipeline; arguments are the options above.
@@ -59,7 +60,7 @@ def load_with_mapped_gold(
     of_all = prefixes.pop("", "") if set(prefixes) <= {""} else ""
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(read_texts(gold, format=format, prefix=of_all))
-    nlp = load_model(model)
+    nlp = load_model(model, preset=preset)
     if (key := gold_key(nlp)) != GOLD_KEY:
         texts = list(read_texts(gold, format=format, prefix=of_all, gold_key=key))
     if detector := find_detector(nlp):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +38,15 @@ MODEL = (
     "a pipeline, by folder or package name, or a knowledge base; default: the pipeline of the "
     "package."
 )
+
+PresetName = StrEnum("PresetName", ["CLINICAL"])
+Preset = Annotated[
+    PresetName | None,
+    Option(
+        help="clinical, for notes: their shorthand and measurements are found, and what they say "
+        "of each mention (negated, past, ...)."
+    ),
+]
 
 # Gold documents, of `evaluate` and `tune`.
 Label = Annotated[

@@ -19,6 +19,7 @@ Model = Annotated[str, Argument(metavar="[MODEL]", help=options.MODEL.capitalize
 
 def serve(
     model: Model = "starter",
+    preset: options.Preset = None,
     host: Annotated[
         str, Option(help="Address to listen on. A proxy should authenticate other machines.")
     ] = "127.0.0.1",
@@ -70,10 +71,15 @@ def serve(
         characters=max_characters,
         seconds=timeout,
     )
-    run.serve(listener, model, limits, hosts=[host, *(allowed_host or [])], tell=show_note)
+    run.serve(
+        *(listener, model, limits),
+        preset=preset,
+        hosts=[host, *(allowed_host or [])],
+        tell=show_note,
+    )
 
 
-def mcp(model: Model = "starter") -> None:
+def mcp(model: Model = "starter", preset: options.Preset = None) -> None:
     """Give agents three tools over MCP, on stdin and stdout: link_text, get_concept and
     search_concepts.
 
@@ -83,4 +89,4 @@ def mcp(model: Model = "starter") -> None:
     with needing("mcp", "bioel mcp"):
         from spacy_bioel.service.agents import run_agent_tools
 
-    run_agent_tools(model)
+    run_agent_tools(model, preset)

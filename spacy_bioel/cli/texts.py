@@ -37,6 +37,7 @@ from spacy_bioel.types import AnnotatedText
 
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
+_TEXTS = (".txt", ".txt.gz")
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _LONGEST_CELL = 1 << 27  # characters; csv's own limit is less than a long document
 # Formats of .txt files other than plain text. Tables are not among them: plain text may have tabs.
@@ -140,8 +141,8 @@ def _decoded(start: bytes, source: str) -> str:
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the files .txt of a folder by their names, as one document each."""
-    paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
+    """Stream the files .txt and .txt.gz of a folder by their names, as one document each."""
+    paths = sorted(path for end in _TEXTS for path in folder.glob(f"*{end}") if path.is_file())
     if not paths:
         raise BioelError(Errors.B481.format(path=folder))
     return chain.from_iterable(map(_read_whole, paths))
@@ -149,10 +150,12 @@ def _read_folder(folder: Path) -> Iterator[Document]:
 
 def _read_whole(path: Path) -> Iterator[Document]:
     """Yield a file, or stdin, as one document, with all its characters."""
+    name, content = Path(path.name.removesuffix(".gz")).stem, b""
     if str(path) == STDIN:
         content, name = sys.stdin.buffer.read(), "stdin"
-    else:
-        content, name = path.read_bytes(), path.stem
+    elif path.stat().st_size:
+        with open_binary(path) as file:
+            content = file.read()
     yield _decoded(content, str(path)), name
 
 
@@ -171,7 +174,7 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
-    if format is not None or path.suffix != ".txt":
+    if format is not None or not path.name.endswith(_TEXTS):
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT

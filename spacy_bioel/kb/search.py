@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from numpy.typing import NDArray
 from spacy_bioel.kb.columns.arrays import IntArray
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import word_overlap
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.kb.words.lexicon import Misspellings
+from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.stems import words_of
 from spacy_bioel.types import Concept
 
 Found = tuple[IntArray, NDArray[np.float32]]
@@ -55,6 +59,15 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
         if concept not in hits:
             hits[concept] = Hit(kb.concept(concept), kb.name(row), round(-negative, 4))
     return list(hits.values())[:k]
+
+
+def corrected(kb: KnowledgeBase, words: str) -> str:
+    """Words with those that are one slip away from a word of the names in its place: "siezures",
+    which has no three letters in a row of "seizures", is like no name. Reads all names.
+    """
+    counts = Counter(word for name in normalize_names(list(kb.names)) for word in words_of(name))
+    meant = partial(Misspellings(counts).meant, known={})
+    return " ".join(meant(word) or word for word in normalize_name(words).split())
 
 
 class JoinedSearch:

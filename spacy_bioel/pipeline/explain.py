@@ -153,6 +153,13 @@ def _consider(
             else c
             for c in considered
         ] + added
+        how = finding_of(linker.generator.state)
+        if how.notes:
+            of_notes = linker.generator.notes.find(doc, measurements=how.measurements)
+            considered += [
+                Considered(x.start_char, x.end_char, x.text, x.label_, 1.0, True, "", name)
+                for x, name in of_notes
+            ]
         considered.sort(key=lambda c: (c.start, c.end))
     return considered
 

@@ -19,9 +19,10 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import verify_vectors
 from spacy_bioel.kb.words.trie import verify_tries
 from spacy_bioel.pipeline.annotate import SPANS_KEY
-from spacy_bioel.pipeline.linker.settings import DETECTOR, LINKER
+from spacy_bioel.pipeline.linker.settings import DETECTOR, FINDING, LINKER
 from spacy_bioel.pipeline.linker.starter import ASSETS, read_starter_encoder
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
+from spacy_bioel.pipeline.mentions.notes import words_of_notes
 from spacy_bioel.pipeline.stored_pipe import CFG, MANIFEST, SavedFiles
 
 if TYPE_CHECKING:
@@ -30,16 +31,25 @@ if TYPE_CHECKING:
 
 CONTEXT = "bioel_context"
 STARTER = "starter"
+CLINICAL = "clinical"  # the preset
 
 
-def load_model(model: str, *, more: Sequence[str] = ()) -> Language:
+def load_model(model: str, *, more: Sequence[str] = (), preset: str | None = None) -> Language:
     """Load a pipeline by folder or package name; a knowledge base will do as a pipeline too.
 
     model (str): "starter" is that of the package, "starter:genes" one of its knowledge bases.
     more (Sequence[str]): Folders of further knowledge bases, beside one that is the model.
+    preset (str | None): See `set_preset`.
     RAISES BioelError: [B071] when there is none, [B323] when a pipeline is given with knowledge
         bases beside it.
     """
+    nlp = _load(model, more)
+    if preset:
+        set_preset(nlp, preset)
+    return nlp
+
+
+def _load(model: str, more: Sequence[str]) -> Language:
     if has_columns(Path(model)) or of_package(model):
         return dictionary_pipeline([model, *more] if more else model)
     if more:
@@ -85,6 +95,22 @@ def add_context(nlp: Language) -> None:
     """Add the pipe `bioel_context` behind the linker, unless the pipeline has one."""
     if _find(nlp, CONTEXT) is None:
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
+
+
+def set_preset(nlp: Language, preset: str) -> None:
+    """Read texts as clinical notes: find their shorthand and measurements, and say of each mention
+    what the note says of it.
+
+    RAISES BioelError: [B492] on another preset than "clinical".
+    """
+    if preset != CLINICAL:
+        raise BioelError(Errors.B492.format(found=preset))
+    if linker := find_linker(nlp):
+        notes = {"notes": True, "measurements": True}
+        linker.cfg["finding"] = {**FINDING, **linker.cfg.get("finding", {}), **notes}
+    if detector := find_detector(nlp):
+        detector.cfg["never"] = sorted({*detector.cfg["never"], *words_of_notes()})
+    add_context(nlp)
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:

@@ -32,15 +32,16 @@ tools only. Use link_text for running text, search_concepts for a single term, a
 check what an id means."""
 
 
-def run_agent_tools(model: str) -> None:
+def run_agent_tools(model: str, preset: str | None = None) -> None:
     """Serve the tools over stdin and stdout until stdin ends.
 
-    model (str): As in `pipeline.loading.load_model`. Loaded beside the first calls, which wait for
-        it; each call tells the error, if that fails.
+    model, preset (str): As in `pipeline.loading.load_model`. Loaded beside the first calls, which
+        wait for it; each call tells the error, if that fails.
     RAISES BioelError: [B071] when there is no such model.
     """
     check_there(model)
-    service = Service(partial(load_model, model), max_characters=_MOST_CHARACTERS)
+    load = partial(load_model, model, preset=preset)
+    service = Service(load, max_characters=_MOST_CHARACTERS)
     service.start()
     make_agent_tools(service).run("stdio")
     service.close()

@@ -54,6 +54,7 @@ def serve(
     model: str,
     limits: Limits,
     *,
+    preset: str | None = None,
     hosts: Collection[str],
     tell: Callable[[str], None],
 ) -> None:
@@ -62,7 +63,7 @@ def serve(
     On SIGHUP the folders of the knowledge base are opened anew.
 
     listener (socket.socket): From `listen`.
-    model (str): As in `pipeline.loading.load_model`.
+    model, preset (str): As in `pipeline.loading.load_model`.
     hosts (Collection[str]): Names by which it may be asked; see `guards.CheckHost`.
     tell (Callable): Is told what happens, in sentences.
     RAISES BioelError: Those of loading the pipeline.
@@ -73,7 +74,8 @@ def serve(
     from spacy_bioel.service.app import create_app
     from spacy_bioel.service.verbs import Service
 
-    service = Service(partial(load_model, model), max_characters=limits.characters)
+    load = partial(load_model, model, preset=preset)
+    service = Service(load, max_characters=limits.characters)
     most = most_connections()
     connections = Connections(most=most, seconds=limits.seconds, tell=tell)
     config = uvicorn.Config(

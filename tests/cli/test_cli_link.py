@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -126,13 +127,23 @@ def test_a_folder_of_texts(bioel: Bioel, model: Path, tmp_path: Path) -> None:
     (folder / "c.txt").write_bytes(b"caf\xe9")
     (folder / "d.txt").write_text("")
     (folder / "a.ann").write_text("no line of BRAT")
+    (folder / "e.txt.gz").write_bytes(gzip.compress(b"He took\r\nNarcan."))
     rows = bioel("link", model, folder, status=1).rows
-    assert [row["error"] and row["error"]["code"] for row in rows] == [None, None, "B251", None]
+    assert [row["error"] and row["error"]["code"] for row in rows] == [
+        None,
+        None,
+        "B251",
+        None,
+        None,
+    ]
     assert [(row["id"], row["text"], found_in(row)) for row in rows if not row["error"]] == [
         ("a", "Nothing here.", []),
         ("b", "Narcan\r\nwas given.\n", [("Narcan", "MESH:D009270")]),
         ("d", "", []),
+        ("e", "He took\r\nNarcan.", [("Narcan", "MESH:D009270")]),
     ]
+    one = bioel("link", model, folder / "e.txt.gz", "--preset", "clinical").json
+    assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
 
 
 def test_a_note(bioel: Bioel, model: Path, tmp_path: Path) -> None:

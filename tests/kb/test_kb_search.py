@@ -10,7 +10,7 @@ from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.search import search_names
+from spacy_bioel.kb.search import corrected, search_names
 from spacy_bioel.types import Candidate, Concept
 
 
@@ -42,6 +42,7 @@ def test_search(kb):
     assert [(hit.concept.id, hit.name) for hit in search_names(kb, " X:8 ")] == [("X:3", "X:8")]
     assert [len(search_names(kb, "cold", k=k)) for k in (1, 2, 3)] == [1, 2, 2]
     assert search_names(kb, "") == search_names(kb, "zzz") == []
+    assert corrected(kb, "Haert attcak") == "heart attack"
 
 
 def test_commands(folder, capsys):

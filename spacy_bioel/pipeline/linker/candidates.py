@@ -35,8 +35,9 @@ from spacy_bioel.pipeline.linker.searches import (
 from spacy_bioel.pipeline.linker.settings import LinkerSettings
 from spacy_bioel.pipeline.linker.starter import is_dense
 from spacy_bioel.pipeline.linker.statistics import MentionStatistics
-from spacy_bioel.pipeline.mentions.finder import NameFinder, shorthand_beside
+from spacy_bioel.pipeline.mentions.finder import NameFinder
 from spacy_bioel.pipeline.mentions.known_names import KnownNames
+from spacy_bioel.pipeline.mentions.notes import NoteFinder, Vocabulary, shorthand_beside
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
@@ -179,14 +180,24 @@ class CandidateGenerator:
     @cached_property
     def known_names(self) -> KnownNames:
         """Finds names that mean nothing else, for the labels that have a vocabulary."""
+        found, parts = self._vocabularies()
+        return self._kept.get("known names", parts, partial(KnownNames, found))
+
+    @cached_property
+    def notes(self) -> NoteFinder:
+        """Finds shorthand and measurements of clinical notes, for the same labels."""
+        found, parts = self._vocabularies()
+        return self._kept.get("notes", parts, partial(NoteFinder, found))
+
+    def _vocabularies(self) -> tuple[dict[str, Vocabulary], object]:
+        """Of each label that has one, its vocabulary; and what that depends on."""
         types = dict(self.state.settings.label_types)
         labels = [label for label in {**types, **self._part_of} if self.types_of(label) != ()]
         # By parts: their columns are mapped, and those of a joined knowledge base are made.
         own = {label: self.of(label) for label in labels}
         found = {label: (of.kb, of._mask(label)) for label, of in own.items()}
         found = {x: of for x, of in found.items() if of[1] is not None or own[x] is not self}
-        parts = self.kb, tuple(types.items()), self.state.settings.only_labels
-        return self._kept.get("known names", parts, partial(KnownNames, found))
+        return found, (self.kb, tuple(types.items()), self.state.settings.only_labels)
 
     def trie(self, pieces: MarkedPieces) -> NameTrie:
         """The trie by some word pieces: of the pool, of the folder, or of a small KB, built here.

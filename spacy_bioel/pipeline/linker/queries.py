@@ -24,6 +24,7 @@ from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB, LinkerSettings
 from spacy_bioel.pipeline.mentions.choosing import long_forms
 from spacy_bioel.pipeline.mentions.dictionary import longest_names
 from spacy_bioel.pipeline.mentions.finder import Finding
+from spacy_bioel.pipeline.mentions.notes import add_names
 from spacy_bioel.text.abbreviations import expand_abbreviations
 from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_names
@@ -143,6 +144,11 @@ def mention_queries(spans: Sequence[Span], settings: LinkerSettings) -> list[Que
         expand_abbreviations(span.text, forms[span.doc]) if span.doc in forms else span.text
         for span in spans
     ]
+    return text_queries(texts, settings)
+
+
+def text_queries(texts: Sequence[str], settings: LinkerSettings) -> list[Query]:
+    """Make the queries of texts of mentions, abbreviations written out."""
     readings = [split_composite(text) if settings.composites else [] for text in texts]
     return [
         Query(whole, tuple(tuple(normalize_names(reading)) for reading in of_text))
@@ -162,7 +168,29 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Mention
         spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions == SPANS_AND_KB:
         spans = generator.known_names.add_to(docs, spans)
+        how = finding_of(generator.state)
+        if how.notes:
+            return _with_notes(docs, spans, generator, measurements=how.measurements)
     return Mentions.of(docs, spans, settings)
+
+
+def _with_notes(
+    docs: Sequence[Doc],
+    spans: Sequence[list[Span]],
+    generator: CandidateGenerator,
+    *,
+    measurements: bool,
+) -> Mentions:
+    """Add what notes alone say to the mentions of each document; the name is its query."""
+    added = [generator.notes.find(doc, measurements=measurements) for doc in docs]
+    both = [add_names(*pair) for pair in zip(spans, added, strict=True)]
+    settings = generator.state.settings
+    mentions = Mentions.of(docs, both, settings)
+    names = {(x.doc, x.start, x.end): name for of_doc in added for x, name in of_doc}
+    of_names = dict(zip(names, text_queries(list(names.values()), settings), strict=True))
+    places = [(x.doc, x.start, x.end) for x in mentions.spans]
+    queries = [of_names.get(*pair) for pair in zip(places, mentions.queries, strict=True)]
+    return replace(mentions, queries=queries)
 
 
 def finding_of(state: LinkerState) -> Finding:

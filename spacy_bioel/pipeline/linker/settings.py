@@ -25,6 +25,8 @@ FINDING: dict[str, bool | float] = {
     "learned": True,
     "threshold": 0.5,
     "nested": False,
+    "notes": False,
+    "measurements": False,
 }
 # Which entities get the ids of links: those that were linked, none, or all links become entities.
 SET_ENTS = (True, False, "links")

@@ -28,7 +28,7 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
     common_words,
     ruled_out,
 )
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
@@ -63,6 +63,8 @@ class Finding:
     learned: bool = True
     threshold: float = 0.5
     nested: bool = False
+    notes: bool = False
+    measurements: bool = False
     abbreviations: bool = True
     shorthand: bool = True
     weights: Fusion | None = None
@@ -96,7 +98,7 @@ class NameFinder:
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
         self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns())}
-        self._shorthand = shorthand_beside(kb)
+        self._shorthand = {notes: shorthand_beside(kb, notes=notes) for notes in (False, True)}
         self._general = _above_most(kb)
 
     def look_up(self, docs: Sequence[Doc], how: Finding) -> tuple[Words, Hits]:
@@ -114,8 +116,10 @@ class NameFinder:
     def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
         """From short to long form: shorthand that a document has; what it defines goes first."""
         text = doc.text
-        shorthand = self._shorthand if how.shorthand else {}
+        shorthand = self._shorthand[how.notes] if how.shorthand else {}
         found = {short: long for short, long in shorthand.items() if short in text}
+        if how.measurements:
+            found |= {form: known_of(self.kb, names) for form, names in measured(text).items()}
         return found | long_forms(doc) if how.abbreviations else found
 
     def weigh(self, words: Words, hits: Hits) -> Weighed:
@@ -245,21 +249,7 @@ def choose(
     return np.array(kept, dtype=np.int64)
 
 
-def shorthand_beside(kb: KnowledgeBase) -> dict[str, str]:
-    """From short form, as notes have it, to long form, except forms that are names themselves."""
-    shorthand = _clinical_shorthand()
-    rows = kb.lookup_names(normalize_names(list(shorthand)))
-    return {
-        short: long for (short, long), row in zip(shorthand.items(), rows, strict=True) if row < 0
-    }
-
-
 @cache
 def _nouns() -> dict[str, str]:
     """Read the nouns that adjectives stand for, see training/scripts/adjectives.py."""
     return srsly.read_json(_ASSETS / "adjectives.json")
-
-
-@cache
-def _clinical_shorthand() -> dict[str, str]:
-    return srsly.read_json(_ASSETS / "shorthand.json")
