@@ -152,11 +152,12 @@ def set_links(
         spans.append(span)
     old = doc.spans[spans_key] if spans_key in doc.spans else None
     attrs: dict[str, Any] = {}
-    if old is not None and list(map(_place_of, old)) == list(map(_place_of, spans)):
+    places, before = list(map(_PLACE, links)), list(map(_place_of, old or ()))
+    if old is not None and before == places:
         attrs |= old.attrs
     elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
-        known = dict(zip(map(_place_of, old), scores, strict=True))
-        attrs = {**old.attrs, "scores": [known.get(_place_of(span), 1.0) for span in spans]}
+        known = dict(zip(before, scores, strict=True))
+        attrs = {**old.attrs, "scores": [known.get(place, 1.0) for place in places]}
     attrs[_LINKS] = [
         [*_PLACE(link), [[c.id, c.score, c.name, c.evidence] for c in link.candidates]]
         for link in sorted(links, key=attrgetter("start", "end"))

@@ -42,6 +42,10 @@ def name_key(normalized: str) -> int:
     return key
 
 
+# Tokens repeat. Bounded, so that a service does not grow.
+_token_key = lru_cache(maxsize=1 << 17)(name_key)
+
+
 def name_keys(normalized: Iterable[str]) -> KeyArray:
     """Keys of many normalised names. Shape (n_names,)."""
     return np.fromiter(map(name_key, normalized), dtype=np.uint64)
@@ -58,11 +62,11 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # Tokens repeat, so each is hashed once. A token maps the key of the tokens before it:
+    # A token maps the key of the tokens before it:
     # key -> key * factor + own.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
-    own = name_keys(numbers)[number]
+    own = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
     n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers])
     powers = np.array([pow(_BASE, k, 1 << 64) for k in range(n_words.max() + 1)], dtype=np.uint64)
     factor = powers[n_words][number]

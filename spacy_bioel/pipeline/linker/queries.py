@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
+from functools import partial
 from itertools import chain
 from math import exp
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from spacy_bioel.text.composites import split_composite
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import Candidate
 
+_REST = attrgetter("name", "evidence", "kb")  # of a candidate
 Ranked = Mapping[String, tuple[Candidate, ...]]
 
 
@@ -313,17 +314,22 @@ def agree_in_document(
         for c in ranked[string, label]:
             support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
     # Of all strings but one, the best is the first or the second of all.
-    best = {id: nlargest(2, of.items(), key=itemgetter(1)) for id, of in support.items()}
-    moved = []
+    by_score = partial(sorted, key=itemgetter(1), reverse=True)
+    best = {id: by_score(of.items())[:2] for id, of in support.items()}
+    moved: list[tuple[Candidate, ...]] = []
     for string, label in pairs:
         candidates = ranked[string, label]
         others = [
             next((score for other, score in best[c.id] if other != string), 0.0) for c in candidates
         ]
+        if not any(others):
+            moved.append(candidates)
+            continue
         odds = [c.score * exp(weight * o) for c, o in zip(candidates, others, strict=True)]
         before = sum(c.score for c in candidates)
         # With NIL and all that is left; concepts of several knowledge bases may both be right.
         total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
         scored = zip(candidates, odds, strict=True)
-        moved.append([replace(c, score=round(o / total, 4)) for c, o in scored])
+        # dataclasses.replace takes several times as long.
+        moved.append(tuple(Candidate(c.id, round(o / total, 4), *_REST(c)) for c, o in scored))
     return dict(zip(pairs, best_first(moved), strict=True))

@@ -23,9 +23,10 @@ from spacy_bioel.pipeline.mentions.choosing import (
     has_whole_brackets,
     long_forms,
     text_of,
+    words_of,
 )
 from spacy_bioel.pipeline.mentions.name_evidence import common_words, is_in_capitals, is_other
-from spacy_bioel.text.normalize import normalize_name, normalize_names, on_one_line
+from spacy_bioel.text.normalize import normalize_name, normalize_token, on_one_line
 from spacy_bioel.types import GENE, ORGANISM
 
 _ASSETS = Path(__file__).parents[2] / "assets"
@@ -113,7 +114,7 @@ class KnownNames:
             return places
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
         starts, widths, bits = self._lexicon.match_spans(tokens, _MAX_WIDTH, lengths=lengths)
-        named = np.zeros(len(tokens), dtype=bool)
+        named = bytearray(len(tokens))
         offsets = np.cumsum(lengths) - lengths
         owners = np.searchsorted(offsets, starts, side="right") - 1
         order = np.lexsort((bits, starts, -widths))
@@ -123,23 +124,24 @@ class KnownNames:
             place = first, first + width + 1
             if place in places[owner]:
                 places[owner][place].append(self.labels[bit])
-            elif not named[start : start + width + 1].any():
-                named[start : start + width + 1] = True
+            elif 1 not in named[start : start + width + 1]:
+                named[start : start + width + 1] = b"\1" * (width + 1)
                 places[owner][place] = [self.labels[bit]]
         return places
 
     def _of_doc(
         self, doc: Doc, spans: list[Span], places: Mapping[tuple[int, int], list[str]]
     ) -> list[KnownName]:
-        taken = {i: span for span in spans for i in range(span.start, span.end)}
+        found = [(span.start, span.end, span.label_) for span in spans]
+        taken = {i: span for span in found for i in range(*span[:2])}
         never = {w for group in doc.spans.values() for w in group.attrs.get("never", ())}
         in_capitals, short_forms, names = is_in_capitals(text_of(doc)), long_forms(doc), []
         for (start, end), labels in sorted(places.items()):
             near = {taken[i] for i in range(start, end) if i in taken}
-            same = [s.label_ for s in near if (s.start, s.end) == (start, end)]
+            same = [label for *place, label in near if place == [start, end]]
             if same == labels:
                 continue
-            text = doc[start:end].text
+            text = words_of(doc, start, end)
             reason, name = self._passed_over(text, labels[0], in_capitals)
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
@@ -147,9 +149,7 @@ class KnownNames:
                 reason = "by the word list `never`"
             elif text in short_forms:
                 reason = f"a short form of {short_forms[text]}"
-            elif not same and any(
-                s.start < start or s.end > end or s.label_ != labels[0] for s in near
-            ):
+            elif not same and any(s[0] < start or s[1] > end or s[2] != labels[0] for s in near):
                 reason = "overlaps a mention"
             names.append(KnownName(start, end, labels[0], name, reason))
         return names
@@ -245,11 +245,10 @@ def _marked() -> dict[str, Any]:
 
 
 def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
-    """Normalise the tokens of all documents, each different one of a document once."""
+    """Normalise the tokens of all documents."""
     found: list[str] = []
     for doc in docs:
-        ids = doc.to_array(ORTH).tolist()
-        different = list(dict.fromkeys(ids))
-        words = normalize_names([doc.vocab.strings[id_] for id_ in different])
-        found += map(dict(zip(different, words, strict=True)).__getitem__, ids)
+        ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
+        words = {id_: normalize_token(strings[id_]) for id_ in dict.fromkeys(ids)}
+        found += map(words.__getitem__, ids)
     return found
