@@ -31,7 +31,8 @@ from spacy_bioel.io.open import open_text
 from spacy_bioel.pipeline.loading import find_linker, load_model
 from spacy_bioel.pipeline.measuring import link_open
 from spacy_bioel.scoring.evaluation import evaluate
-from spacy_bioel.text.variants import gene_of, read_variant, rs_numbers
+from spacy_bioel.text.variant_facts import gene_of, rs_numbers
+from spacy_bioel.text.variants import read_variant
 from spacy_bioel.types import GENE, AnnotatedText, Link, Mention
 
 TOOLS = ("pubtator", "hunflair2", "bern")

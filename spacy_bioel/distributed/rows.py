@@ -19,7 +19,7 @@ from spacy_bioel.pipeline import measuring
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.loading import find_detector, find_linker, spans_key
 from spacy_bioel.text.display import hgvs_of
-from spacy_bioel.text.variants import gene_of
+from spacy_bioel.text.variant_facts import gene_of
 from spacy_bioel.types import VARIANT, AnnotatedText, Candidate, Link
 
 Document = tuple[str | None, str | None]

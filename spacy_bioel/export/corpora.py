@@ -106,6 +106,8 @@ def _to_bioc(one: LinkedText, *, xml: bool) -> BioCDocument:
             "score": row.score,
             "evidence": row.evidence,
             "hgvs": row.hgvs,
+            "component": row.component,
+            "gene": row.gene,
         }
         annotation.infons = {
             key: storable(str(value)) for key, value in infons.items() if value is not None

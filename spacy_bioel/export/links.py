@@ -9,8 +9,9 @@ from itertools import count
 from typing import NamedTuple, TextIO
 
 from spacy_bioel.distributed.rows import LinkedText
-from spacy_bioel.text.display import hgvs_of
-from spacy_bioel.types import Candidate, Link, preferred_name
+from spacy_bioel.text.variant_facts import gene_of
+from spacy_bioel.text.variants import read_variant
+from spacy_bioel.types import VARIANT, Candidate, Link, preferred_name
 
 Write = Callable[[LinkedText], None]
 
@@ -66,7 +67,7 @@ class LinkRow(NamedTuple):
         is also None where the knowledge base is not open.
     name, score, evidence: Of the candidate that was linked, see `Candidate`; None for NIL. A
         composite has the lowest score of its parts.
-    hgvs (str | None): Of a variant.
+    hgvs, component, gene (str | None): Of a variant, see `text.hgvs` and `text.variant_facts`.
     context (str | None): What the text says of it, such as "negated", by `bioel_context`; None:
         nothing, or the pipe did not run.
     """
@@ -82,6 +83,8 @@ class LinkRow(NamedTuple):
     score: float | None
     evidence: str | None
     hgvs: str | None
+    component: str | None
+    gene: str | None
     context: str | None
 
 
@@ -90,6 +93,8 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
     for link in links:
         chosen = linked_candidates(link)
         mention = text[link.start : link.end]
+        is_variant = link.label == VARIANT
+        variant = read_variant(text, link.start, link.end) if is_variant else None
         yield LinkRow(
             *(document, link.start, link.end, mention, link.label),
             "|".join(link.ids) or None,
@@ -97,7 +102,9 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             _joined([c.name for c in chosen]),
             min((c.score for c in chosen), default=None),
             _joined([c.evidence for c in chosen]),
-            hgvs_of(text, link),
+            variant.hgvs if variant else None,
+            variant.component if variant else None,
+            gene_of(text, link.start, link.end, links) if is_variant else None,
             _joined(sorted({says for *_, says in link.context.cues})) if link.context else None,
         )
 

@@ -18,7 +18,8 @@ from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import context_of, get_links, record_of, split_ids
 from spacy_bioel.text.context import describe
 from spacy_bioel.text.display import reason_of
-from spacy_bioel.text.variants import gene_of, read_variant
+from spacy_bioel.text.variant_facts import gene_of
+from spacy_bioel.text.variants import read_variant
 from spacy_bioel.types import VARIANT, Candidate, KbRelease, Link, opened
 
 Features = tuple[tuple[str, float], ...]  # names and values

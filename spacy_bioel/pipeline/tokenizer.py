@@ -21,6 +21,9 @@ _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 _LONE_SEPARATOR = rf"{_SEPARATOR}(?!{_SEPARATOR})"
 _NUMBER_BEFORE_UNIT = r"(?<=[0-9])(?=(?:mg|g|kg|ml|l|[mn]?M|m?mol|hr?|days?|weeks?|wk)(?:[\W_]|$))"
 
+# "CCR5Delta32" is a gene and its variant.
+_DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
+
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
     """Registered as `spacy-bioel.BioTokenizer.v1`; a plain spaCy Tokenizer with its own rules."""
@@ -29,7 +32,9 @@ def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
         return Tokenizer(
             nlp.vocab,
             prefix_search=compile_prefix_regex([_LONE_SEPARATOR]).search,
-            infix_finditer=compile_infix_regex([_SEPARATOR, _NUMBER_BEFORE_UNIT]).finditer,
+            infix_finditer=compile_infix_regex(
+                [_SEPARATOR, _NUMBER_BEFORE_UNIT, _DELETION_BEHIND_GENE]
+            ).finditer,
         )
 
     return create_tokenizer

@@ -6,7 +6,7 @@ The component form is that of tmVar 3 (Wei et al. 2022, doi:10.1093/bioinformati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 THREE_LETTERS = {
     "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
@@ -28,6 +28,7 @@ class Variant:
     new (str): What replaces it, separated by commas if several may; what is deleted, doubled or
         inserted, or how many bases.
     count (str): Of repeats; of a frame shift where it stops.
+    is_said (bool): Whether the text says the level: numbers of old texts begin elsewhere.
     """
 
     level: str
@@ -36,6 +37,7 @@ class Variant:
     old: str = ""
     new: str = ""
     count: str = ""
+    is_said: bool = field(default=True, compare=False)
 
     @property
     def component(self) -> str:
@@ -55,6 +57,8 @@ class Variant:
         """
         if not (self.at and self.level) or self.kind == "Allele" or self.at.startswith("CODON"):
             return None
+        if self.kind in _CHANGES and self.level != "p" and not self.is_said:
+            return None  # "185delAG" is c.68_69del today
         change = (_of_protein if self.level == "p" else _of_bases)(self)
         return change and f"{self.level}.{change}"
 

@@ -1,14 +1,17 @@
-"""Sequence variants as texts write them: what they change, their rs number, and their gene."""
+"""Sequence variants as texts write them: one grammar, which finds them and reads what they change.
+
+A text is tokens of a few kinds, each with a letter: "c.35delG" is "vnkg", of a level, a place, a
+kind of change, and a base. Stretches of letters that nothing else has are variants (`_SHAPES`);
+what a variant changes is read from the tokens of its mention, wherever that comes from.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from spacy_bioel.text.hgvs import THREE_LETTERS, Variant
-from spacy_bioel.types import GENE, Link
 
 _ACIDS = {three.lower(): one for one, three in THREE_LETTERS.items()} | {
     "alanine": "A", "arginine": "R", "asparagine": "N", "aspartic acid": "D", "aspartate": "D",
@@ -29,27 +32,90 @@ _CODONS = dict(
     )
 )
 _WORDS = "|".join(sorted([*_ACIDS, *_BASES], key=len, reverse=True)).replace(" ", r"\s")
-_OFFSET = r"(?:\s?[-+]\s?\d+)?"
-_TOKENS = re.compile(
-    rf"""(?P<level>(?<![A-Za-z])[cgmnrp]\.)
-    |(?P<skip>(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])|\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b)
-    |(?P<length>\d[\d,.]*[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?
-        |nucleotide|nt|amino[ ]acid)s?\b))
-    |(?P<at>(?:(?:IVS|Ex)\s?\d++[:,]?\s?(?:[-+]\s)?)?[-+*]?\d+{_OFFSET}(?:\s?_\s?[-+*]?\d+{_OFFSET})?)
-    |(?P<both>(?i:ins\w{{0,6}}\s?[/-]\s?del\w{{0,5}}|del\w{{0,5}}\s?[/-]\s?ins\w{{0,6}}|delins|indels?)(?![a-z])|I/D)
-    |(?P<kind>(?i:del(?:etions?|eted|ta)?|Δ|ins(?:ert(?:ions?|ed)?)?
-        |dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z]))
-    |(?P<shift>(?i:fs|frame-?shift))
-    |(?P<reversed>\bfor\b|instead\ of|rather\ than)
-    |(?P<or>/)|(?P<joined>_)
-    |(?P<word>(?:(?<![a-z])|(?<=del)|(?<=ins)|(?<=dup))(?i:{_WORDS})(?![a-ceg-z]|f[^s]|d[^eu]))
-    |(?P<letters>[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z]))
-    """,
-    re.VERBOSE | re.ASCII,
+_NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+_COUNT = "|".join(_NUMBERS)
+_OFFSET = r"(?:\s?[-+]\s?\d{1,2}(?!\d)|[-+]\s?\d+)?"
+_SITE = r"(?:amino[ -]acids?|nucleotides?|nts?|codons?|CD|residues?|positions?|bases?)"
+# Words in lower case that may be a part of one; of the others, as many as there are are one token.
+_STEM = (
+    rf"(?:{_WORDS}|{_COUNT}|del|ins|dup|repeat|indel|frame|fs|rather|allele|exon|intron|codon"
+    r"|nucleotide|nts?\b|amino|residue|position|base|substitution|transition|transversion"
+    r"|mutation|polymorphism|tandem|gene\b|in[ -]?frame)"
 )
+_KNOWN = (
+    rf"(?:{_STEM}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
+    rf"(?:(?:the|an?|premature)\s)*+(?:[^a-z]|{_STEM}))"
+)
+_TOKENS = re.compile(
+    rf"""(?P<plain>\s?(?!{_KNOWN})[a-z]{{2,}}\b(?:[,;]?\s(?!{_KNOWN})(?:[a-z]{{2,}}|a)\b)*+)
+    |(?P<gap>[ ](?=[ABD-Z0-9(]))
+    |(?P<v>(?<![A-Za-z])[cgmnrp]\.)
+    |(?P<p>\s?(?:\b(?:at|of|in|between)\s)?(?:the\s)?\b{_SITE}(?:\s{_SITE})?[\s:]?(?:\(CD\)\s?)?
+        (?=\(?[-+*]?\d)|\sat\s(?:the\s)?(?=-\d\d|\d{{3}}))
+    |(?P<x>(?i:exons?|introns?)\s(?:\d+|[IVX]+\b)|IVS\s?\d++(?!\s?[-+])
+        |\b(?:CD|SNPs?|c?DNA|m?RNA|UTR)\b|(?<=\))n\b)
+    |(?P<l>(?:\d[\d,.]*|\b(?:{_COUNT})\b)[\s-]?(?i:[kM]?(?:bp|(?<=[kM])b|base(?:[ -]?pair)?
+        |nucleotide|nt|amino[ ]acid)s?\b))
+    |(?P<at>(?:(?:IVS[ -]?(?:\d++|IV|V|I{{1,3}})|Ex\s?\d++)[:,]?\s?(?:[-+]\s)?)?
+        [-+*]?\d+{_OFFSET}(?:\s?_\s?[-+*]?\d+{_OFFSET})?)
+    |(?P<b>(?i:ins\w{{0,6}}\s?[/-]\s?del\w{{0,5}}|del\w{{0,5}}\s?[/-]\s?ins\w{{0,6}}|delins
+        |indels?)(?![a-z])|I/D)
+    |(?P<kind>(?i:del(?:etions?|eted|ta[ -]?)?|[Δ∆]|ins(?:ert(?:ions?|ed)?)?
+        |dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z])|\bDD(?=32\b))
+    |(?P<f>(?i:fs|frame-?shift))
+    |(?P<o>(?:\bfor\b|instead\sof|rather\sthan)(?:\s(?:the|an?)\b)?)
+    |(?P<word>(?:(?<![a-z])|(?<=del)|(?<=ins)|(?<=dup)|(?<=fs))(?i:{_WORDS})(?![a-ceg-z]|f[^s]|d[^eu]))
+    |(?P<letters>[ACDEFGHIKLMNPQRSTUVWXY*]+(?![a-ceg-z])|(?<![A-Za-z])[acgtu]+(?=\s?-*>)
+        |(?<=>)[acgtu]+\b)
+    |(?P<t>\s?(?:-*>|→|–>|&gt;|-to-)\s?|\s(?:to|by|with)\s(?:an?\s)?(?:premature\s)?)
+    |(?P<c>\s(?:codon|residue)\b)
+    |(?P<e>\s?alleles?\s(?:of|at)\s(?:the\s)?)
+    |(?P<i>\s(?:substitution|transition|transversion|mutation|polymorphism)\b)
+    |(?P<y>\s?(?i:in[ -]?frame|tandem|gene)\b)
+    |(?P<h>\s(?:and|to|through)\s(?=-?\d))
+    |(?P<q>\sof\s(?:the\s|an?\s)?)
+    |(?P<z>(?i:rs[1-9]\d{{2,9}})(?![A-Za-z\d]))
+    |(?P<other>[^\W_]+|.)
+    """,
+    re.VERBOSE | re.ASCII | re.DOTALL,
+)
+# Letters of tokens, beside the names of the groups: numbers "d", "m" and "n" of one, two, and more
+# digits, "M" 32, "s" and "N" with a sign or an intron, "r" others; kinds "k", long ones "K", "R"
+# repeats, "E" verbs; "w" words of amino acids and bases, "T" a stop; "a" one letter of an amino
+# acid, "A" several; "g" one base, "D" two, "G" more; "u" other words, "~" plain ones.
+_ONE, _SOME, _SEVERAL, _AT = "[agwT]", "[gDG]", "[DG]", "[dmMnrsN]"
+_WORD = r"[wT]c?(?: ?\([agADG]\))?"
+_PLACE = rf"i?p\(?{_AT}(?:h{_AT})?\)?"
+_SHIFT = rf"f(?: ?{_ONE}?{_AT})?"
+_SHAPES = [
+    rf"z|v ?{_AT} ?\(?{_SOME}[t/]{_SOME}\)?",
+    rf"v ?{_AT} ?(?:[kKb] ?\.?{_SOME}?){{1,2}}(?:\({_SEVERAL}\))?(?:\({_AT}\))?",
+    rf"v?{_ONE}{_AT}(?:_{_ONE}{_AT})+ ?[kKb]{{1,2}}[agADGw]?|v{_ONE}{_AT}_{_ONE}{_AT}",
+    rf"v[([]?{_ONE} ?{_AT}(?: ?{_ONE}?{_SHIFT}|t?{_ONE}(?:/{_ONE})?| ?k[agADG]?|=)?[)\]]?",
+    rf"[ag][mn][ag](?:/[ag]|{_SHIFT})?|[nm][ag]/[ag]|(?:[ag][mnN]|w{_AT})(?:{_SHIFT}|k)",
+    rf"w[ -]?{_AT}[ -]?t? ?[wT](?:{_SHIFT})?|k[ag]n|kM(?: K)?",
+    rf"{_AT}_?{_AT}?[ ,]*\(?{_SOME}t{_SOME}\)?|{_AT}_?{_AT}? ?\(?{_SOME}/{_SOME}\)?",
+    r"g[nN]t?g|nD|ad(?:\.d)?[ag]m[ag]|[sN][ ,]* ?\(?g/g\)?|N ?[gD]",
+    rf"{_AT} ?[kb] ?\(?[gADG]\)?(?:\({_AT}\))?|{_AT}k{_AT}|k(?:{_SEVERAL}|l)|[kb] l",
+    rf"[gaDG]t[gaDG]{_PLACE}|\({_SOME}t{_SOME}\){_PLACE}",
+    rf"{_WORD} ?[to] ?{_WORD}(?:{_PLACE})?|Tc?{_PLACE}|g[ep][sN]",
+    rf"p{_AT}[, ]*\(?(?:{_SOME}[t/]{_SOME}|{_WORD}[t/]{_WORD})\)?|p{_AT}{_SOME}? [Kb]",
+    rf"l(?:[ -]?[ygDGw])*(?:[ -]|\({_SEVERAL}\))*[kKb](?:{_PLACE})?",
+    rf"[kKb]q(?:l|[DGw]c?|\({_SEVERAL}\){_AT}?{_SEVERAL}?)(?:{_PLACE})?|[kKb](?:qg)?{_PLACE}",
+    rf"[gDGw] ?[Kb]{_PLACE}|[wDG] ?[Kb]|K ?{_SEVERAL}|\({_SEVERAL}\) ?K",
+    rf"{_SEVERAL} ?R|(?:\({_SEVERAL}\)[dmnx])+{_SEVERAL}?(?: R)?",
+]
+_VARIANT = re.compile(
+    rf"(?:(?=p|ND|[sN] ?\(?{_SOME}[t/])|(?<![agADGwTdmMnrsNu_]))"
+    rf"(?:{'|'.join(_SHAPES)})(?![agADGwTdmMnrsNuf])"
+)
+_BEFORE = re.compile(r"\s*(?:(?:at|of|in)\s)?(?:the\s)?")
+# Cell lines, a mouse strain, and the proteins S100A and S100B.
+_OTHERS = re.compile(r"S100[ABPZG]|T47D|T98G|C33A|H295R|R26R|U2OS")
+_READ = str.maketrans("dmMrsNKRETwagADG", "nnnnnnkkkrrrrrrr")  # in less detail
+_IS_READ = frozenset("vlnbkfo/_r")
 _KINDS = {"de": "DEL", "Δ": "DEL", "δ": "DEL", "in": "INS", "du": "DUP", "re": "DUP"}
 _ROMAN = ["", "I", "II", "III", "IV", "V"]
-_NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 _PLAIN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"&gt;|\s?(?:-+>|→|–>)\s?"), ">"),
     (re.compile(r"[‐‑–−]"), "-"),
@@ -65,18 +131,13 @@ _PLAIN: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(r"\(([ACGT]{2,})\)n"), r"repeat \1"),
     (re.compile(r"IVS-?(IV|V|I{1,3})(?=\s?[-+])"), lambda m: f"IVS{_ROMAN.index(m[1])}"),
     (
-        re.compile(rf"\b({'|'.join(_NUMBERS)})(?=[ -](?:base|bp|nucleotide|amino|additional))"),
+        re.compile(rf"\b({_COUNT})(?=[ -](?:base|bp|nucleotide|amino|additional))"),
         lambda m: str(_NUMBERS.index(m[0]) + 1),
     ),
-    (re.compile("additional "), ""),
+    (re.compile("additional |^H[1-4](?:[.]\\d)?(?=[A-Z]\\d)"), ""),  # H3K27M
     (re.compile(r"(?<=[A-Za-z])-(\d+)-(?=[A-Za-z])"), r"\1"),  # Val-600-Glu
     (re.compile(r"([A-Z][a-z]{0,2})(\d+)="), r"\1\2\1"),
-    (re.compile(r"(?<![A-Za-z])[acgtu]+\s?[>/]\s?[acgtu]+\b"), lambda m: m[0].upper()),
 ]
-_SHAPES = {
-    "level": "v", "length": "l", "at": "n", "both": "b", "kind": "k", "shift": "f",
-    "reversed": "o", "or": "/", "joined": "_", "word": "r", "letters": "r",
-}  # fmt: skip
 _CUE = re.compile(
     r"(?:position|nucleotide|(codon|\bCD\)?)|residue|acid|\bnt|\bat)s?[\s:]*\(?$", re.I
 )
@@ -104,14 +165,54 @@ _OF_PROTEIN_OR_BASES = re.compile(
 _CHANGE = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])")
 _REPEATS = ("rn", "nrk", "nkr")
 _LENGTH_BEHIND = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
-_RS = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
-_RS_BEHIND = re.compile(  # "V600E mutation (rs113488022)"
-    rf"(?:\s?[(\[;:=]|\s(?:(?!and\b|or\b)\w{{2,15}}\s){{1,2}}\()\s?(?:dbSNP:?\s?)?{_RS.pattern}",
-    re.I,
-)
-_RS_BEFORE = re.compile(rf"{_RS.pattern}\s?[(\[:;=]\s?$", re.I)
-_BESIDE = 15  # characters
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
+RS_NUMBER = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
+
+
+def find_variants(text: str) -> list[tuple[int, int]]:
+    """Find the variants that are written in ways that nothing else has, as (start, end)."""
+    tokens = list(_TOKENS.finditer(text))
+    found = []
+    for match in _VARIANT.finditer("".join(map(_letter, tokens))):
+        start, end = tokens[match.start()].start(), tokens[match.end() - 1].end()
+        if before := _BEFORE.match(text, start):
+            start = before.end()
+        while text[end - 1] in " ." or text[end - 1] in ")]" and not _is_whole(text[start:end]):
+            end -= 1
+        if not _OTHERS.fullmatch(text, start, end):
+            found.append((start, end))
+    return found
+
+
+def _is_whole(text: str) -> bool:
+    return sum(map(text.count, "([")) >= sum(map(text.count, ")]"))
+
+
+def _letter(token: re.Match[str]) -> str:
+    group, text = str(token.lastgroup), token[0]
+    match group:
+        case "plain":
+            return "~" if text[0].isspace() else "u"
+        case "gap":
+            return " "
+        case "letters" if set(text.upper()) <= set("ACGTU"):
+            return "gDG"[min(len(text), 3) - 1]
+        case "letters":
+            return "A" if len(text) > 1 else "a"
+        case "at" if text[0] in "IE":
+            return "N"
+        case "at" if text[0] in "-+*" and sum(map(str.isdigit, text)) > 1:
+            return "N" if sum(map(str.isdigit, text)) > 2 else "s"
+        case "at":
+            short = "M" if text == "32" else "dmn"[min(len(text), 3) - 1]
+            return short if text.isdigit() else "r"
+        case "kind":
+            long = "R" if text[0] in "rR" else "E" if text[-2:] == "ed" else "K"
+            return long if len(text) > 5 else "k"
+        case "word":
+            return "T" if _ACIDS.get(text.lower()) == "X" else "w"
+        case "other":
+            return text if text in " ()[],.:;-=/_" else " " if text.isspace() else "u"
+    return group
 
 
 def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant | None:
@@ -122,19 +223,20 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     RETURNS (Variant | None): None: it says of no change of a sequence, or only an rs number.
     """
     end = len(text) if end is None else end
-    mention = _RS.sub("", text[start : min(end, start + 2 * _LONGEST_MENTION)])
+    mention = RS_NUMBER.sub("", text[start : min(end, start + 2 * _LONGEST_MENTION)])
     for pattern, plain in _PLAIN:
         mention = pattern.sub(plain, mention)
     if len(mention) > _LONGEST_MENTION or _CYTOGENETIC.search(mention):
         return None
-    tokens = [t for t in _TOKENS.finditer(mention) if t.lastgroup != "skip"]
-    shape = "".join(_SHAPES[str(t.lastgroup)] for t in tokens)  # "c.35delG": "vnkr"
+    read = [(t, _letter(t).translate(_READ)) for t in _TOKENS.finditer(mention)]
+    tokens = [token for token, letter in read if letter in _IS_READ]
+    shape = "".join(letter for _, letter in read if letter in _IS_READ)  # "c.35delG": "vnkr"
     letters, level = _residues(mention, tokens)
     kind = _kind_of(tokens, shape, letters)
     at, is_codon, numbers = _place_of(mention, tokens)
     first, second, number = [*letters, ""][0], "".join(letters[1:2]), "".join(numbers[:1])
     if level != "p" and kind != "FS":
-        level = next((t[0][0] for t in tokens if t.lastgroup == "level"), level)
+        level = next((t[0][0] for t in tokens if t.lastgroup == "v"), level)
     if kind == "SUB" and (shape.count("rnr") > 1 or shape.endswith("rnrn")):
         return None  # it names several, or "H1N1"
     if kind == "SUB" and not level and "rnr" in shape and ">" not in mention:
@@ -159,7 +261,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
     elif shape == "kn" and _LENGTH_BEHIND.match(mention):  # Δ32
         found = Variant(level, kind, "", "", at)
     else:
-        lengths = [_length(t[0]) for t in tokens if t.lastgroup == "length"]
+        lengths = [_length(t[0]) for t in tokens if t.lastgroup == "l"]
         length = [*lengths, number][0]
         first = ",".join(letters) if kind == "DUP" else first  # "CAG and GGC repeat"
         length = "" if at and length == "1" else length
@@ -168,6 +270,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
         found = Variant(level, kind, at, "", new, count if kind == "DUP" else "")
     if is_codon and found.level == "c" and kind != "Allele" and at.isdigit():
         found = replace(found, at=f"CODON{at}")
+    found = replace(found, is_said="v" in shape)
     return found if kind and (found.at or found.new) else None
 
 
@@ -183,8 +286,8 @@ def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str],
             letters.append(_ACIDS.get(word) or _BASES[word])
             found = "p" if word in _ACIDS else "c"
         elif group == "letters" and not is_repeated:
-            letters.append(token[0].replace("*", "X"))
-            found = "" if set(token[0]) <= set("ACGTU") else "p"
+            letters.append(word.upper().replace("*", "X"))
+            found = "" if set(letters[-1]) <= set("ACGTU") else "p"
         else:
             found = ""
         level = level or (found if len(letters) < 3 else "")
@@ -253,48 +356,3 @@ def _level_of(text: str, start: int, end: int, at: str) -> str:
     if codons and not any(abs(codon - n / 3) <= _SHIFTED for codon in codons for n in bases):
         return "p"
     return "c" if int(at) >= _SHORT else ""
-
-
-def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
-    """The number in dbSNP, "rs113488022", of each variant of a document; "": the text has none.
-
-    It is in the mention, beside it ("V600E (rs113488022)"), or it is that of another mention of
-    the same change.
-    """
-    numbers = [_own_number(text, *place) for place in places]
-    changes = [read_variant(text, *place) for place in places] if any(numbers) else []
-    known = {v: rs for v, rs in zip(changes, numbers, strict=False) if v and v.at and rs}
-    if not known:
-        return numbers
-    return [rs or (known.get(v, "") if v else "") for v, rs in zip(changes, numbers, strict=True)]
-
-
-def _own_number(text: str, start: int, end: int) -> str:
-    places = (
-        _RS.search(text, start, end),
-        _RS_BEHIND.match(text, end),
-        _RS_BEFORE.search(text[max(0, start - _NEAR) : start]),
-    )
-    return next((place["rs"].lower() for place in places if place), "")
-
-
-def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | None:
-    """The id of the gene that a variant belongs to, of the genes that the text links.
-
-    It is the one right before the variant, else right behind it; else, of the genes of the
-    sentence, or without any of the document, the one that the document names most often.
-    """
-    genes = [x for x in links if x.label == GENE and x.ids]
-    if not genes:
-        return None
-    before = [x for x in genes if 0 <= start - x.end <= _BESIDE]
-    behind = [x for x in genes if 0 <= x.start - end <= _BESIDE]
-    if before or behind:
-        nearest = max(before, key=lambda x: x.end) if before else min(behind, key=lambda x: x.start)
-        return nearest.ids[0]
-    first = max((m.end() for m in _SENTENCE_END.finditer(text, 0, start)), default=0)
-    after = _SENTENCE_END.search(text, end)
-    last = after.start() if after else len(text)
-    of_sentence = [x for x in genes if first <= x.start and x.end <= last]
-    counts = Counter(x.ids[0] for x in genes)
-    return max((x.ids[0] for x in of_sentence or genes), key=lambda id: counts[id])

@@ -133,7 +133,7 @@ def test_bioc_has_the_linked_candidate(documents: list[LinkedText]) -> None:
     assert [found["infons"] for found in passage["annotations"]][1:4] == [
         {"type": "Disease", **two, "score": "0.6", "evidence": "exact|exact"},
         {"type": "Disease", **one, "score": "0.6"},
-        {"type": "Variant", "hgvs": "p.Val600Glu"},
+        {"type": "Variant", "hgvs": "p.Val600Glu", "component": "p|SUB|V|600|E"},
     ]
 
 
@@ -148,18 +148,19 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
 def test_csv(documents: list[LinkedText]) -> None:
     header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
     assert header == (
-        "document start end text label id preferred_name name score evidence hgvs context".split()
+        "document start end text label id preferred_name name score evidence".split()
+        + "hgvs component gene context".split()
     )
     assert rows == [
         ["a", "0", "8", "Naloxone", "Chemical", "MESH:D009270"]
-        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", "", ""],
+        + ["Naloxone hydrochloride", "Naloxone", "0.9", "exact", "", "", "", ""],
         ["a", "19", "45", "breast and ovarian\r\ncancer", "Disease", "C0006142|OMIM:1"]
         + ["Breast cancer|Ovarian cancer"] * 2
-        + ["0.6", "exact|exact", "", ""],
+        + ["0.6", "exact|exact", "", "", "", ""],
         ["a", "30", "45", "ovarian\r\ncancer", "Disease", "OMIM:1"]
-        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", "", ""],
-        ["a", "47", "52", "V600E", "Variant", "", "", "", "", "", "p.Val600Glu", ""],
-        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", "", "", "", "", "", ""],
+        + ["Ovarian cancer", "Ovarian cancer", "0.6", "exact", "", "", "", ""],
+        ["a", "47", "52", "V600E", "Variant", *[""] * 5, "p.Val600Glu", "p|SUB|V|600|E", "", ""],
+        ["a", "58", "62", "HeLa", "CellLine", "CVCL_0030", *[""] * 8],
     ]  # fmt: skip
 
 

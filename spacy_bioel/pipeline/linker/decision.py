@@ -20,7 +20,7 @@ from spacy_bioel.pipeline.linker.organisms import weigh_organisms
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, rank_names
 from spacy_bioel.pipeline.linker.settings import BY_KB
 from spacy_bioel.text.display import hgvs_of
-from spacy_bioel.text.variants import gene_of, rs_numbers
+from spacy_bioel.text.variant_facts import gene_of, rs_numbers
 from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link, is_tied
 
 Candidates = tuple[Candidate, ...]

@@ -23,7 +23,7 @@ from spacy_bioel.text.abbreviations import (
     find_short_forms,
 )
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
-from spacy_bioel.text.variant_forms import find_variant_forms
+from spacy_bioel.text.variants import find_variants, read_variant
 from spacy_bioel.types import VARIANT
 
 # Start token, end token (exclusive), label, probability.
@@ -168,10 +168,19 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Add the variants that are written in forms that nothing else has."""
-    places = (doc.char_span(*place) for place in find_variant_forms(text_of(doc)))
+    """Add the variants that are written in ways that nothing else has, in the place of others that
+    overlap them, and drop those of which no change can be read."""
+    text = text_of(doc)
+    places = (doc.char_span(*place) for place in find_variants(text))
     found = [(s.start, s.end, VARIANT) for s in places if s is not None]
-    kept = [span for span in spans if span[:3] not in set(found)] if found else list(spans)
+    taken = {token for start, end, _ in found for token in range(start, end)}
+
+    def is_kept(start: int, end: int) -> bool:
+        span = doc[start:end]
+        is_read = read_variant(text, span.start_char, span.end_char) is not None
+        return is_read and taken.isdisjoint(range(start, end))
+
+    kept = [s for s in spans if s[2] != VARIANT or is_kept(*s[:2])]
     return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
 
 
