@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
@@ -35,6 +36,16 @@ _NIL_THRESHOLD = "nil_threshold"
 _CONTEXTS = "contexts"
 _PLACE = attrgetter("start", "end", "label")
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
+
+
+_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
+
+
+def text_of(doc: Doc) -> str:
+    """Return the text of a document, which spaCy puts together each time that it is asked."""
+    if (text := _TEXTS.get(doc)) is None:
+        text = _TEXTS[doc] = doc.text
+    return text
 
 
 @dataclass(frozen=True, slots=True)

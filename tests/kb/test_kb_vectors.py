@@ -74,6 +74,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     checksums = about.pop("checksums")
     assert about == {
         "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "bits": 16, "ann": None,
+        "heads": 0,
     }  # fmt: skip
     assert {name: len(value) for name, value in checksums.items()} == {
         "codes": 32, "fine": 32, "scales": 32, "digests": 32,

@@ -27,6 +27,7 @@ from spacy_bioel.kb.columns.arrays import RawFile
 from spacy_bioel.kb.columns.files import map_folder, read_small
 from spacy_bioel.kb.columns.schema import (
     COLUMN_FILES,
+    HEAD_COLUMNS,
     KB_FILES,
     META_FILE,
     VECTOR_COLUMNS,
@@ -37,7 +38,7 @@ ABOUT_FILE = "about.json"
 TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
 # Files of a home, by its kind: the folder that it is in.
 PARTS = {
-    "vectors": (ABOUT_FILE, *(f"{name}.npy" for name in VECTOR_COLUMNS), "ann"),
+    "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *HEAD_COLUMNS)), "ann"),
     "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
 }
 # Name of a home: of the encoder or the word pieces, and of the time or the names.

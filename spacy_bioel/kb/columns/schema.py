@@ -34,6 +34,8 @@ VECTOR_COLUMNS = {
     "scales": "float32",
     "digests": "uint64",  # digests of the normalised names, see kb.vectors.writing
 }
+# Of many vectors without an approximate index: see kb.vectors.heads.
+HEAD_COLUMNS = {"heads": "int8", "projection": "float32"}
 STRING_COLUMNS = (
     "ids", "names", "definitions", "type_names", "retired",
     "xrefs",  # of each concept, separated by `XREF_SEPARATOR`

@@ -17,6 +17,7 @@ import numpy as np
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.columns.arrays import RawFile, StringColumn
 from spacy_bioel.kb.columns.files import checksum, give_back
+from spacy_bioel.kb.vectors.heads import HeadIndex
 from spacy_bioel.kb.vectors.index import (
     Encode,
     ExactIndex,
@@ -119,15 +120,16 @@ def _reader(file: RawFile) -> Callable[[int], bytes]:
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
-    """Open the approximate index if there is one and faiss is installed, otherwise exact search.
+    """Open the approximate index if there is one and faiss is installed, otherwise search by heads,
+    or exactly where the vectors have none.
 
-    Exact search over more than `ANN_NAMES` names warns [W180].
+    Search over more than `ANN_NAMES` names without the index warns [W180].
     """
     if len(vectors) > ANN_NAMES:
         if vectors.ann is not None and has_faiss():
             return open_index(vectors)
         warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
-    return ExactIndex(vectors)
+    return ExactIndex(vectors) if vectors.heads is None else HeadIndex(vectors)
 
 
 def create_faiss_index_v1(

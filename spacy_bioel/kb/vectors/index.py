@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,17 @@ _NONE = np.uint64((1 << 64) - 1)  # key of no row
 _ROW = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
+class Heads(NamedTuple):
+    """First principal components of vectors in eight bits, see `kb.vectors.heads`.
+
+    codes (NDArray[int8]): Possibly mapped. Shape (n, width).
+    projection (FloatArray): From queries to what they are compared with. Shape (dim, width).
+    """
+
+    codes: NDArray[np.int8]
+    projection: FloatArray
+
+
 @dataclass(eq=False)
 class QuantizedVectors:
     """Quantised vectors: int8 codes, eight more bits per number, and a float32 scale per row.
@@ -43,6 +55,7 @@ class QuantizedVectors:
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim).
     scales (FloatArray): Possibly mapped. Shape (n,).
+    heads (Heads | None): None: the search is exact.
     ann (RawFile | None): File of the approximate index, see `kb.vectors.ann`. Possibly mapped.
     ann_steps (Steps): Steps of a search in the index.
     ann_checksum (str): Checksum of the file.
@@ -51,6 +64,7 @@ class QuantizedVectors:
     codes: NDArray[np.int8]
     fine: NDArray[np.uint8]
     scales: FloatArray
+    heads: Heads | None = None
     ann: RawFile | None = None
     ann_steps: Steps = ()
     ann_checksum: str = ""

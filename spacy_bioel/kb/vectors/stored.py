@@ -14,9 +14,9 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns.arrays import RawFile
 from spacy_bioel.kb.columns.files import check_contents, check_seal, read_array, read_json
 from spacy_bioel.kb.columns.layout import ABOUT_FILE, encoder_of, homes_of
-from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.columns.schema import HEAD_COLUMNS, VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase, open_kb
-from spacy_bioel.kb.vectors.index import BITS, QuantizedVectors
+from spacy_bioel.kb.vectors.index import BITS, Heads, QuantizedVectors
 
 Columns = dict[str, NDArray[Any]]
 
@@ -54,7 +54,7 @@ class StoredVectors:
         if "dim" in about and about.get("bits") != BITS:
             raise BioelError(Errors.B180.format(path=where))
         check_seal(text, about.get("text"), where=where, file=file)
-        return {key: about[key] for key in _KEYS}
+        return {"heads": 0} | {key: about[key] for key in (*_KEYS, *({"heads"} & about.keys()))}
 
     @property
     def state(self) -> str | None:
@@ -85,11 +85,14 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """Vectors, with their approximate index if they have one.
+        """Vectors, with their heads or their approximate index if they have them.
 
-        RAISES BioelError: Errors of `about` and `columns`, also for the index.
+        RAISES BioelError: Errors of `about` and `columns`, also for heads and index.
         """
         vectors = vectors_of(self.columns)
+        if width := self.about["heads"]:
+            shapes = (len(vectors), width), (vectors.shape[1], width)
+            vectors.heads = Heads(*map(self._column, HEAD_COLUMNS, shapes))
         if ann := self.about["ann"]:
             expected = f"{ann['bytes']} bytes"
             vectors.ann = self._raw("ann", expected)
@@ -109,12 +112,13 @@ class StoredVectors:
     def _check_parts(self, parts: list[str], *, if_small: bool = False) -> None:
         for part in parts:
             expected = self.about["checksums"][part]
-            file = f"{part}.npy" if part in VECTOR_COLUMNS else part
+            file = part if part == "ann" else f"{part}.npy"
             raw, path = self._raw(file, f"checksum {expected}"), self._path(file)
             check_contents(raw, expected, where=self._kb.where, file=path, if_small=if_small)
 
     def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        file, expected = f"{name}.npy", f"{VECTOR_COLUMNS[name]} of shape {shape}"
+        kind = (VECTOR_COLUMNS | HEAD_COLUMNS)[name]
+        file, expected = f"{name}.npy", f"{kind} of shape {shape}"
         raw = self._raw(file, expected)
         try:
             column = read_array(raw)

@@ -30,10 +30,11 @@ from spacy_bioel.kb.columns.files import (
     write_array,
 )
 from spacy_bioel.kb.columns.layout import ABOUT_FILE, PARTS, in_home, vectors_name
-from spacy_bioel.kb.columns.schema import VECTOR_COLUMNS
+from spacy_bioel.kb.columns.schema import HEAD_COLUMNS, VECTOR_COLUMNS
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.transaction import Transaction, editing
 from spacy_bioel.kb.vectors.ann import ANN_NAMES, has_faiss, write_index
+from spacy_bioel.kb.vectors.heads import HEAD_NAMES, heads_of
 from spacy_bioel.kb.vectors.index import (
     BITS,
     Encode,
@@ -118,7 +119,9 @@ def _write(
     before = stored_vectors(kb, about["fingerprint"])
     usable = _usable(before, dim=about["dim"])
     needs_index = kb.n_names > ANN_NAMES and has_faiss()
-    if usable and usable.is_current and needs_index == (usable.about["ann"] is not None):
+    needs_heads = kb.n_names >= HEAD_NAMES and not needs_index
+    has = usable and (usable.about["ann"] is not None, usable.about["heads"] > 0)
+    if usable and usable.is_current and has == (needs_index, needs_heads):
         report(kb.n_names)
         transaction.remove_vectors(stored.name for stored in before if stored is not usable)
         return Encoded(0, kb.n_names, usable.about["ann"])
@@ -133,10 +136,16 @@ def _write(
     finally:
         if not unfinished.done:
             unfinished.discard()  # no finished block to continue from
-    (unfinished.folder / "ann").unlink(missing_ok=True)
+    for file in ("ann", *(f"{name}.npy" for name in HEAD_COLUMNS)):
+        (unfinished.folder / file).unlink(missing_ok=True)
     vectors = vectors_of(unfinished.columns)
     ann = write_index(kb.names, vectors, encode, unfinished.folder / "ann")
-    unfinished.put_in_place(about | {"ann": ann}, transaction)
+    width = 0
+    if ann is None and (heads := heads_of(vectors)):
+        width = heads.codes.shape[1]
+        for name, column in zip(HEAD_COLUMNS, heads, strict=True):
+            write_array(unfinished.folder, name, np.asarray(column))
+    unfinished.put_in_place(about | {"ann": ann, "heads": width}, transaction)
     transaction.remove_vectors(stored.name for stored in before)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 

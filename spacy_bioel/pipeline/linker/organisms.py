@@ -24,11 +24,11 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
-from spacy_bioel.pipeline.mentions.choosing import text_of
 from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate

@@ -17,6 +17,7 @@ from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.search import JoinedSearch
+from spacy_bioel.kb.vectors.heads import heads_of
 from spacy_bioel.kb.vectors.index import QuantizedVectors, quantize
 from spacy_bioel.kb.vectors.stored import are_outdated, has_vectors, open_vectors
 from spacy_bioel.kb.vectors.writing import Encoded, write_vectors
@@ -174,6 +175,7 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder, make_index: MakeInd
         if outdated:
             warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
         vectors = quantize(encoder.encode(normalize_names(list(kb.names))))
+        vectors.heads = heads_of(vectors)
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
     return EncodedNames(vectors, make_index(vectors))

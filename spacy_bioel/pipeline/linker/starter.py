@@ -25,7 +25,7 @@ from spacy_bioel.kb.columns.joined import parts_of
 from spacy_bioel.kb.columns.layout import has_columns
 from spacy_bioel.kb.columns.schema import SCHEMA_VERSION
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.kb.vectors.stored import is_encoded
+from spacy_bioel.kb.vectors.stored import is_encoded, stored_vectors
 from spacy_bioel.models.name_encoder import (
     NameEncoder,
     drop_encoder,
@@ -104,9 +104,11 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
-    """Encode the knowledge base of MeSH, if vectors of this encoder are absent."""
-    if _name_of(kb) == _MESH and not is_encoded(kb, fingerprint=encoder.fingerprint):
-        encoder.write(kb)
+    """Encode the knowledge base of MeSH, if vectors of this encoder, or their heads, are absent."""
+    if _name_of(kb) == _MESH:
+        stored = stored_vectors(kb, encoder.fingerprint)
+        if not any(one.is_current and one.about["heads"] for one in stored):
+            encoder.write(kb)
 
 
 def place_of(kb: KnowledgeBase) -> str:

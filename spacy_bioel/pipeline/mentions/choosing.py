@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals
 from spacy_bioel.text.abbreviations import (
     find_abbreviations,
@@ -33,7 +34,6 @@ DOUBTFUL = 0.05
 
 # Short forms of documents, for all pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
-_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 # Tags, and "Denies" at the start of a sentence of a note, which no training text has.
 _NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
@@ -272,13 +272,6 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     split = (map(re.escape, words.split()) for words in longest_first if words.strip())
     any_of = "|".join(map(_SPACE.join, split))
     return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
-
-
-def text_of(doc: Doc) -> str:
-    """Return the text of a document, which spaCy puts together each time that it is asked."""
-    if (text := _TEXTS.get(doc)) is None:
-        text = _TEXTS[doc] = doc.text
-    return text
 
 
 def long_forms(doc: Doc) -> dict[str, str]:

@@ -1,0 +1,78 @@
+"""Search by the first half of the principal components."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kb_files import vectors_of
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.kb.vectors import heads as heads_module
+from spacy_bioel.kb.vectors import writing as writing_module
+from spacy_bioel.kb.vectors.ann import choose_index
+from spacy_bioel.kb.vectors.heads import HeadIndex, heads_of
+from spacy_bioel.kb.vectors.index import ExactIndex, quantize
+from spacy_bioel.kb.vectors.stored import open_vectors, verify_vectors
+from spacy_bioel.kb.vectors.writing import write_vectors
+
+
+def names_and_queries():
+    """40,000 unit vectors, most of whose length is in a third of their numbers; some changed."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((40_000, 48)) * np.where(np.arange(48) < 16, 1, 0.3)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = vectors[::400] + 0.05 * random.standard_normal((100, 48))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return quantize(vectors), queries.astype(np.float32)
+
+
+def test_nearest_names_of_all():
+    vectors, queries = names_and_queries()
+    vectors.heads = heads_of(vectors)
+    assert (vectors.heads.codes.shape, vectors.heads.codes.dtype) == ((40_000, 24), np.int8)
+    rows, scores = HeadIndex(vectors).search(queries, 10)
+    exact, of_exact = ExactIndex(vectors).search(queries, 10)
+    assert rows[:, 0].tolist() == list(range(0, 40_000, 400))
+    assert (rows == exact).all(axis=1).sum() >= 95
+    same = rows == exact
+    assert (scores[same] == of_exact[same]).all()
+    alone = [HeadIndex(vectors).search(query[None], 10) for query in queries]
+    assert [one[0][0].tolist() for one in alone] == rows.tolist()
+    assert HeadIndex(vectors).search(queries[:0], 10)[0].shape == (0, 10)
+
+
+def test_few_vectors_are_compared_in_full():
+    vectors = quantize(np.eye(3))
+    assert heads_of(vectors) is None
+    assert type(choose_index(vectors)) is ExactIndex
+
+
+def encode(names):
+    return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
+
+
+def test_vectors_of_an_earlier_version_get_heads(kb, folder, monkeypatch):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    assert open_vectors(folder, fingerprint="9f3a").heads is None
+    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
+    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+    done = write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    assert (done.encoded, done.copied) == (0, 6)
+    vectors = open_vectors(folder, fingerprint="9f3a")
+    assert (vectors.heads.codes.shape, vectors.heads.projection.shape) == ((6, 2), (4, 2))
+    assert type(choose_index(vectors)) is HeadIndex
+    home = vectors_of(folder, "9f3a")
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
+    assert vectors_of(folder, "9f3a") == home  # nothing to do
+    verify_vectors(KnowledgeBase.open(folder))
+
+
+@pytest.mark.parametrize("name", ["heads", "projection"])
+def test_heads_that_are_gone(kb, folder, monkeypatch, name):
+    monkeypatch.setattr(heads_module, "HEAD_NAMES", 2)
+    monkeypatch.setattr(writing_module, "HEAD_NAMES", 2)
+    write_vectors(kb, encode, fingerprint="9f3a", dim=4)
+    (vectors_of(folder, "9f3a") / f"{name}.npy").unlink()
+    with pytest.raises(BioelError, match=rf"\[B033\].*{name}\.npy"):
+        open_vectors(KnowledgeBase.open(folder), fingerprint="9f3a")
