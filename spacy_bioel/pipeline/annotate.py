@@ -17,7 +17,9 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.util import filter_spans
@@ -35,6 +37,25 @@ _NIL_THRESHOLD = "nil_threshold"
 _CONTEXTS = "contexts"
 _PLACE = attrgetter("start", "end", "label")
 _OF_ENTS = "of_ents"  # whether the entities of the document have the ids of this group
+
+
+_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
+
+
+def text_of(doc: Doc) -> str:
+    """Return the text of a document, which spaCy puts together each time that it is asked."""
+    if (text := _TEXTS.get(doc)) is None:
+        text = _TEXTS[doc] = doc.text
+    return text
+
+
+def words_of(doc: Doc, start: int, end: int) -> str:
+    """Return the text of the tokens [start, end), as `doc[start:end].text` does, but fast."""
+    if (places := _PLACES.get(doc)) is None:
+        starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
+        places = _PLACES[doc] = starts.tolist(), (starts + lengths).tolist()
+    return text_of(doc)[places[0][start] : places[1][end - 1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 
+from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.variants import RS_NUMBER, read_variant
 from spacy_bioel.types import GENE, Link
 
@@ -16,7 +18,6 @@ _RS_BEHIND = re.compile(  # "V600E mutation (rs113488022)"
 _RS_BEFORE = re.compile(rf"{RS_NUMBER.pattern}\s?[(\[:;=]\s?$", re.I)
 _NEAR = 40
 _BESIDE = 15  # characters
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
 
 
 def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
@@ -56,9 +57,9 @@ def gene_of(text: str, start: int, end: int, links: Sequence[Link]) -> str | Non
     if before or behind:
         nearest = max(before, key=lambda x: x.end) if before else min(behind, key=lambda x: x.start)
         return nearest.ids[0]
-    first = max((m.end() for m in _SENTENCE_END.finditer(text, 0, start)), default=0)
-    after = _SENTENCE_END.search(text, end)
-    last = after.start() if after else len(text)
+    borders = [0, *sentence_borders(text), len(text)]
+    number = bisect_right(borders, start, hi=len(borders) - 1)
+    first, last = borders[number - 1 : number + 1]
     of_sentence = [x for x in genes if first <= x.start and x.end <= last]
     counts = Counter(x.ids[0] for x in genes)
     return max((x.ids[0] for x in of_sentence or genes), key=lambda id: counts[id])

@@ -42,7 +42,7 @@ def test_search(kb):
     assert [(hit.concept.id, hit.name) for hit in search_names(kb, " X:8 ")] == [("X:3", "X:8")]
     assert [len(search_names(kb, "cold", k=k)) for k in (1, 2, 3)] == [1, 2, 2]
     assert search_names(kb, "") == search_names(kb, "zzz") == []
-    assert corrected(kb, "Haert attcak") == "heart attack"
+    assert corrected(kb, "Heart attcak") == "heart attack"
 
 
 def test_commands(folder, capsys):

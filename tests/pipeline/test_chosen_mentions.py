@@ -134,6 +134,18 @@ def test_function_words_of_a_text_in_capitals(text: str, kept: list[str]) -> Non
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
+def test_variants_have_the_borders_of_their_form_and_say_of_a_change() -> None:
+    doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
+    cfg = {"threshold": 0.5, "consistency": 0, "always": {}, "never": [], "allow_overlap": False}
+    cfg |= {"abbreviations": False, "labels": ["Gene", "Variant"]}
+    spans = [(1, 3, "Variant", 0.9), (10, 12, "Variant", 0.9), (10, 11, "Gene", 0.6)]
+    chosen = choose_mentions(doc, spans, cfg)
+    assert [(doc[a:b].text, label) for a, b, label, _ in chosen] == [
+        ("G to C substitution at position -174", "Variant"),
+        ("Delta32", "Variant"),
+    ]
+
+
 def test_forced_and_excluded_mentions() -> None:
     doc = blank()("Patients with renal failure in 2015, outpatients too")
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]

@@ -143,7 +143,7 @@ def test_abbreviations_and_composites_can_be_left_alone() -> None:
     assert mention_queries([], LinkerSettings.of(CFG)) == []
 
 
-def test_ties_go_to_the_lower_id_in_whatever_batch(tmp_path: Path) -> None:
+def test_ties_are_no_link_in_whatever_batch(tmp_path: Path) -> None:
     ids = [f"X:{number}" for number in (7, 2, 9, 1, 8, 3)]
     build_kb([Concept(id, ("Cold",)) for id in ids], tmp_path / "kb")
     settings = {"dense": False}, {"dense": False, "exact": False}
@@ -154,6 +154,7 @@ def test_ties_go_to_the_lower_id_in_whatever_batch(tmp_path: Path) -> None:
         assert [get_links(doc) for doc in nlp.pipe(texts, batch_size=7)] == alone
         found = {tuple(c.id for c in link.candidates) for links in alone for link in links}
         assert found == {("X:1", "X:2", "X:3", "X:7", "X:8")}
+        assert {link.ids for links in alone for link in links} == {()}
 
 
 def test_scores_that_differ_in_the_last_bits_are_ties() -> None:

@@ -345,7 +345,8 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path: Path) -> None:
         assert [span.label_ for span in doc.spans["bioel"]] == expected
 
 
-def test_neighbours_decide_a_name_of_several_concepts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mentions", ["kb", "kb_exact"])
+def test_neighbours_decide_a_name_of_several_concepts(tmp_path: Path, mentions: str) -> None:
     heart, mind = ("X:heart",), ("X:mind",)
     concepts = [
         Concept("X:heart", ("Heart defect",)),
@@ -357,7 +358,8 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path: Path) -> None:
     ]
     build_kb(concepts, tmp_path / "kb")
     nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / "kb"), "mentions": "kb"})
+    config = {"kb": str(tmp_path / "kb"), "mentions": mentions, "evidence": {"dense": False}}
+    nlp.add_pipe("bioel_linker", config=config)
     texts = ("ASD, open duct.", "Speech delay. ASD, open duct.", "Speech delay. ASD.")
     for text, id in zip(texts, ("X:2", "X:2", "X:1"), strict=True):
         asd = next(link for link in get_links(nlp(text)) if text[link.start : link.end] == "ASD")

@@ -75,6 +75,9 @@ IN_MICE = "In mice and mouse cells"
         ("both", f"{IN_MICE} ABC1 is low", ["NCBIGene:11"]),
         ("both", "In patients ABC1 is low", ["NCBIGene:1"]),
         ("both", "human ABC1 and mouse ABC1", ["NCBIGene:1", "NCBIGene:11"]),
+        # And the one that stands right behind: "in patients" is of the next gene.
+        ("both", "ABC1 in patients and ABC1 in mice", ["NCBIGene:1", "NCBIGene:11"]),
+        ("both", "ABC1 expression in mice and ABC1 of patients", ["NCBIGene:11", "NCBIGene:1"]),
         # People count where they are no mentions; "Mice" is not found: the case.
         ("human", "Mice and mice with ABC1", ["NIL"]),
         ("human", "Mice with ABC1 , women and Women and a man", ["NCBIGene:1"]),

@@ -62,8 +62,7 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     keys = np.zeros((n, max_width), dtype=np.uint64)
     if n == 0:
         return keys
-    # A token maps the key of the tokens before it:
-    # key -> key * factor + own.
+    # A token maps the key of the tokens before it: key -> key * factor + own.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
     own = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]

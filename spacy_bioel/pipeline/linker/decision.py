@@ -11,6 +11,7 @@ from thinc.api import Model
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.models.reading import reading_evidence, reads
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.contextual.methods import METHODS
 from spacy_bioel.pipeline.contextual.weighing import Reading
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
@@ -18,7 +19,6 @@ from spacy_bioel.pipeline.linker.homologs import is_named
 from spacy_bioel.pipeline.linker.organisms import weigh_organisms
 from spacy_bioel.pipeline.linker.queries import Mentions, Query, rank_mentions, rank_names
 from spacy_bioel.pipeline.linker.settings import BY_KB
-from spacy_bioel.pipeline.mentions.choosing import text_of
 from spacy_bioel.text.display import hgvs_of
 from spacy_bioel.text.variant_facts import gene_of, rs_numbers
 from spacy_bioel.types import DBSNP, VARIANT, Candidate, Link, is_tied
@@ -113,7 +113,7 @@ class Ranking:
         for (span, query, owner, shares), found in zip(asked, weighed, strict=True):
             parts = {part: next(of_parts) for part in query.parts} if query.readings else {}
             link = decide(span, query, found, parts, nil_threshold=threshold)
-            if mentions.likely is not None and is_tied(shares):
+            if len(link.ids) == 1 and is_tied(shares):  # parts of a composite are no tie
                 link = replace(link, ids=())
             links[owner].append(link)
         if settings.mentions in BY_KB:

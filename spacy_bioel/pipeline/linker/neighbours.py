@@ -16,13 +16,14 @@ from heapq import nlargest
 from spacy.tokens import Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
-from spacy_bioel.pipeline.mentions.choosing import text_of
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.types import Candidate, is_tied
 
 _MOST = 3  # neighbours, the nearest ones
 # By so much, and so many times as near, as the next candidate; or the tie stays.
 _MARGIN, _RATIO = 0.1, 2.0
+_SURE = 0.9  # score of a neighbour that has a say
 
 
 def settle_ties(
@@ -39,7 +40,7 @@ def settle_ties(
     places = [(m.doc, bisect_right(borders[m.doc], m.start_char)) for m in mentions]
     known: dict[object, set[str]] = defaultdict(set)
     for (doc, sentence), found in zip(places, ranked, strict=True):
-        if len(found) == 1:
+        if found and found[0].score > _SURE:
             known[doc].add(found[0].id)
             known[doc, sentence].add(found[0].id)
 

@@ -24,11 +24,12 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.candidates import CandidateGenerator
 from spacy_bioel.pipeline.linker.fusion import Fusion, share
 from spacy_bioel.pipeline.linker.homologs import Homologs, genes_by_organism
 from spacy_bioel.pipeline.linker.queries import Mentions, best_first
-from spacy_bioel.pipeline.mentions.choosing import text_of
+from spacy_bioel.text.context import sentence_borders
 from spacy_bioel.text.genes import PREFIX
 from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
@@ -38,6 +39,7 @@ from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 #   rodent: it is mouse or rat, and the symbol is written "Tp53"
 #   often: log of 1 + how often the document names it; heading: the first sentence does
 #   before: it stands right before the mention; last: it is the last one named before
+#   behind: it stands right behind the mention: "Brca1 in mice"
 #   sentence, after: it is named in the sentence, before or after the mention
 #   prefix: the name begins with its letter: "hFSHR"
 #   named, homolog: it has a gene of that name; of the symbol of such a gene
@@ -45,7 +47,7 @@ from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 #   elsewhere: it stands right before the same name in another place
 FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
-    "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
+    "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
 )  # fmt: skip
 HUMAN, MOUSE, RAT = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116))
 _PREFIXES = {"h": HUMAN, "m": MOUSE, "r": RAT}
@@ -54,7 +56,12 @@ _WORDS = re.compile(
     r"\b(?:(?P<man>patients?|wom[ae]n|m[ae]n|volunteers?|probands?|persons)|murine|MEFs?)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"(?<=[a-z0-9)\]][.!?])\s+(?=[A-Z])|\n")
+# Between a gene and the organism that it is said to be of.
+_OF = re.compile(
+    r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
+    r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
+    re.IGNORECASE,
+)
 _NEAR = 2  # characters between an organism and the gene that it stands before
 _WEIGHTS = Path(__file__).parents[2] / "assets" / "organisms.json"
 
@@ -88,7 +95,8 @@ class _Document:
         self.starts, self.ends = [start for start, _, _ in found], [end for _, end, _ in found]
         self.ids = [id for _, _, id in found]
         self.counts, self.n_cells = Counter(self.ids), n_cells
-        self.borders = [match.end() for match in _SENTENCE_END.finditer(text)]
+        self.borders = sentence_borders(text)
+        self.text = text
         self.heading = set(self.ids[: bisect_left(self.starts, (self.borders or [1 << 40])[0])])
 
     def sentence(self, at: int) -> int:
@@ -101,6 +109,12 @@ class _Document:
         first, last = (bisect_left(self.starts, border) for border in borders[number : number + 2])
         middle = bisect_right(self.ends, at)
         return set(self.ids[first:middle]), set(self.ids[max(first, middle) : last])
+
+    def behind(self, at: int) -> str:
+        """The organism that a name that ends here is said to be of."""
+        number = bisect_left(self.starts, at)
+        is_named = number < len(self.starts) and _OF.fullmatch(self.text, at, self.starts[number])
+        return self.ids[number] if is_named else ""
 
     def last(self, at: int, *, within: int = 1 << 40) -> str:
         """The organism that is the last named before a place, within so many characters."""
@@ -128,9 +142,10 @@ def organism_table(
     places, strings = {}, mentions.strings
     said: dict[object, Counter[str]] = defaultdict(Counter)
     for number, homologs in genes.items():
-        owner, start = mentions.owners[number], _whole_of(number, mentions, n).start_char
+        owner, whole = mentions.owners[number], _whole_of(number, mentions, n)
+        start = whole.start_char
         sentence = owner, documents[owner].sentence(start)
-        places[number] = start, (owner, sentence, (owner, strings[number]))
+        places[number] = start, whole.end_char, (owner, sentence, (owner, strings[number]))
         if number < n:
             for key in (owner, sentence):
                 said[key].update(homologs.shares)
@@ -139,8 +154,9 @@ def organism_table(
             said[owner, strings[number]][before] += 1
     owner_of, organisms, rows = [], [], []
     for number, homologs in genes.items():
-        start, keys = places[number]
-        place = _Place(mentions.spans[number].text, start, number < n, [said[key] for key in keys])
+        start, end, keys = places[number]
+        text = mentions.spans[number].text
+        place = _Place(text, start, end, number < n, [said[key] for key in keys])
         for organism, features in _rows(homologs, documents[mentions.owners[number]], place):
             owner_of.append(number)
             organisms.append(organism)
@@ -157,7 +173,7 @@ def organism_table(
 class _Place:
     """A mention in its document.
 
-    start (int): Where it, or the composite that it is a part of, starts.
+    start, end (int): Where it, or the composite that it is a part of, starts and ends.
     is_counted (bool): It is among those that `said` counts.
     said (Sequence): Organisms of the genes of the document, of those of the sentence, and those
         that stand before the same name.
@@ -165,6 +181,7 @@ class _Place:
 
     text: str
     start: int
+    end: int
     is_counted: bool
     said: Sequence[Counter[str]]
 
@@ -175,6 +192,7 @@ def _rows(
     """Features of each organism that the mention may be of."""
     text, counted = place.text, place.is_counted
     before, last = document.last(place.start, within=_NEAR), document.last(place.start)
+    behind = document.behind(place.end)
     in_sentence, after = document.around(place.start)
     is_symbol = " " not in text and len(text) > 1
     is_title = is_symbol and text[0].isupper() and text[1:].islower()
@@ -196,6 +214,7 @@ def _rows(
                 organism in document.heading,
                 organism == before,
                 organism == last,
+                organism == behind,
                 organism in in_sentence,
                 organism in after,
                 organism == prefix,

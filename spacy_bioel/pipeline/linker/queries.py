@@ -229,7 +229,8 @@ def rank_mentions(
     """
     strings = list(zip(mentions.strings, mentions.labels, strict=True))
     ranked = generator.rank(sorted(set(strings))) if strings else {}
-    return _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
+    agreed = _agreed(mentions.owners, strings, ranked, n=n, coherence=coherence)
+    return settle_ties(generator.kb, mentions.spans, agreed) if coherence else agreed
 
 
 def rank_names(

@@ -12,10 +12,10 @@ from math import log
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from spacy.attrs import IDX, LENGTH
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.pipeline.annotate import text_of, words_of
 from spacy_bioel.pipeline.mentions.name_evidence import is_in_capitals
 from spacy_bioel.text.abbreviations import (
     find_abbreviations,
@@ -23,7 +23,7 @@ from spacy_bioel.text.abbreviations import (
     find_short_forms,
 )
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
-from spacy_bioel.text.variants import find_variants, read_variant
+from spacy_bioel.text.variants import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.types import VARIANT
 
 # Start token, end token (exclusive), label, probability.
@@ -34,8 +34,6 @@ DOUBTFUL = 0.05
 
 # Short forms of documents, for all pipes. The text of a document does not change.
 _FOUND: WeakKeyDictionary[Doc, dict[str, str]] = WeakKeyDictionary()
-_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
-_PLACES: WeakKeyDictionary[Doc, tuple[list[int], list[int]]] = WeakKeyDictionary()
 
 # Tags, and "Denies" at the start of a sentence of a note, which no training text has.
 _NO_PART = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
@@ -99,6 +97,8 @@ def choosing_steps(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
         steps.append(("by the word lists `always` and `never`", lists))
     if not cfg["allow_overlap"]:
         steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
+    if VARIANT in cfg.get("labels", ()):
+        steps.append(("no change of a sequence in it", keep(partial(says_change, doc))))
     if cfg["abbreviations"]:
         short_forms = partial(add_short_forms, doc)
         steps.append(("by a short form that the document defines", short_forms))
@@ -171,19 +171,22 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
 
 def add_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     """Add the variants that are written in ways that nothing else has, in the place of others that
-    overlap them, and drop those of which no change can be read."""
-    text = text_of(doc)
-    places = (doc.char_span(*place) for place in find_variants(text))
+    overlap them."""
+    places = (doc.char_span(*place) for place in find_variants(text_of(doc)))
     found = [(s.start, s.end, VARIANT) for s in places if s is not None]
     taken = {token for start, end, _ in found for token in range(start, end)}
-
-    def is_kept(start: int, end: int) -> bool:
-        span = doc[start:end]
-        is_read = read_variant(text, span.start_char, span.end_char) is not None
-        return is_read and taken.isdisjoint(range(start, end))
-
-    kept = [s for s in spans if s[2] != VARIANT or is_kept(*s[:2])]
+    kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(*s[:2]))]
     return sorted([*kept, *((*place, _OF_A_FORM) for place in found)], key=lambda s: s[:3])
+
+
+def says_change(doc: Doc, span: ScoredSpan) -> bool:
+    """Tell whether a variant says of a change, or is an rs number. Others pass, and what the word
+    list `always` has."""
+    start, end, label, p = span
+    place = doc[start:end]
+    if label != VARIANT or p == 1 or RS_NUMBER.fullmatch(place.text):
+        return True
+    return read_variant(text_of(doc), place.start_char, place.end_char) is not None
 
 
 def has_whole_brackets(text: str) -> bool:
@@ -271,21 +274,6 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     split = (map(re.escape, words.split()) for words in longest_first if words.strip())
     any_of = "|".join(map(_SPACE.join, split))
     return re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
-
-
-def text_of(doc: Doc) -> str:
-    """Return the text of a document, which spaCy puts together each time that it is asked."""
-    if (text := _TEXTS.get(doc)) is None:
-        text = _TEXTS[doc] = doc.text
-    return text
-
-
-def words_of(doc: Doc, start: int, end: int) -> str:
-    """Return the text of the tokens [start, end), as `doc[start:end].text` does, but fast."""
-    if (places := _PLACES.get(doc)) is None:
-        starts, lengths = doc.to_array([IDX, LENGTH]).T.astype(int)
-        places = _PLACES[doc] = starts.tolist(), (starts + lengths).tolist()
-    return text_of(doc)[places[0][start] : places[1][end - 1]]
 
 
 def long_forms(doc: Doc) -> dict[str, str]:

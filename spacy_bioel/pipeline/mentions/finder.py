@@ -17,6 +17,7 @@ from spacy_bioel.kb.columns.arrays import gather
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NameBags, stem_key
 from spacy_bioel.kb.words.lexicon import Misspellings
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.linker.fusion import Fusion
 from spacy_bioel.pipeline.mentions.choosing import Considered, long_forms
 from spacy_bioel.pipeline.mentions.hits import Hits, Words, find_hits, read_words
@@ -115,7 +116,7 @@ class NameFinder:
 
     def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
         """From short to long form: shorthand that a document has; what it defines goes first."""
-        text = doc.text
+        text = text_of(doc)
         shorthand = self._shorthand[how.notes] if how.shorthand else {}
         found = {short: long for short, long in shorthand.items() if short in text}
         if how.measurements:

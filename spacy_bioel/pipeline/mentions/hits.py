@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.kb.columns.keys import KeyArray
 from spacy_bioel.kb.words.bags import MAX_WORDS, NameBags
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_token
 from spacy_bioel.text.stems import words_of
@@ -127,7 +128,7 @@ def read_words(
     )
     for doc, first, n in zip(docs, token_starts.tolist(), n_tokens.tolist(), strict=True):
         if forms := forms_of(doc):
-            _write_out(words, doc.text, slice(first, first + n), forms, key_of)
+            _write_out(words, text_of(doc), slice(first, first + n), forms, key_of)
     return words
 
 

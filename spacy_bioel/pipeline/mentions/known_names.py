@@ -18,12 +18,11 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyArray, KeyMasks, Lexicon, MaskArray
+from spacy_bioel.pipeline.annotate import text_of, words_of
 from spacy_bioel.pipeline.mentions.choosing import (
     Considered,
     has_whole_brackets,
     long_forms,
-    text_of,
-    words_of,
 )
 from spacy_bioel.pipeline.mentions.name_evidence import common_words, is_in_capitals, is_other
 from spacy_bioel.text.normalize import normalize_name, normalize_token, on_one_line

@@ -16,6 +16,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.bags import NEGATIONS, NameBags
 from spacy_bioel.kb.words.lexicon import RARE
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.mentions.hits import COMMA, NOTHING, Hits, Words
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.stems import LINKING_WORDS, linking_words_of, singular_of, stem_of, words_of
@@ -275,7 +276,7 @@ def ruled_out(
     n_general = np.diff(np.append(0, np.cumsum(general[concepts]))[indptr]).tolist()
     starts, ends = words.places(hits.start[of], hits.end[of])
     docs = words.doc[hits.start[of]]
-    texts = {number: words.docs[number].text for number in set(docs.tolist())}
+    texts = {number: text_of(words.docs[number]) for number in set(docs.tolist())}
     in_capitals = {number: is_in_capitals(text) for number, text in texts.items()}
     names = kb.names.take(rows[of])
     columns = (of.tolist(), docs.tolist(), starts.tolist(), ends.tolist(), names, n_general)

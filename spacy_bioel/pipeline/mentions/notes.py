@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.kb.columns.store import KnowledgeBase
+from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.text.abbreviations import find_short_forms
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
@@ -27,6 +28,7 @@ _VALUE = r"(?<!\w)(?P<value>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)"
 _BEHIND = r"(?![-\w/%°]|[.,]\d| ?(?:[%°µμ]|(?:mg|g|mcg|ng|IU|U|units|mL|ml)\b))"
 _OTHERS = re.compile(r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I)
 _BEFORE = 20  # characters
+_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 Vocabulary = tuple[KnowledgeBase, NDArray[np.bool_] | None]
 
@@ -61,18 +63,24 @@ def measured(text: str) -> dict[str, str]:
     `known_of` takes them: "Hb 7.2 g/dL" to "anemia".
     """
     found = {}
-    for number, analyte in enumerate(_tables()["measurements"]):
-        low, high = analyte["plausible"]
-        for match in _pattern(number).finditer(text):
+    for word in _WORD.finditer(text):
+        for number in _by_first_word().get(word[0], ()):
+            analyte, match = (
+                _tables()["measurements"][number],
+                _pattern(number).match(text, word.start()),
+            )
+            if match is None or _OTHERS.search(
+                text[max(0, match.start() - _BEFORE) : match.start()]
+            ):
+                continue
             unit = match["unit"] or ""
             value = float(match["value"].replace(",", "")) * analyte["units"].get(unit, 1.0)
+            low, high = analyte["plausible"]
             if not low <= value <= high or (analyte.get("needs_unit") and not unit):
-                continue
-            if _OTHERS.search(text[max(0, match.start() - _BEFORE) : match.start()]):
                 continue
             for limit in analyte["limits"]:
                 if value < limit["at"] if limit["side"] == "below" else value > limit["at"]:
-                    found[match.group()] = limit["name"]
+                    found[match[0]] = limit["name"]
     return found
 
 
@@ -96,12 +104,12 @@ class NoteFinder:
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[Span, str]]:
         """Find spans with their labels, and the names that they stand for; none overlap."""
-        forms = dict(self._forms)
+        text, forms = text_of(doc), dict(self._forms)
         if measurements:
-            named = ((form, self._named(names)) for form, names in measured(doc.text).items())
+            named = ((form, self._named(names)) for form, names in measured(text).items())
             forms |= {form: name for form, name in named if name}
         found: list[tuple[Span, str]] = []
-        places = find_short_forms(doc.text, forms)
+        places = find_short_forms(text, forms)
         of = sorted((start, -end, form) for form, at in places.items() for start, end in at)
         for start, end, form in of:
             name, label = forms[form]
@@ -145,10 +153,20 @@ def words_of_notes() -> list[str]:
 
 
 @cache
+def _by_first_word() -> dict[str, list[int]]:
+    """Numbers of the analytes whose names begin with a word."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, analyte in enumerate(_tables()["measurements"]):
+        for word in {_WORD.match(name)[0] for name in analyte["names"]}:  # type: ignore[index]
+            numbers[word].append(number)
+    return dict(numbers)
+
+
+@cache
 def _pattern(number: int) -> re.Pattern[str]:
     analyte = _tables()["measurements"][number]
     longest = (sorted(analyte[key], key=len, reverse=True) for key in ("names", "units"))
     names, units = ("|".join(map(re.escape, of)) for of in longest)
     second = r"/\d{2,3}" if analyte.get("two_values") else ""
     unit = rf"(?: ?(?P<unit>{units})(?![\w/])|{_BEHIND})"
-    return re.compile(rf"(?<![\w/-])(?:{names}){_BETWEEN}{_VALUE}{second}{unit}")
+    return re.compile(rf"(?:{names}){_BETWEEN}{_VALUE}{second}{unit}")
