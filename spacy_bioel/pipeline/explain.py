@@ -29,6 +29,7 @@ from spacy_bioel.pipeline.linker.settings import SPANS_AND_KB
 from spacy_bioel.pipeline.loading import find_detector, find_linker
 from spacy_bioel.pipeline.mentions.choosing import Considered
 from spacy_bioel.pipeline.mentions.detector import MentionDetector
+from spacy_bioel.pipeline.mentions.known_names import BUT_A_WORD
 from spacy_bioel.types import ORGANISM, Candidate, KbRelease
 
 _N_EXCLUDED = 3
@@ -144,8 +145,16 @@ def _consider(
     considered = [] if detector is None else detector.consider(doc, lowest=lowest)
     if linker is not None and linker.cfg["mentions"] == SPANS_AND_KB:
         names = linker.generator.known_names
-        spans = [doc.char_span(c.start, c.end, label=c.label) for c in considered if c.is_mention]
-        added = names.consider(doc, [span for span in spans if span is not None])
+        found = (doc.char_span(c.start, c.end, label=c.label) for c in considered if c.is_mention)
+        spans = names.without_words(doc, [span for span in found if span is not None])
+        kept = {(span.start_char, span.end_char) for span in spans}
+        considered = [
+            replace(c, is_mention=False, reason=BUT_A_WORD)
+            if c.is_mention and (c.start, c.end) not in kept
+            else c
+            for c in considered
+        ]
+        added = names.consider(doc, spans)
         new = [c for c in added if c.is_mention]
         considered = [
             replace(c, is_mention=False, reason="in a name of the knowledge base")

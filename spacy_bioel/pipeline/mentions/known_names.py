@@ -4,6 +4,7 @@ is one, unless annotators pass over names like it, as "disease" or "protein".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -38,6 +39,13 @@ _OFTEN, _OFTEN_OF = 0.8, {"Species": 0.6}
 # What is known of names of its kind counts as much as so many places of the name itself.
 _KIND = 2.0
 _SHORT = 4  # characters: shorter names mean many things, so that the string has to be known
+# Without any of them, and without other genes, a word is a word: "The cat had the flu."
+_OF_GENES = re.compile(
+    r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
+    r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
+    re.IGNORECASE,
+)
+BUT_A_WORD = "a word, in a text that says nothing of genes"
 _ADDED = "a name of the knowledge base that means nothing else"
 
 
@@ -83,13 +91,41 @@ class KnownNames:
 
     def add_to(self, docs: Sequence[Doc], spans: Sequence[list[Span]]) -> list[list[Span]]:
         """Add names to the mentions of each document, in the place of those within them."""
-        added = []
+        added, spans = [], list(map(self.without_words, docs, spans))
         for doc, of_doc, names in zip(docs, spans, self._decide(docs, spans), strict=True):
             new = [Span(doc, n.start, n.end, n.label) for n in names if not n.reason]
             taken = {token for span in new for token in range(span.start, span.end)}
             kept = [s for s in of_doc if taken.isdisjoint(range(s.start, s.end))]
             added.append(sorted(kept + new, key=lambda s: (s.start, s.end)) if new else of_doc)
         return added
+
+    def without_words(self, doc: Doc, spans: list[Span]) -> list[Span]:
+        """Drop genes that are but words, from the mentions of a text that says nothing of genes."""
+        genes = [span for span in spans if span.label_ == GENE]
+        if GENE not in self.labels or not genes or not all(self._is_but_a_word(s) for s in genes):
+            return spans
+        forced = {
+            (span.start, span.end)
+            for group in doc.spans.values()
+            for span, p in zip(group, group.attrs.get("scores", ()), strict=False)
+            if p == 1.0
+        }
+        if _OF_GENES.search(text_of(doc)):
+            return spans
+        return [s for s in spans if s.label_ != GENE or (s.start, s.end) in forced]
+
+    def _is_but_a_word(self, span: Span) -> bool:
+        """Whether a gene has a name of such letters, in capitals, and the text has a word."""
+        text, kb = span.text, self._kbs[GENE]
+        if not text.isalpha() or not (text.islower() or text.istitle() or text.isupper()):
+            return False
+        row = int(kb.lookup_names([normalize_name(text)])[0])
+        if row < 0 or kb.is_added[row]:
+            return False
+        if text.isupper():  # "AIR", which no training text has as a gene
+            marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (1, 1))
+            return n > 1 and not marked and text.lower() in common_words()
+        return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
 
     def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
         """Tell which names are mentions beside those that were found, and why others are not."""
