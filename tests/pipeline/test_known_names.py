@@ -60,6 +60,7 @@ def test_a_missed_name_is_a_mention(nlp: Language) -> None:
     assert found(nlp, text, Zorbanib="Disease") == wanted  # of another label
 
 
+@pytest.mark.filterwarnings("ignore:.W323")  # where it is the first test
 def test_what_may_mean_something_else_is_none(nlp: Language) -> None:
     assert found(nlp, "Quaxin was given.") == []  # a name of both labels
     assert found(nlp, "Zob was given.") == []  # short
