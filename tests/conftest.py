@@ -1,7 +1,5 @@
 """Options and markers that the whole test suite shares."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ def _same_seed() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory) -> Iterator[None]:
     """Knowledge bases of the first use go to a folder of this run, not to the user's."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -52,7 +50,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory) -> Path:
     """A Hugging Face folder: a BERT of 2 layers of width 32 with random weights, letters and a few
     words as its word pieces."""
     transformers = pytest.importorskip("transformers")
@@ -103,7 +101,7 @@ def data_folder() -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch) -> Path:
     """An empty project folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "project.yml", tmp_path)

@@ -1,8 +1,6 @@
 """The files of a knowledge base, for tests that damage them or that have them as they were; and
 what processes beside each other do to one. Imports little, for these start fast then."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

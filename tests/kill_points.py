@@ -5,8 +5,6 @@ chosen at random (0: all), and prints one JSON object a point: what was found af
 after the next run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

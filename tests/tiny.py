@@ -1,7 +1,5 @@
 """Small pipelines and their results in plain form, for the tests of the pipes."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

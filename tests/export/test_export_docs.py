@@ -1,7 +1,5 @@
 """Linked Docs as a data frame, as HTML and as data for displaCy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +21,7 @@ TEXT = "Narcan for V600E & <b>"
 
 
 @pytest.fixture(scope="module")
-def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
     build_kb([Concept("MESH:D009270", ("Naloxone", "Narcan"))], folder)
     return KnowledgeBase.open(folder)
@@ -35,7 +33,7 @@ def nlp() -> Language:
 
 
 @pytest.fixture
-def doc(nlp: Language, kb: KnowledgeBase) -> Doc:
+def doc(nlp, kb) -> Doc:
     doc = nlp(TEXT)
     candidate = Candidate("MESH:D009270", 0.9, "Narcan", "exact")
     links = [
@@ -47,7 +45,7 @@ def doc(nlp: Language, kb: KnowledgeBase) -> Doc:
     return doc
 
 
-def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
+def test_a_frame_has_a_row_a_link(doc, nlp):
     pd = pytest.importorskip("pandas")
 
     def stream() -> Iterator[Any]:
@@ -66,7 +64,7 @@ def test_a_frame_has_a_row_a_link(doc: Doc, nlp: Language) -> None:
     assert pd.isna(found[1]["score"]) and found[2]["hgvs"] == "p.Val600Glu"
 
 
-def test_a_frame_without_links_has_its_columns_and_types(nlp: Language) -> None:
+def test_a_frame_without_links_has_its_columns_and_types(nlp):
     pytest.importorskip("pandas")
     frame = spacy_bioel.links_frame(nlp("nothing"))
     assert len(frame) == 0 and list(frame.columns)[:3] == ["document", "start", "end"]
@@ -75,13 +73,13 @@ def test_a_frame_without_links_has_its_columns_and_types(nlp: Language) -> None:
     ]
 
 
-def test_a_frame_without_pandas(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_without_pandas(doc, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(BioelError, match=r"\[B192\].*pip install 'spacy-bioel\[pandas\]'"):
         spacy_bioel.links_frame(doc)
 
 
-def test_render(doc: Doc) -> None:
+def test_render(doc):
     part = spacy_bioel.render(doc, jupyter=False)
     assert part is not None and part.startswith("<style>") and part.endswith("</section></div>")
     assert '<a href="https://meshb.nlm.nih.gov/record/ui?ui=D009270">MESH:D009270</a>' in part
@@ -92,7 +90,7 @@ def test_render(doc: Doc) -> None:
     assert "<h2>first</h2>" in page and "<h2>1</h2>" in page and "<title>Two</title>" in page
 
 
-def test_render_shows_it_in_a_notebook(doc: Doc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_render_shows_it_in_a_notebook(doc, monkeypatch):
     shown: list[Any] = []
 
     class Display:
@@ -106,7 +104,7 @@ def test_render_shows_it_in_a_notebook(doc: Doc, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("style", ["span", "ent"])
-def test_displacy_has_links_to_pages(doc: Doc, style: str) -> None:
+def test_displacy_has_links_to_pages(doc, style):
     data = spacy_bioel.displacy_data(doc)
     html = displacy.render(data, style=style, manual=True, jupyter=False)
     assert "<i>" not in html and "&lt;i&gt;" in html and "NIL" not in html
@@ -114,7 +112,7 @@ def test_displacy_has_links_to_pages(doc: Doc, style: str) -> None:
     assert ("ui?ui=D009270" in html, "MINE:1|X:2" in html) == ((style == "span"),) * 2
 
 
-def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp: Language) -> None:
+def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp):
     pytest.importorskip("pandas")
     doc = nlp("Narcan")
     candidate = Candidate("X:1", 0.5, "Narcan", "exact")
@@ -123,7 +121,7 @@ def test_the_names_of_a_knowledge_base_that_is_not_open_are_left_out(nlp: Langua
     assert frame[["id", "preferred_name", "name"]].values.tolist() == [["X:1", None, "Narcan"]]
 
 
-def test_the_package_knows_its_functions_before_they_are_imported() -> None:
+def test_the_package_knows_its_functions_before_they_are_imported():
     assert {"links_frame", "render", "displacy_data", "load"} <= set(dir(spacy_bioel))
     with pytest.raises(AttributeError, match="has no attribute 'rendered'"):
         _ = spacy_bioel.rendered

@@ -1,7 +1,5 @@
 """A knowledge base that changes, beside the one that is built at once."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Folders of this version and of earlier ones, and folders that are no knowledge bases."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path
@@ -28,7 +26,7 @@ from spacy_bioel.types import Concept
 
 
 @pytest.fixture
-def old(folder: Path) -> Path:
+def old(folder) -> Path:
     """A folder of an earlier version."""
     to_old_layout(folder)
     assert {"ids.txt", "names.txt"} < set(all_files(folder))

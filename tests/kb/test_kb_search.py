@@ -1,7 +1,5 @@
 """Concepts by their ids and by words of their names."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A knowledge base that is opened, asked, copied and damaged."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import pickle

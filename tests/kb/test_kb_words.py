@@ -1,9 +1,5 @@
 """Words of names: keys, 3-grams, bags, overlap and misspellings."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -81,7 +77,7 @@ PARTS = ("eye", "ear", "nose", "hand")
 
 
 @pytest.fixture
-def bags(tmp_path: Path) -> NameBags:
+def bags(tmp_path) -> NameBags:
     concepts = [
         Concept(f"X:{i}", (f"Abnormality of the {part}", f"{part} anomaly"))
         for i, part in enumerate(PARTS)

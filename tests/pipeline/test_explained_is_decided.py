@@ -1,8 +1,5 @@
 """What an explanation says is what the pipeline decides, whatever is asked."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from tiny import blank, learn, linking_nlp, with_linker
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.explanation import Explanation
-from spacy_bioel.types import AnnotatedText, Link
+from spacy_bioel.types import Link
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
@@ -25,9 +22,7 @@ Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
 @pytest.fixture(scope="module", params=["light", "reading", "ontology"])
-def nlp(
-    request: pytest.FixtureRequest, checkpoint: Path, kb_folder: Path, texts: list[AnnotatedText]
-) -> Language:
+def nlp(request, checkpoint, kb_folder, texts) -> Language:
     if request.param == "ontology":
         nlp = linking_nlp(kb_folder, mentions="kb")
     else:
@@ -47,7 +42,7 @@ def decided(link: Link | Explanation) -> Decision:
     return (link.start, link.end, link.label, link.ids, candidates)
 
 
-def test_of_whole_texts(nlp: Language, texts: list[AnnotatedText]) -> None:
+def test_of_whole_texts(nlp, texts):
     n_links = n_nil = 0
     for text in texts:
         doc = nlp(text.text)
@@ -68,7 +63,7 @@ def test_of_whole_texts(nlp: Language, texts: list[AnnotatedText]) -> None:
     assert n_nil < n_links
 
 
-def test_of_words_that_are_asked_for(nlp: Language, texts: list[AnnotatedText]) -> None:
+def test_of_words_that_are_asked_for(nlp, texts):
     for text in texts:
         doc = nlp(text.text)
         links = {link[:2]: link for link in map(decided, get_links(doc))}

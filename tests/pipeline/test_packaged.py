@@ -1,7 +1,5 @@
 """A joint pipeline as a wheel: it links the same without checkpoint, knowledge base or network."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +11,13 @@ from spacy.cli.package import package
 from wheels import links_of_wheel
 
 from spacy_bioel.pipeline.annotate import get_links
-from spacy_bioel.types import AnnotatedText
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def wheel(dual_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(dual_folder, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     package(dual_folder, folder, name="joint", version="0.1.0", create_sdist=False)
     build = ["-m", "build", "--wheel", "--no-isolation", "--quiet", "--outdir", str(folder)]
@@ -29,14 +26,12 @@ def wheel(dual_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(wheel: Path, texts: list[AnnotatedText]) -> dict[str, Any]:
+def found(wheel, texts) -> dict[str, Any]:
     """Links that `link_offline.py` wrote."""
     return links_of_wheel(wheel, [text.text for text in texts], wheel.with_name("site"))
 
 
-def test_same_links_in_one_process_and_in_two(
-    dual_folder: Path, texts: list[AnnotatedText], found: dict[str, Any]
-) -> None:
+def test_same_links_in_one_process_and_in_two(dual_folder, texts, found):
     docs = spacy.load(dual_folder).pipe(text.text for text in texts)
     expected = [get_links(doc) for doc in docs]
     assert sum(map(len, expected)) > 30
@@ -44,6 +39,6 @@ def test_same_links_in_one_process_and_in_two(
     assert found["2"] == found["1"]
 
 
-def test_the_knowledge_base_is_in_the_wheel(wheel: Path, found: dict[str, Any]) -> None:
+def test_the_knowledge_base_is_in_the_wheel(wheel, found):
     kb = wheel.with_name("site") / "en_joint/en_joint-0.1.0/bioel_linker/kb"
     assert found["kb"] == str(kb)

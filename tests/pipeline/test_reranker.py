@@ -1,7 +1,5 @@
 """`bioel_linker` with a cross-encoder, which reads each candidate with the mention in context."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +29,7 @@ def reranking_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
 
 
 @pytest.fixture(scope="module")
-def saved(
-    kb_folder: Path,
-    checkpoint: Path,
-    texts: list[AnnotatedText],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def saved(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
     """Trained from a checkpoint that is gone when the pipeline is loaded."""
     folder = tmp_path_factory.mktemp("reranker")
     with fleeting(checkpoint, folder) as bert:
@@ -47,11 +40,11 @@ def saved(
 
 
 @pytest.fixture
-def reranker(saved: Path) -> Language:
+def reranker(saved) -> Language:
     return spacy.load(saved)
 
 
-def test_learns_by_heart(reranker: Language, texts: list[AnnotatedText]) -> None:
+def test_learns_by_heart(reranker, texts):
     gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
     docs = list(reranker.pipe(given(reranker, texts)))
     assert len(gold - {link for doc in docs for link in links(doc)}) <= 2
@@ -59,9 +52,7 @@ def test_learns_by_heart(reranker: Language, texts: list[AnnotatedText]) -> None
     assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
 
 
-def test_same_links_from_bytes_and_in_any_batch(
-    reranker: Language, texts: list[AnnotatedText]
-) -> None:
+def test_same_links_from_bytes_and_in_any_batch(reranker, texts):
     alone = [get_links(reranker(doc)) for doc in given(reranker, texts)]
     assert alone[0][0].candidates
     in_batches = reranker.pipe(given(reranker, texts), batch_size=4)
@@ -72,9 +63,7 @@ def test_same_links_from_bytes_and_in_any_batch(
 
 
 @pytest.mark.parametrize("architecture", ["reranker", "generative"])
-def test_the_encoder_of_names_is_left_as_it_is(
-    kb_folder: Path, checkpoint: Path, texts: list[AnnotatedText], architecture: str
-) -> None:
+def test_the_encoder_of_names_is_left_as_it_is(kb_folder, checkpoint, texts, architecture):
     is_reranker = architecture == "reranker"
     nlp = reranking_nlp(kb_folder, checkpoint) if is_reranker else generative_nlp(kb_folder)
     optimizer = nlp.initialize(lambda: examples(nlp, texts))

@@ -1,7 +1,5 @@
 """Starter of the package: its encoder, and the knowledge base that is built at first use."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +24,7 @@ from spacy_bioel.models.name_encoder import encoder_settings
 from spacy_bioel.models.name_rescnn import build_rescnn_v1
 from spacy_bioel.pipeline.factories import LINKER_MODEL
 from spacy_bioel.pipeline.linker import searches, starter
-from spacy_bioel.types import AnnotatedText, Candidate, Concept
+from spacy_bioel.types import Candidate, Concept
 
 # As long as it lasts, the package's concepts are these and not thousands of MeSH.
 CONCEPTS = [
@@ -36,7 +34,7 @@ CONCEPTS = [
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch) -> Path:
     """An empty cache, and a package with two concepts."""
     import srsly
 
@@ -54,7 +52,7 @@ def real() -> Iterator[Language]:
     yield nlp
 
 
-def test_a_linker_with_no_settings_at_all(real: Language) -> None:
+def test_a_linker_with_no_settings_at_all(real):
     linker: Any = real.get_pipe("bioel_linker")
     mentions = ("heart attack", "acetylsalicylic acid", "no such thing xyz")
     found = [linked(real, mention) for mention in mentions]
@@ -68,9 +66,7 @@ def test_a_linker_with_no_settings_at_all(real: Language) -> None:
     assert 1_000 < len(linker.kb) < linker.kb.n_names
 
 
-def test_the_folder_is_chosen_by_a_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_chosen_by_a_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "mine"))
     assert starter.cache_folder() == tmp_path / "mine"
 
@@ -84,9 +80,7 @@ def test_the_folder_is_chosen_by_a_variable(
         ("win32", "LOCALAPPDATA", "/local", "/local/spacy-bioel"),
     ],
 )
-def test_the_usual_folder_of_a_system(
-    monkeypatch: pytest.MonkeyPatch, platform: str, variable: str, value: str, expected: str
-) -> None:
+def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, expected):
     monkeypatch.delenv("SPACY_BIOEL_CACHE")
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr("sys.platform", platform)
@@ -94,7 +88,7 @@ def test_the_usual_folder_of_a_system(
     assert starter.cache_folder().as_posix() == expected
 
 
-def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_once(cache, monkeypatch):
     kb = starter.starter_kb()
     assert [path.parent for path in cache.iterdir()] == [cache]
     assert kb.path is not None and kb.path.parent == cache and kb.path.name.startswith("mesh-")
@@ -107,9 +101,7 @@ def test_built_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             starter.starter_kb()
 
 
-def test_a_folder_that_cannot_be_written(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written(cache, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way", encoding="utf8")
     monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
     nlp = linking_nlp_without_kb()
@@ -117,9 +109,7 @@ def test_a_folder_that_cannot_be_written(
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
-def test_a_folder_that_is_there_and_cannot_be_written(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_there_and_cannot_be_written(cache, monkeypatch):
     """Not the message of `bioel kb build`, which does not know of the cache."""
 
     def refuse(*args: Any, **options: Any) -> None:
@@ -143,7 +133,7 @@ def linking_nlp_without_kb(**settings: Any) -> Language:
     return nlp
 
 
-def test_the_cache_of_this_machine_is_not_stored(cache: Path, tmp_path: Path) -> None:
+def test_the_cache_of_this_machine_is_not_stored(cache, tmp_path):
     nlp = linking_nlp_without_kb(include_kb=False)
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
@@ -152,7 +142,7 @@ def test_the_cache_of_this_machine_is_not_stored(cache: Path, tmp_path: Path) ->
     assert linked(again, "aspirin") == "MESH:D001241"
 
 
-def test_nor_is_it_after_training(cache: Path, texts: list[AnnotatedText]) -> None:
+def test_nor_is_it_after_training(cache, texts):
     nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     data = examples(nlp, texts)
@@ -162,9 +152,7 @@ def test_nor_is_it_after_training(cache: Path, texts: list[AnnotatedText]) -> No
     assert linker.cfg["kb"] == ""
 
 
-def test_a_saved_pipeline_has_a_copy(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_pipeline_has_a_copy(cache, tmp_path, monkeypatch):
     nlp = linking_nlp_without_kb()
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
@@ -174,7 +162,7 @@ def test_a_saved_pipeline_has_a_copy(
     assert has_vectors(again.get_pipe("bioel_linker").kb)
 
 
-def test_the_encoder_is_of_the_default_architecture() -> None:
+def test_the_encoder_is_of_the_default_architecture():
     settings = {k: v for k, v in LINKER_MODEL.items() if k != "@architectures"}
     assert encoder_settings(build_rescnn_v1(**settings)) == {
         "encoder": "rescnn", "max_tokens": 25, "dim": 192, "blocks": 3, "filters": 96,
@@ -183,16 +171,14 @@ def test_the_encoder_is_of_the_default_architecture() -> None:
 
 
 @pytest.mark.parametrize(("model", "expected"), [({}, True), ({"dim": 32}, False)])
-def test_a_model_of_another_size_is_left_alone(
-    kb_folder: Path, model: dict[str, Any], expected: bool
-) -> None:
+def test_a_model_of_another_size_is_left_alone(kb_folder, model, expected):
     nlp = linking_nlp(kb_folder, model=model)
     assert linked(nlp, "aspirin") == "MESH:D001241"
     assert nlp.get_pipe("bioel_linker").has_encoder is expected
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def large(tmp_path, monkeypatch) -> Path:
     """A knowledge base that is too large to be encoded in memory, and no starter one."""
     build_kb([Concept("X:1", ("aspirin", "ASA"))], tmp_path / "large")
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 1)
@@ -201,7 +187,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("has_others", [False, True])
-def test_a_large_knowledge_base_without_vectors(large: Path, has_others: bool) -> None:
+def test_a_large_knowledge_base_without_vectors(large, has_others):
     """It is linked without the package's encoder, and says so."""
     if has_others:  # of another encoder
         kb = KnowledgeBase.open(large)
@@ -219,9 +205,7 @@ def test_a_large_knowledge_base_without_vectors(large: Path, has_others: bool) -
         (60_000, r"\[W181\].*large.*bioel kb encode", "exact+dense"),
     ],
 )
-def test_vectors_of_what_a_knowledge_base_was(
-    large: Path, monkeypatch: pytest.MonkeyPatch, most: int, warning: str, evidence: str
-) -> None:
+def test_vectors_of_what_a_knowledge_base_was(large, monkeypatch, most, warning, evidence):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", most)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     starter.read_starter_encoder(linker.model)
@@ -234,7 +218,7 @@ def test_vectors_of_what_a_knowledge_base_was(
     assert nlp.get_pipe("bioel_linker").has_encoder is (evidence == "exact+dense")
 
 
-def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_vectors_are_no_old_ones(large, monkeypatch):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
@@ -244,7 +228,7 @@ def test_damaged_vectors_are_no_old_ones(large: Path, monkeypatch: pytest.Monkey
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
-def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_path: Path) -> None:
+def test_encoding_a_large_knowledge_base_as_the_warning_says(large, tmp_path):
     nlp = linking_nlp(large)
     with pytest.warns(UserWarning, match=r"\[W064\]"):
         assert linked(nlp, "asa") == "X:1"
@@ -258,7 +242,7 @@ def test_encoding_a_large_knowledge_base_as_the_warning_says(large: Path, tmp_pa
     assert [c.evidence for c in doc.ents[0]._.candidates] == ["exact+dense"]
 
 
-def test_names_that_are_found_need_no_encoder_and_no_warning(large: Path) -> None:
+def test_names_that_are_found_need_no_encoder_and_no_warning(large):
     nlp = blank()
     nlp.add_pipe("bioel_linker", config={"kb": str(large), "mentions": "kb"})
     with warnings.catch_warnings(action="error"):
@@ -267,7 +251,7 @@ def test_names_that_are_found_need_no_encoder_and_no_warning(large: Path) -> Non
     assert (span.text, span.kb_id_) == ("aspirin", "X:1")
 
 
-def test_reading_a_property_builds_no_knowledge_base(cache: Path) -> None:
+def test_reading_a_property_builds_no_knowledge_base(cache):
     nlp = blank()
     nlp.add_pipe("bioel_linker")
     candidate = Candidate("MESH:D001241", 0.5, "Aspirin", "exact", kb="0" * 32)

@@ -1,7 +1,5 @@
 """`bioel verify`: one bit of any file that differs from what was saved is found."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import pytest
 import spacy
 import srsly
-from spacy.language import Language
 
 from spacy_bioel.cli.app import main
 from spacy_bioel.errors import BioelError
@@ -22,7 +19,7 @@ PIPES = ("bioel_linker", "bioel_mentions")
 
 
 @pytest.fixture
-def model(trained: Language, trained_folder: Path, tmp_path: Path) -> Path:
+def model(trained, trained_folder, tmp_path) -> Path:
     """A saved pipeline whose knowledge base has vectors and a trie."""
     shutil.copytree(trained_folder, tmp_path / "model")
     kb = KnowledgeBase.open(tmp_path / "model" / "bioel_linker" / "kb")
@@ -55,7 +52,7 @@ def saved_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.stat().st_size)
 
 
-def test_what_was_saved(model: Path, tmp_path: Path) -> None:
+def test_what_was_saved(model, tmp_path):
     found = verify(model)
     assert [Path(folder).name for folder in found.whole] == [
         *["bioel_linker", "kb", "bioel_mentions", "model"]
@@ -66,7 +63,7 @@ def test_what_was_saved(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0.37, 1.0])
-def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) -> None:
+def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model, at):
     files = [path for name in PIPES for path in saved_files(model / name)]
     assert len(files) > 50
     missed = []
@@ -79,9 +76,7 @@ def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model: Path, at: float) ->
     assert not verify(model).failed
 
 
-def test_a_changed_file_is_refused_when_it_is_loaded(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_file_is_refused_when_it_is_loaded(model, monkeypatch, capsys):
     for name in PIPES:
         for path in (path for path in saved_files(model / name) if path.parent.name == name):
             whole = flip(path, 0.6)
@@ -100,12 +95,12 @@ def test_a_changed_file_is_refused_when_it_is_loaded(
 
 
 @pytest.mark.parametrize("file", ["config.cfg", "meta.json", "vocab/strings.json", "tokenizer"])
-def test_the_rest_of_a_pipeline_is_parsed(model: Path, file: str) -> None:
+def test_the_rest_of_a_pipeline_is_parsed(model, file):
     (model / file).write_bytes(b"\xff[")
     assert list(verify(model).failed) == [str(model)]
 
 
-def test_pipelines_of_earlier_versions_load(model: Path) -> None:
+def test_pipelines_of_earlier_versions_load(model):
     for name in PIPES:
         (model / name / "manifest.json").unlink()
     spacy.load(model)

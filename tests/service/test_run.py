@@ -1,7 +1,5 @@
 """The service as a process, and its command."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +50,7 @@ def ask(url: str, body: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="has no signal for it")
-def test_a_life(serve: Serve, tmp_path: Path) -> None:
+def test_a_life(serve, tmp_path):
     folder = tmp_path / "kb"
     build_kb([Concept("A:1", ("aspirin",))], folder)
     process = serve(folder)
@@ -79,7 +76,7 @@ def test_a_life(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_pipeline_that_cannot_be_loaded_ends_it(serve: Serve, tmp_path: Path) -> None:
+def test_a_pipeline_that_cannot_be_loaded_ends_it(serve, tmp_path):
     process = serve(tmp_path / "none")
     line_of(process)
     assert process.wait(60) == 2
@@ -92,7 +89,7 @@ def run_command(*argv: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken(capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert run_command("serve", "--port", str(port)) == 2
@@ -101,9 +98,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])
-def test_without_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, package: str
-) -> None:
+def test_without_the_extra(monkeypatch, capsys, command, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "spacy_bioel.service.agents", raising=False)
     assert run_command(command) == 2
