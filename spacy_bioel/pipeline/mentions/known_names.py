@@ -217,8 +217,10 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
         return KeyMasks.empty()
     keys, masks = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.argsort(keys, kind="stable")
-    different, starts = np.unique(keys[order], return_index=True)
-    return KeyMasks(different, np.bitwise_or.reduceat(masks[order], starts))
+    keys, masks = keys[order], masks[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    merged = np.bitwise_or.reduceat(masks, starts)
+    return KeyMasks(keys[starts], merged.astype(np.min_scalar_type(merged.max(initial=0))))
 
 
 def _is_a_word(text: str) -> bool:
