@@ -8,8 +8,6 @@ several parts are joined by `join`. A line may have its own format for a column.
 "–".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product

@@ -3,7 +3,7 @@
 import pytest
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
-from tiny import blank
+from tiny import blank, linking_nlp
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.explain import explain
@@ -111,8 +111,7 @@ def test_a_batch_is_as_single_documents(nlp):
 
 def test_an_empty_knowledge_base(tmp_path):
     build_kb([Concept("X:1", ("Zorbanib",), ())], tmp_path / "kb")
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / "kb"), "mentions": "spans_and_kb"})
+    nlp = linking_nlp(tmp_path / "kb", mentions="spans_and_kb")
     with pytest.warns(UserWarning, match="W323"):
         assert found(nlp, "Zorbanib") == []  # no label is known
 
