@@ -1,9 +1,5 @@
 """What a text says of a mention: cues, scopes, sentences and sections."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import spacy
 import srsly
@@ -77,7 +73,7 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_cues(nlp: Language, text: str, expected: list[str]) -> None:
+def test_cues(nlp, text, expected):
     assert said_of(nlp, text) == expected
 
 
@@ -90,11 +86,11 @@ def test_cues(nlp: Language, text: str, expected: list[str]) -> None:
         ("PMH: as follows\n1. [asthma]\n2. [gout]\nHPI: [cough]", ["historical"] * 2 + [""]),
     ],
 )
-def test_sections(nlp: Language, text: str, expected: list[str]) -> None:
+def test_sections(nlp, text, expected):
     assert said_of(nlp, text) == expected
 
 
-def test_a_line_that_is_full_goes_on() -> None:
+def test_a_line_that_is_full_goes_on():
     text = (
         "He has had cough for three days and denies any history of\n"
         "COPD or heart failure in the past or at any time before.\n"
@@ -106,7 +102,7 @@ def test_a_line_that_is_full_goes_on() -> None:
     assert starts == ["-", "Short", "New", "Next."]
 
 
-def test_extensions_and_cues(nlp: Language) -> None:
+def test_extensions_and_cues(nlp):
     doc = nlp.make_doc("His mother denied asthma.")
     assert doc[3:4]._.negated is None
     doc.spans["bioel"] = [doc[3:4]]
@@ -117,7 +113,7 @@ def test_extensions_and_cues(nlp: Language) -> None:
     assert again.spans["bioel"][0]._.negated is True
 
 
-def test_rules_go_with_the_pipeline(nlp: Language, tmp_path: Path) -> None:
+def test_rules_go_with_the_pipeline(nlp, tmp_path):
     own = {"cues": {"negated": {"backward": ["nicht da"]}}, "sections": {"family": ["familie"]}}
     srsly.write_json(tmp_path / "own.json", own)
     other = spacy.blank("en")
@@ -146,7 +142,7 @@ def test_rules_go_with_the_pipeline(nlp: Language, tmp_path: Path) -> None:
         ('{"cues": {}, "sections": {"past": ["pmh"]}}', "'past' is none of"),
     ],
 )
-def test_broken_rules(tmp_path: Path, content: str, why: str) -> None:
+def test_broken_rules(tmp_path, content, why):
     (tmp_path / "rules.json").write_text(content, "utf8")
     with pytest.raises(BioelError, match=rf"(?s)\[B490\] .*rules\.json .*{why}"):
         spacy.blank("en").add_pipe("bioel_context", config={"rules": str(tmp_path / "rules.json")})

@@ -47,6 +47,7 @@ _OF_GENES = re.compile(
     re.IGNORECASE,
 )
 _SEVERAL = "words of several sentences"
+_GENE_ALONE = 0.9  # marked so often, a string is no word: "Pten", but not "met"
 BUT_A_WORD = "a word, in a text that says nothing of genes"
 _ADDED = "a name of the knowledge base that means nothing else"
 
@@ -138,9 +139,11 @@ class KnownNames:
         row = int(kb.lookup_names([normalize_name(text)])[0])
         if row < 0 or kb.is_added[row]:
             return False
+        marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (0, 0))
         if text.isupper():  # "AIR", which no training text has as a gene
-            marked, n = _marked()["strings"].get(GENE, {}).get(text.lower(), (1, 1))
             return n > 1 and not marked and text.lower() in common_words()
+        if n and marked >= _GENE_ALONE * n:
+            return False
         return bool(is_other(text, kb.name(row), in_capitals=False, preferred=False))
 
     def consider(self, doc: Doc, spans: list[Span]) -> list[Considered]:
