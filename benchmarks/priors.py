@@ -6,8 +6,6 @@ mentions are given: as it is ("untuned"), and with weights fitted on the documen
 folds, with each prior.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

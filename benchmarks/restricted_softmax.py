@@ -6,8 +6,6 @@ training/configs/multitask.cfg has it. Kept are the tensors that the backward pa
 also has, in both, the gradient of the table of classes, which is as large as the table.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

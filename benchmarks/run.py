@@ -3,8 +3,6 @@
 First of all, `--to FOLDER` has its figures written there, and not to benchmarks/results.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -106,3 +107,28 @@ def project(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "project.yml", tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def bioel(capsys) -> Any:
+    """`bioel` run in this process: see `commands.command`."""
+    from commands import command
+
+    return command(capsys)
+
+
+@pytest.fixture
+def small_starter(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and a package whose concepts are these two and not thousands of MeSH."""
+    import srsly
+
+    from spacy_bioel.pipeline.linker import starter
+
+    rows = [
+        {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
+        {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
+    ]
+    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", rows)
+    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "new" / "cache"))
+    return tmp_path / "new" / "cache"

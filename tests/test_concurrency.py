@@ -15,10 +15,8 @@ from unittest import mock
 
 import pytest
 import spacy
-import srsly
-from kb_files import add, change, concept, hold, ones
+from kb_files import add, change, concept, hold, made_kb, ones
 from projects import lines_of
-from spacy.language import Language
 from spacy.tokens import Span
 
 import spacy_bioel
@@ -34,12 +32,6 @@ from spacy_bioel.pipeline.linker import searches, starter
 
 SPAWN = multiprocessing.get_context("spawn")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
-CONCEPTS = [
-    {"id": "MESH:D009203", "names": ["Myocardial Infarction", "Heart Attack"], "types": ["C"]},
-    {"id": "MESH:D001241", "names": ["Aspirin", "Acetylsalicylic Acid"], "types": ["D"]},
-]
-
-
 # -- Writers beside each other ------------------------------------------------------------------
 
 
@@ -141,8 +133,7 @@ def check(kb: KnowledgeBase) -> str:
 
 def test_readers_beside_a_writer_see_one_state(tmp_path):
     folder = tmp_path / "kb"
-    build_kb([concept(0)], folder)
-    first = KnowledgeBase.open(folder)
+    first = made_kb(folder, [concept(0)])
     writer = SPAWN.Process(target=change, args=(folder, 16))
     writer.start()
     done = threading.Event()
@@ -196,16 +187,7 @@ def test_a_kill_at_any_point(tmp_path):
 # -- First use ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(tmp_path, monkeypatch) -> Path:
-    """An empty cache, and a package with two concepts. RETURNS (Path): Their file."""
-    srsly.write_gzip_jsonl(tmp_path / "concepts.jsonl.gz", CONCEPTS)
-    monkeypatch.setitem(starter._CONCEPTS, "mesh", tmp_path / "concepts.jsonl.gz")
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "concepts.jsonl.gz"
-
-
-def test_first_use_by_threads_builds_and_encodes_once(small):
+def test_first_use_by_threads_builds_and_encodes_once(small_starter):
     asked: list[int] = []
 
     def encode(names: Any) -> Any:
@@ -241,7 +223,7 @@ def link_first(printed: Any) -> None:
 
 
 @needs_fork
-def test_first_use_by_four_processes(small, tmp_path):
+def test_first_use_by_four_processes(small_starter):
     fork = multiprocessing.get_context("fork")
     printed = fork.SimpleQueue()
     processes = [fork.Process(target=link_first, args=(printed,)) for _ in range(4)]
@@ -252,7 +234,7 @@ def test_first_use_by_four_processes(small, tmp_path):
     assert [process.exitcode for process in processes] == [0] * 4
     expected = [("MESH:D001241", 0)] * 3 + [("MESH:D001241", 1)]
     assert sorted(printed.get() for _ in processes) == expected
-    [kb] = (tmp_path / "cache").iterdir()
+    [kb] = small_starter.iterdir()
     assert len(list((kb / "vectors").iterdir())) == 1
 
 
@@ -270,21 +252,12 @@ def rows(docs) -> Rows:
     ]
 
 
-def by_pipe(nlp: Language, texts: list[str]) -> Rows:
-    return rows(nlp.pipe(texts, batch_size=16))
-
-
-def by_call(nlp: Language, texts: list[str]) -> Rows:
-    return rows(nlp(text) for text in texts)
-
-
-@pytest.mark.parametrize("read", [by_pipe, by_call])
-def test_eight_threads_give_the_serial_result(read):
+def test_eight_threads_give_the_serial_result():
     """128 documents, in threads that all begin at once with a pipeline that is cold."""
     words = [text.text for text in read_pubtator(SIX)]
     # Each different, so that the threads find little that is kept.
     texts = [f"{words[i % 6]} Case {i}." for i in range(N_TEXTS)]
-    expected = by_pipe(spacy_bioel.load(), texts)
+    expected = rows(spacy_bioel.load().pipe(texts, batch_size=16))
     assert sum(map(len, expected)) > 60
     nlp = spacy_bioel.load()
     barrier = Barrier(N_THREADS)
@@ -292,7 +265,7 @@ def test_eight_threads_give_the_serial_result(read):
     def work(number: int) -> int:
         order = list(range(number, N_TEXTS)) + list(range(number))
         barrier.wait()
-        found = read(nlp, [texts[i] for i in order])
+        found = rows(nlp.pipe([texts[i] for i in order], batch_size=16))
         return sum(one == expected[i] for one, i in zip(found, order, strict=True))
 
     with ThreadPoolExecutor(N_THREADS) as pool:

@@ -2,9 +2,9 @@
 
 import pytest
 import spacy
+from kb_files import made_kb
 
 from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -18,8 +18,7 @@ CONCEPTS = (
 
 @pytest.fixture
 def kb(tmp_path) -> KnowledgeBase:
-    build_kb(CONCEPTS, tmp_path / "kb", source="made up", release="2026", licence="CC0")
-    return KnowledgeBase.open(tmp_path / "kb")
+    return made_kb(tmp_path / "kb", CONCEPTS, source="made up", release="2026", licence="CC0")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The page of linked texts, and that nothing in it is live."""
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
+from kb_files import made_kb
+
 from spacy_bioel.types import Candidate, Concept, Context, Link
 from spacy_bioel.view import render_document, render_page
 
@@ -51,8 +51,7 @@ def test_what_is_negated_is_struck_out_to_its_end():
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
     concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
-    build_kb(concepts, tmp_path / "kb", source="<genes>", release="2026")
-    kb = KnowledgeBase.open(tmp_path / "kb")
+    kb = made_kb(tmp_path / "kb", concepts, source="<genes>", release="2026")
     found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
     links = [Link(0, 4, "Gene", ("X:1",), found), Link(5, 10, "Variant")]
     section = render_document("BRAF V600E", links, title="7")

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 import spacy
-from commands import Bioel, command
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
@@ -29,11 +28,6 @@ PUBTATOR = """\
 2\t17\t33\tpressure disease\tDisease\tD006973
 2\t37\t41\trats\tSpecies\t-1
 """
-
-
-@pytest.fixture()
-def bioel(capsys) -> Bioel:
-    return command(capsys)
 
 
 @pytest.fixture()

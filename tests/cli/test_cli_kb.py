@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import spacy
-from kb_files import to_old_layout
+from kb_files import encode, names_of, to_old_layout
 from spacy.training import Example
 
 from spacy_bioel.cli import main
@@ -16,7 +15,6 @@ from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors.stored import has_vectors
-from spacy_bioel.kb.vectors.writing import write_vectors
 from spacy_bioel.types import Concept
 
 TINY_ENCODER = {
@@ -53,16 +51,6 @@ name: Onset
 def kb(bioel, tmp_path, concepts_file) -> Path:
     bioel("kb", "build", tmp_path / "kb", concepts_file)
     return tmp_path / "kb"
-
-
-def encode(kb: Path, fingerprint: str = "f") -> None:
-    opened = KnowledgeBase.open(kb)
-    write_vectors(opened, lambda names: np.ones((len(names), 2)), fingerprint=fingerprint, dim=2)
-
-
-def names_of(kb: Path, id: str) -> list[str]:
-    base = KnowledgeBase.open(kb)
-    return base.names.take(base.names_of(base.find(id)))
 
 
 def test_build_and_info(bioel, tmp_path, concepts_file):

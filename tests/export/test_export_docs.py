@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import spacy
+from kb_files import made_kb
 from spacy import displacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.annotate import set_links
 from spacy_bioel.types import Candidate, Concept, Link
@@ -23,8 +23,7 @@ TEXT = "Narcan for V600E & <b>"
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb([Concept("MESH:D009270", ("Naloxone", "Narcan"))], folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, [Concept("MESH:D009270", ("Naloxone", "Narcan"))])
 
 
 @pytest.fixture(scope="module")

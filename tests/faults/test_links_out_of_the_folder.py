@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from kb_files import encode
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -23,7 +23,7 @@ from spacy_bioel.kb.build.grow import (
 from spacy_bioel.kb.columns.schema import sealed_meta
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.vectors import writing
-from spacy_bioel.kb.vectors.writing import Unfinished, write_vectors
+from spacy_bioel.kb.vectors.writing import Unfinished
 from spacy_bioel.pipeline.stored_pipe import save_files
 from spacy_bioel.storage.atomic import replacing_folder
 from spacy_bioel.types import Concept
@@ -31,11 +31,6 @@ from spacy_bioel.types import Concept
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
 
 CONCEPTS = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
-
-
-def encode(folder: Path) -> None:
-    kb = KnowledgeBase.open(folder)
-    write_vectors(kb, lambda names: np.ones((len(names), 2)), fingerprint="f", dim=2)
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {

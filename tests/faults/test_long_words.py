@@ -8,11 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 import spacy
+from kb_files import made_kb
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words import lexicon
 from spacy_bioel.models import detector
 from spacy_bioel.models.detector import MentionBatch
@@ -45,8 +44,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 @pytest.fixture(scope="module")
 def finder(tmp_path_factory) -> NameFinder:
     folder = tmp_path_factory.mktemp("names") / "kb"
-    build_kb([Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))], folder)
-    return NameFinder(KnowledgeBase.open(folder))
+    return NameFinder(
+        made_kb(folder, [Concept("X:1", ("Pneumonia",)), Concept("X:2", ("Sequence", DNA))])
+    )
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

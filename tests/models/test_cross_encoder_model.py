@@ -1,6 +1,4 @@
 import json
-import pickle
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,7 @@ from spacy_bioel.models.cross_encoder import Pair, build_cross_encoder_v1, score
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
-    encoder_parts,
     get_network,
-    load_encoder,
 )
 from spacy_bioel.models.torch_io import loss_and_gradients
 
@@ -71,13 +67,6 @@ def test_a_score_for_each_pair(checkpoint, monkeypatch):
     assert score_pairs(model, []).shape == (0,)
 
 
-def test_only_learning_is_with_dropout(checkpoint):
-    model = make_model(checkpoint)
-    assert np.array_equal(score_pairs(model, PAIRS), score_pairs(model, PAIRS))
-    logits, _ = model.begin_update(PAIRS)
-    assert np.abs(logits - score_pairs(model, PAIRS)).max() > 1e-3
-
-
 def test_pairs_are_learnt_by_heart(copy):
     config = json.loads((copy / "config.json").read_text())
     without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -88,16 +77,6 @@ def test_pairs_are_learnt_by_heart(copy):
     assert losses[-1] < 0.1
     best = score_pairs(model, PAIRS).reshape(4, 3).argmax(axis=1)
     assert best.tolist() == [0, 1, 0, 1]
-
-
-def test_updates_without_pairs(checkpoint):
-    model = make_model(checkpoint)
-    before = state_of(model)
-    logits, backprop = model.begin_update([])
-    assert logits.shape == (0,)
-    backprop(logits)
-    model.finish_update(Adam(0.1))
-    assert all(np.array_equal(value, before[name]) for name, value in state_of(model).items())
 
 
 def test_markers_are_added_to_the_embeddings(checkpoint):
@@ -118,25 +97,6 @@ def test_unused_pieces_are_markers(copy):
     model = make_model(copy)
     assert model.attrs["pieces"].markers == (31, 32)
     assert json.loads(model.attrs["config"])["vocab_size"] == 84
-
-
-def test_stored_parts_need_no_checkpoint(copy):
-    model = make_model(copy)
-    train(model, steps=2)
-    before = score_pairs(model, PAIRS)
-    parts = {name: part() for name, part in encoder_parts(model).items()}
-    assert list(parts) == ["tokenizer.json", "config.json", "model.safetensors"]
-    assert str(copy).encode() not in b"".join(parts.values())
-    shutil.rmtree(copy)
-    loaded = pickle.loads(pickle.dumps(build_cross_encoder_v1(path=str(copy), max_pieces=24)))
-    load_encoder(loaded, parts)
-    assert np.array_equal(score_pairs(loaded, PAIRS), before)
-    assert loaded.attrs["pieces"].markers == (84, 85)
-    again = pickle.loads(pickle.dumps(loaded))  # as for worker processes
-    assert np.array_equal(score_pairs(again, PAIRS), before)
-    train(again, steps=1)
-    assert not np.array_equal(score_pairs(again, PAIRS), before)
-    assert {name: part() for name, part in encoder_parts(loaded).items()} == parts
 
 
 def test_what_cannot_be_read(copy):

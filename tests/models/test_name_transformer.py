@@ -1,6 +1,4 @@
 import json
-import pickle
-import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,6 @@ from spacy_bioel.models.name_encoder import (
     encode_names,
     encoder_parts,
     get_network,
-    load_encoder,
 )
 from spacy_bioel.models.name_transformer import build_transformer_names_v1
 
@@ -42,7 +39,8 @@ def test_unit_vectors_of_the_width_of_the_checkpoint(checkpoint, pooling):
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0)
     alone = np.concatenate([encode_names(model, [name]) for name in NAMES])
     assert np.abs(alone - vectors).max() < 1e-5
-    assert np.abs(encode_names(model, NAMES, batch_size=2) - vectors).max() < 1e-5
+    model.attrs["batch_size"] = 2
+    assert np.abs(encode_names(model, NAMES) - vectors).max() < 1e-5
 
 
 def test_special_pieces_count(checkpoint):
@@ -56,22 +54,6 @@ def test_special_pieces_count(checkpoint):
 def test_the_path_may_come_at_initialize(checkpoint):
     given = make_encoder(None, embeddings=str(checkpoint))
     assert np.array_equal(encode_names(given, NAMES), encode_names(make_encoder(checkpoint), NAMES))
-
-
-def test_stored_parts_need_no_checkpoint(copy):
-    model = make_encoder(copy, pooling="mean")
-    before = encode_names(model, NAMES)
-    parts = {name: part() for name, part in encoder_parts(model).items()}
-    assert list(parts) == ["tokenizer.json", "config.json", "model.safetensors"]
-    assert str(copy).encode() not in b"".join(parts.values())
-    shutil.rmtree(copy)
-    loaded = build_transformer_names_v1(path=str(copy), pooling="mean")
-    load_encoder(loaded, parts)
-    assert np.array_equal(encode_names(loaded, NAMES), before)
-    assert {name: part() for name, part in encoder_parts(loaded).items()} == parts
-    assert loaded.get_dim("nO") == 32
-    again = pickle.loads(pickle.dumps(loaded))  # as for worker processes
-    assert np.array_equal(encode_names(again, NAMES), before)
 
 
 def test_half_precision_checkpoints_become_single(copy):

@@ -14,9 +14,7 @@ from spacy_bioel.models.marked import Marked, MarkedPieces
 from spacy_bioel.models.name_encoder import (
     EncoderSource,
     add_encoder,
-    encoder_parts,
     get_network,
-    load_encoder,
 )
 from spacy_bioel.models.seq2seq import build_seq2seq_v1, new_backbone
 from spacy_bioel.models.vocabulary import train_vocabulary
@@ -234,16 +232,6 @@ def test_the_same_alone_and_in_any_order(model, trie):
 
 
 # Files.
-
-
-def test_parts_build_the_same_network(model):
-    parts = {name: part() for name, part in encoder_parts(model).items()}
-    assert sorted(parts) == ["config.json", "model.safetensors", "tokenizer.json"]
-    again = build_seq2seq_v1(max_pieces=16)
-    load_encoder(again, parts)
-    inputs = (MENTIONS, ["renal"] * 4)
-    assert again.predict(inputs).tolist() == model.predict(inputs).tolist()
-    assert {name: part() for name, part in encoder_parts(again).items()} == parts
 
 
 def test_tied_weights_are_stored_once(model):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 from tiny import blank
 
 from spacy_bioel.kb.build.build import build_kb
@@ -63,8 +64,7 @@ def vocabulary(tmp_path_factory) -> KnowledgeBase:
         Concept("MESH:D1", ("f",), xrefs=()),
     ]
     folder = tmp_path_factory.mktemp("kb")
-    build_kb(concepts, folder / "kb")
-    return KnowledgeBase.open(folder / "kb")
+    return made_kb(folder / "kb", concepts)
 
 
 @pytest.mark.parametrize(

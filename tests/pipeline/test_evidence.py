@@ -5,8 +5,8 @@ from math import e, log
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.linker.evidence import EVIDENCE, FEATURES, SOURCES, gather_candidates
 from spacy_bioel.pipeline.linker.searches import Found, SpellingSearch
@@ -33,8 +33,7 @@ PRIOR_2, PRIOR_3 = log(1 + 3), log(1 + 1)
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb(CONCEPTS, folder)
-    kb = KnowledgeBase.open(folder)
+    kb = made_kb(folder, CONCEPTS)
     assert [kb.name(row) for row in range(kb.n_names)] == NAMES
     return kb
 

@@ -1,6 +1,5 @@
 """Explanations: of links alone, of whole texts, and on the command line."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from spacy.tokens import Doc
 from tiny import blank, linking_nlp
 
 import spacy_bioel
-from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.pipeline.explanation import features_text
@@ -99,8 +97,7 @@ def test_words_that_are_no_mention(nlp):
 
 
 def test_names_of_a_knowledge_base(folder):
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(folder), "mentions": "kb"})
+    nlp = linking_nlp(folder, mentions="kb")
     (mention,) = spacy_bioel.explain(nlp, "The bowing.", "bowing").mentions
     assert (mention.ids, mention.candidates) == ((), ())
     assert mention.near == ("Femoral bowing (X:4)",)
@@ -148,34 +145,24 @@ def test_a_stored_document_explains_itself(nlp, folder):
     assert again[0:1]._.explanation is None
 
 
-def test_command(folder, tmp_path, capsys):
-    def run(*argv: str) -> int:
-        with pytest.raises(SystemExit) as ended:
-            main(["explain", *argv])
-        return int(str(ended.value.code))
-
+def test_command(bioel, folder, tmp_path):
     text = "A common cold."
-    assert run(str(folder), text, "--json", "-") == 0
-    report = json.loads(capsys.readouterr().out)
+    report = bioel("explain", folder, text, "--json", "-").json
     assert [mention["ids"] for mention in report["mentions"]] == [["X:2"]]
     assert report["kbs"][0]["release"] == "2026-11"
-    assert run(str(folder), text, "--mention", "cold") == 0
-    out = capsys.readouterr().out
+    out = bioel("explain", folder, text, "--mention", "cold").out
     assert out.startswith("A common [cold -> X:2].\n")
     assert "Knowledge base: signs, release 2026-11, 4 concepts" in out
     assert "The pipeline does not find it. If it were a mention:" in out
     assert "below the threshold of 0.5" in out
-    page = tmp_path / "why.html"
-    assert run(str(folder), "A common cold & <b>.", "--html", str(page)) == 0
-    html = page.read_text("utf8")
+    bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
+    html = (tmp_path / "why.html").read_text("utf8")
     assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html
     assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) is the likeliest" in html
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
-    capsys.readouterr()
-    assert run(str(folder), text, "--mention", "flu") == 2
-    assert "[B338]" in capsys.readouterr().err
-    assert run(str(folder), "A", "common", "cold.") == 2
-    assert "[B440] Expected [MODEL] TEXT" in capsys.readouterr().err
+    assert "[B338]" in bioel("explain", folder, text, "--mention", "flu", status=2).err
+    said = bioel("explain", folder, "A", "common", "cold.", status=2).err
+    assert "[B440] Expected [MODEL] TEXT" in said
 
 
 HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"

@@ -5,16 +5,14 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from test_failed_loads import MAKERS
-from test_multitask import multitask_model
-from tiny import blank, learn, linking_nlp, with_linker
+from test_multitask import multitask_nlp
+from tiny import learn, linking_nlp
 
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.pipeline.explain import explain
 from spacy_bioel.pipeline.explanation import Explanation
 from spacy_bioel.types import Link
 
-pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
 # Mentions agree with each other, and many are NIL.
 DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
@@ -22,17 +20,15 @@ Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
 @pytest.fixture(scope="module", params=["light", "reading", "ontology"])
-def nlp(request, checkpoint, kb_folder, texts) -> Language:
+def nlp(request, kb_folder, trained_folder, texts) -> Language:
     if request.param == "ontology":
         nlp = linking_nlp(kb_folder, mentions="kb")
+    elif request.param == "light":
+        nlp = spacy.load(trained_folder)
     else:
         spacy.util.fix_random_seed(0)
-        if request.param == "reading":
-            model = multitask_model(hidden=0, one_task=False)
-            nlp = with_linker(blank(), kb_folder, model, mentions="read")
-        else:
-            nlp = MAKERS[request.param](kb_folder, checkpoint)
-        learn(nlp, texts, updates=80, name=nlp.pipe_names[-1])
+        nlp = multitask_nlp(kb_folder, hidden=0, one_task=False)
+        learn(nlp, texts, updates=60, name="bioel_linker")
     nlp.get_pipe("bioel_linker").cfg.update(DECIDING)  # type: ignore[attr-defined]
     return nlp
 

@@ -2,8 +2,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from kb_files import made_kb
 from spacy.tokens import Doc
-from tiny import blank, links
+from tiny import blank, linking_nlp, links
 
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.build.grow import add_concepts
@@ -53,8 +54,7 @@ NAMES = (
 
 
 def kb_of(folder: Path, concepts: Iterable[tuple[str, ...]]) -> KnowledgeBase:
-    build_kb([Concept(f"X:{i:02}", names) for i, names in enumerate(concepts)], folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, [Concept(f"X:{i:02}", names) for i, names in enumerate(concepts)])
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +225,7 @@ def test_the_pipe_finds_and_links(finder):
 def test_a_concept_above_most_others_is_no_mention(tmp_path, n_below, found):
     concepts = [Concept("X:0", ("cell",)), Concept("X:1", ("motile cell",), parents=("X:0",))]
     concepts += [Concept(f"X:1{i}", (f"a{i} cell",), parents=("X:1",)) for i in range(n_below - 1)]
-    build_kb(concepts, tmp_path / "kb")
-    finder = NameFinder(KnowledgeBase.open(tmp_path / "kb"))
+    finder = NameFinder(made_kb(tmp_path / "kb", concepts))
     assert [text for text, _ in find(finder, "Cells.")] == found
     assert [text for text, _ in find(finder, "A motile cell.")] == ["motile cell"]
 
@@ -323,8 +322,7 @@ def test_names_found_with_an_ontology_have_a_label(tmp_path):
     build_kb(concepts, tmp_path / "kb", source="mine.obo.gz")  # as within a pipeline
     build_kb([Concept("X:2", ("fever",))], tmp_path / "plain")
     for kb, expected in (("kb", ["Drug", "mine"]), ("plain", ["plain"])):
-        nlp = blank()
-        nlp.add_pipe("bioel_linker", config={"kb": str(tmp_path / kb), "mentions": "kb"})
+        nlp = linking_nlp(tmp_path / kb, mentions="kb")
         doc = nlp("Aspirin for fever.")
         doc.ents = list(doc.spans["bioel"])
         assert [ent.label_ for ent in doc.ents] == expected

@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from tiny import LINKER, blank, evidence_of, examples, leave_evidence, train, with_linker
+from tiny import (
+    LINKER,
+    assert_same_links,
+    blank,
+    evidence_of,
+    examples,
+    leave_evidence,
+    train,
+    with_linker,
+)
 from tokenizers import Tokenizer
 
 from spacy_bioel.cli.tune import require_extra
@@ -93,20 +102,7 @@ def test_written_candidates_are_weighed_with_those_of_the_strings(generative, te
 
 
 def test_same_links_from_bytes_and_in_any_batch(generative, texts):
-    alone = [get_links(generative(doc)) for doc in given(generative, texts)]
-    assert alone[0][0].candidates
-    in_batches = [get_links(doc) for doc in generative.pipe(given(generative, texts), batch_size=4)]
-    assert [[x.ids for x in of_doc] for of_doc in in_batches] == [
-        [x.ids for x in of_doc] for of_doc in alone
-    ]
-    for of_doc, others in zip(in_batches, alone, strict=True):
-        for link, other in zip(of_doc, others, strict=True):
-            assert [c.score for c in link.candidates] == pytest.approx(
-                [c.score for c in other.candidates], abs=2e-4
-            )
-    again = spacy.util.load_model_from_config(generative.config)
-    again.from_bytes(generative.to_bytes())
-    assert [get_links(again(doc)) for doc in given(again, texts)] == alone
+    assert_same_links(generative, lambda nlp: given(nlp, texts))
     assert [get_links(generative(text)) for text in ("", "  ")] == [[], []]
 
 

@@ -1,14 +1,13 @@
 """One linker over several knowledge bases: labels, storage, processes, threads, training."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
-from tiny import LINKER, VOCABULARY, blank, train
+from tiny import LINKER, VOCABULARY, blank, linking_nlp, train
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build.build import build_kb
@@ -117,18 +116,13 @@ def test_saved_by_their_folders_alone(folders, tmp_path):
     assert list((tmp_path / "saved").glob("**/kb*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
 def test_in_several_processes(folders, start_method):
     nlp = linking(folders)
     docs = list(nlp.pipe([TEXT] * 3, n_process=2, batch_size=1))
     assert [found(doc) for doc in docs] == [EXPECTED] * 3
     assert docs[0].ents[1]._.candidates[0].xrefs == ("U:2",)
-
-
-def test_in_several_threads(folders):
-    nlp = linking(folders)
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(found, pool.map(nlp, [TEXT] * 20))) == [EXPECTED] * 20
 
 
 def test_another_set_of_them(folders):
@@ -146,8 +140,7 @@ def test_another_set_of_them(folders):
 
 
 def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": folders, "mentions": "kb", "model": SMALL})
+    nlp = linking_nlp(folders, mentions="kb", model=SMALL)
     doc = nlp("Paludism and pyrexia")
     assert [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]] == [
         ("Paludism", "Disease", "B:1"),
@@ -157,8 +150,7 @@ def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
 
 def test_names_of_several_knowledge_bases_do_not_compete(folders):
     def scores(kb: Any) -> list[tuple[str, float]]:
-        nlp = blank()
-        nlp.add_pipe("bioel_linker", config={"kb": kb, "mentions": "kb", "model": SMALL})
+        nlp = linking_nlp(kb, mentions="kb", model=SMALL)
         doc = nlp("Fever, cough, malaria and fever.")
         return [(c.id, c.score) for c in doc.spans["bioel"][0]._.candidates]
 

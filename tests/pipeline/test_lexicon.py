@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
-from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import MAX_TYPES, Lexicon
 from spacy_bioel.types import Concept
 
@@ -21,8 +20,7 @@ DISEASE, CHEMICAL, INFECTION, PREFERRED = 0, 1, 2, 63
 @pytest.fixture(scope="module")
 def lexicon(tmp_path_factory) -> Lexicon:
     folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb(CONCEPTS, folder)
-    return Lexicon.from_kb(KnowledgeBase.open(folder))
+    return Lexicon.from_kb(made_kb(folder, CONCEPTS))
 
 
 def spans(lexicon: Lexicon, tokens: list[str], max_width: int = 4) -> list[tuple[int, int, int]]:

@@ -8,14 +8,16 @@ import pytest
 import spacy
 from confection import Config
 from spacy.language import Language
-from test_dual_encoder import expect_same
+from test_dual_encoder import with_gold
 from tiny import (
     DETECTOR,
     LINKER,
     LISTENER,
+    assert_same_links,
     blank,
     evidence_of,
     examples,
+    gold_links,
     learn,
     leave_evidence,
     links,
@@ -25,7 +27,6 @@ from tiny import (
 )
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.pipeline.annotate import add_gold, get_links
 from spacy_bioel.pipeline.factories import MENTIONS_MODEL
 from spacy_bioel.pipeline.measuring import link_given
 from spacy_bioel.types import AnnotatedText, Mention
@@ -92,10 +93,9 @@ def multi(folders) -> Language:
 
 
 def test_learns_by_heart(trained, texts):
-    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
     docs = list(trained.pipe(t.text for t in texts))
     found = {link for doc in docs for link in links(doc)}
-    assert len(gold - found) <= MISSED
+    assert len(gold_links(texts) - found) <= MISSED
     types = {(t.text[m.start : m.end], m.label) for t in texts for m in t.mentions}
     labels = {(span.text, span.label_) for doc in docs for span in doc.spans["bioel"]}
     assert len(types - labels) <= MISSED
@@ -104,14 +104,7 @@ def test_learns_by_heart(trained, texts):
 
 def test_same_links_from_bytes_in_any_batch_and_without_gold(trained, texts):
     inputs = [text.text for text in texts] + ["", "  ", "AKI"]
-    alone = [get_links(trained(text)) for text in inputs]
-    expect_same([get_links(doc) for doc in trained.pipe(inputs, batch_size=4)], alone)
-    again = spacy.util.load_model_from_config(trained.config).from_bytes(trained.to_bytes())
-    expect_same([get_links(doc) for doc in again.pipe(inputs)], alone)
-    with_gold = [trained.make_doc(text) for text in inputs]
-    for doc, text in zip(with_gold, texts, strict=False):
-        add_gold(doc, text)
-    expect_same([get_links(doc) for doc in trained.pipe(with_gold)], alone)
+    assert_same_links(trained, lambda _: inputs, with_gold(trained, inputs, texts))
 
 
 def test_given_mentions_are_read_too(trained, texts):

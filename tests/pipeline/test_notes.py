@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tiny import blank, links
+from tiny import linking_nlp, links
 
 import spacy_bioel
 from spacy_bioel.kb.build.build import build_kb
@@ -54,8 +54,7 @@ TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."
 
 
 def test_notes_with_a_knowledge_base_alone(kb):
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"kb": str(kb), "mentions": "kb"})
+    nlp = linking_nlp(kb, mentions="kb")
     assert links(nlp(TEXT)) == [("Wt loss", "X:5"), ("SOB", "X:2")]
     set_preset(nlp, "clinical")
     expected = [("MR", "X:1"), ("CKD3", "X:4"), ("Wt loss", "X:5"), ("SOB", "X:2")]

@@ -7,7 +7,17 @@ import pytest
 import spacy
 from spacy.language import Language
 from test_generative import generative_nlp, given
-from tiny import LINKER, blank, examples, fleeting, links, train, with_linker
+from tiny import (
+    LINKER,
+    assert_same_links,
+    blank,
+    examples,
+    fleeting,
+    gold_links,
+    links,
+    train,
+    with_linker,
+)
 
 from spacy_bioel.pipeline.annotate import get_links
 from spacy_bioel.types import AnnotatedText
@@ -45,20 +55,14 @@ def reranker(saved) -> Language:
 
 
 def test_learns_by_heart(reranker, texts):
-    gold = {(t.text[m.start : m.end], "|".join(m.ids)) for t in texts for m in t.mentions if m.ids}
     docs = list(reranker.pipe(given(reranker, texts)))
-    assert len(gold - {link for doc in docs for link in links(doc)}) <= 2
+    assert len(gold_links(texts) - {link for doc in docs for link in links(doc)}) <= 2
     spans = [span for doc in docs for span in doc.spans["bioel"] if len(span._.cuis) == 1]
     assert {span._.candidates[0].evidence.rpartition("+")[2] for span in spans} == {"context"}
 
 
 def test_same_links_from_bytes_and_in_any_batch(reranker, texts):
-    alone = [get_links(reranker(doc)) for doc in given(reranker, texts)]
-    assert alone[0][0].candidates
-    in_batches = reranker.pipe(given(reranker, texts), batch_size=4)
-    assert [get_links(doc) for doc in in_batches] == alone
-    again = spacy.util.load_model_from_config(reranker.config).from_bytes(reranker.to_bytes())
-    assert [get_links(doc) for doc in again.pipe(given(again, texts))] == alone
+    assert_same_links(reranker, lambda nlp: given(nlp, texts))
     assert [get_links(reranker(text)) for text in ("", "  ")] == [[], []]
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.pipeline.contextual.weighing import nearest_names
 from spacy_bioel.types import Concept
@@ -17,8 +17,7 @@ def kb(tmp_path_factory) -> KnowledgeBase:
         Concept("X:3", ("Headache",), ()),
     ]
     folder = tmp_path_factory.mktemp("targets") / "kb"
-    build_kb(concepts, folder)
-    return KnowledgeBase.open(folder)
+    return made_kb(folder, concepts)
 
 
 def test_likest_name_of_each_concept(kb):

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from spacy_bioel.cli import main
 from spacy_bioel.kb.build.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -83,25 +82,17 @@ def test_a_pipeline_that_cannot_be_loaded_ends_it(serve, tmp_path):
     assert line_of(process).startswith("error: [B071]")
 
 
-def run_command(*argv: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(argv)
-    return int(ended.value.code or 0)
-
-
-def test_a_port_that_is_taken(capsys):
+def test_a_port_that_is_taken(bioel):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert run_command("serve", "--port", str(port)) == 2
-    said = f"error: [B393] Cannot listen on 127.0.0.1, port {port}:"
-    assert said in capsys.readouterr().err
+        shown = bioel("serve", "--port", port, status=2).err
+    assert f"error: [B393] Cannot listen on 127.0.0.1, port {port}:" in shown
 
 
 @pytest.mark.parametrize(("command", "package"), [("serve", "fastapi"), ("mcp", "mcp.server")])
-def test_without_the_extra(monkeypatch, capsys, command, package):
+def test_without_the_extra(monkeypatch, bioel, command, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "spacy_bioel.service.agents", raising=False)
-    assert run_command(command) == 2
-    shown = capsys.readouterr().err
+    shown = bioel(command, status=2).err
     assert f"[B192] bioel {command} needs packages of the extra {command}, which" in shown
     assert f"Run: pip install 'spacy-bioel[{command}]'" in shown
