@@ -29,7 +29,13 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
     common_words,
     ruled_out,
 )
-from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
+from spacy_bioel.pipeline.mentions.notes import (
+    forms_in,
+    known_of,
+    measured,
+    rule_out,
+    shorthand_beside,
+)
 from spacy_bioel.text.stems import LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
@@ -118,7 +124,7 @@ class NameFinder:
         """From short to long form: shorthand that a document has; what it defines goes first."""
         text = text_of(doc)
         shorthand = self._shorthand[how.notes] if how.shorthand else {}
-        found = {short: long for short, long in shorthand.items() if short in text}
+        found = forms_in(text, shorthand)
         if how.measurements:
             found |= {form: known_of(self.kb, names) for form, names in measured(text).items()}
         return found | long_forms(doc) if how.abbreviations else found
@@ -171,6 +177,8 @@ class NameFinder:
         """
         words, hits = self.look_up(docs, how)
         weighed = self.weigh(words, hits)
+        if how.notes:
+            rule_out(words, weighed.hits, weighed.reasons)
         hits, rows, features = weighed.allowed()
         likely = _by_rules(features)
         if how.learned:  # except coordinations: no text says which of them are right
