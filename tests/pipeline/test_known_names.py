@@ -135,7 +135,11 @@ def test_a_gene_that_is_spelled_like_a_word_needs_a_detector(tmp_path):
 
 
 def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
-    genes_of = [Concept("G:1", ("CAT",), ("Gene",)), Concept("C:1", ("Zorbanib",), ("Drug",))]
+    genes_of = [
+        Concept("G:1", ("CAT",), ("Gene",)),
+        Concept("G:2", ("PTEN",), ("Gene",)),
+        Concept("C:1", ("Zorbanib",), ("Drug",)),
+    ]
     build_kb(genes_of, tmp_path / "kb")
     nlp = blank()
     label_types = {"Gene": ["Gene"], "Chemical": ["Drug"]}
@@ -144,13 +148,16 @@ def test_a_word_is_no_gene_in_a_text_that_says_nothing_of_genes(tmp_path):
 
     def genes(text: str, score: float = 0.7) -> list[str]:
         doc = nlp.make_doc(text)
-        spans = [Span(doc, t.i, t.i + 1, "Gene") for t in doc if t.text in ("cat", "CAT", "Zb7")]
+        spans = [
+            Span(doc, t.i, t.i + 1, "Gene") for t in doc if t.text in ("cat", "CAT", "Zb7", "Pten")
+        ]
         scores = [score] * len(spans)
         doc.spans["bioel"] = SpanGroup(doc, name="bioel", attrs={"scores": scores}, spans=spans)
         return [span.text for span in nlp(doc).spans["bioel"] if span.label_ == "Gene"]
 
     assert genes("The cat had Zorbanib.") == []
     assert genes("The CAT had Zorbanib.") == ["CAT"]
+    assert genes("Loss of Pten did not change Zorbanib.") == ["Pten"]
     assert genes("Activity of cat and Zb7.") == ["cat", "Zb7"]
     assert genes("Expression of cat.") == ["cat"]
     assert genes("The cat had Zorbanib.", score=1.0) == ["cat"]  # by the word list `always`
