@@ -177,6 +177,9 @@ class KnownNames:
             if same == labels:
                 continue
             text = words_of(doc, start, end)
+            told = [label for label in labels if _is_in_texts(text, label)]
+            if len(told) == 1:
+                labels = told
             reason, name = self._passed_over(text, labels[0], in_capitals)
             if len(labels) > 1:
                 reason = f"a name of {' and '.join(labels)}"
@@ -207,8 +210,11 @@ class KnownNames:
         is_preferred = about.name == about.preferred
         if reason := is_other(text, about.name, in_capitals, preferred=is_preferred):
             return reason, name
-        is_seldom = share < _OFTEN_OF.get(label, _OFTEN)
-        return f"annotators mark {share:.0%} of such names" * is_seldom, name
+        if share >= _OFTEN_OF.get(label, _OFTEN):
+            return "", name
+        if not share and len(normalize_name(text)) < _SHORT:
+            return f"fewer than {_SHORT} characters, which mean many things", name
+        return f"of names like it, annotators mark {share:.0%} as mentions", name
 
 
 def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
@@ -223,9 +229,14 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 def _is_a_word(text: str) -> bool:
     """Whether texts may mean an English word and no gene: "cat", "March", and "AIR"."""
-    if not text.isalpha() or normalize_name(text) in _marked()["strings"].get(GENE, {}):
+    if not text.isalpha() or _is_in_texts(text, GENE):
         return False
     return not text.isupper() or text.lower() in common_words()
+
+
+def _is_in_texts(text: str, label: str) -> bool:
+    """Whether it is known how often texts mean a name of this label by a text."""
+    return normalize_name(text) in _marked()["strings"].get(label, {})
 
 
 class About(NamedTuple):
