@@ -242,11 +242,11 @@ class Errors(metaclass=_Coded):
     B406 = "{id!r} is retired in the knowledge base in {path}, and {current} has its names. Edit that one; nothing was changed."
     B407 = "{path} is a folder, expected a file. Name a file in it; of folders only the META folder of a UMLS release is a source, and needs its MRCONSO.RRF."
     B408 = "{path} is a saved pipeline, expected a knowledge base. That of a pipeline is in a folder inside, such as {path}/bioel_linker/kb, unless it was saved with include_kb = false."
-    B409 = "{path} is a knowledge base of the package, which this command does not open: expected a folder. To change its contents, build one of your own: bioel kb build OUT SOURCE"
+    B409 = "{path} is a knowledge base of the package, which this command does not open: expected a folder. To change its contents, copy it (bioel kb copy starter:NAME OUT), or build one of your own: bioel kb build OUT SOURCE"
     B410 = "Unknown language {lang!r}. Give a code of spaCy with --lang, for example en, de, fr or xx (several). Error of spaCy: {error}"
     B411 = "The pipeline has neither bioel_mentions nor bioel_linker, it has: {pipes}. Use one with either, a knowledge base, or no MODEL at all, for the pipeline of the package."
     B440 = "Expected [MODEL] TEXT, one text in quotes, after the pipeline or alone; found: {found}."
-    B441 = '{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] "$(cat FILE)"'
+    B441 = "{found!r} is empty, a file or a folder; expected a text in quotes: bioel explain [MODEL] TEXT. To explain what is in a file: bioel explain [MODEL] - < FILE"
     B442 = "{id!r} in the knowledge base in {path} has the name {same!r} already, and {name!r} is the same without case and punctuation. Give a new name; nothing was changed."
     B443 = "The setting {name!r} of bioel_mentions is unknown. It has: {known}. Correct the name: an unknown setting has no effect."
     B444 = "{path} has the columns {columns}, expected one named 'text', and 'id' if documents have ids. Name them so in the first line, or write one text a line to a file OUT.txt."
