@@ -87,12 +87,13 @@ class KnownNames:
         self.labels = tuple(vocabularies)
         self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
         found = []
+        kind = np.min_scalar_type((1 << min(len(self.labels), 64)) - 1).type
         for kb in dict.fromkeys(self._kbs.values()):
-            bits = np.zeros(len(kb), dtype=np.uint64)
+            bits = np.zeros(len(kb), kind)
             for number, (of, mask) in enumerate(vocabularies.values()):
                 if of is kb:
                     among = np.True_ if mask is None else mask
-                    bits |= among.astype(np.uint64) << np.uint64(number)
+                    bits |= among.astype(kind) << kind(number)
             # Words of texts are names of genes in flies and fish; what is marked was counted for
             # man.
             others = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
@@ -253,8 +254,7 @@ def _merged(found: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     order = np.argsort(keys, kind="stable")
     keys, masks = keys[order], masks[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    merged = np.bitwise_or.reduceat(masks, starts)
-    return KeyMasks(keys[starts], merged.astype(np.min_scalar_type(merged.max(initial=0))))
+    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
 def _why_passed_over(string: String, about: About, is_added: bool) -> str:
