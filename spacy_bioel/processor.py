@@ -1,4 +1,4 @@
-"""The policy of threads: parts of a batch side by side, each on one thread."""
+"""The policy of threads: parts of a batch side by side, each on one thread; and of memory."""
 
 from __future__ import annotations
 
@@ -98,6 +98,12 @@ def one_thread_each() -> Iterator[Spread]:
                 return list(map(function, parts) if is_alone else pool.map(function, parts))
 
             yield spread
+
+
+def give_back_memory() -> None:
+    """Give freed memory back to the system, which the allocator of Linux keeps for itself."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None:
+        trim(0)
 
 
 def use_one_thread() -> None:

@@ -24,7 +24,7 @@ ROOMS: dict[str, list[str]] = {
     "models": [*GROUND, "storage", "text", "kb", "nn", "processor"],
     "scoring": [*GROUND, "storage"],
     # The linker's loss is in nn/, and called where the gold ids are.
-    "pipeline": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring"],
+    "pipeline": [*GROUND, "storage", "text", "kb", "nn", "models", "scoring", "processor"],
     "tuning": [*GROUND, "storage", "kb", "scoring", "pipeline"],
     "corpus": [*GROUND, "text", "io", "pipeline"],
     "view": [*GROUND, "text"],
@@ -62,6 +62,7 @@ PACKAGES: dict[str, list[str]] = {
     "scoring/scorers.py": ["spacy"],
     "pipeline": ["numpy", "spacy", "thinc", "srsly"],
     "pipeline/linker/component.py": ["torch", "tokenizers"],
+    "pipeline/linker/starter.py": ["safetensors"],
     "pipeline/mentions/detector.py": ["safetensors"],
     "tuning": ["numpy", "spacy", "scipy"],
     "corpus": ["spacy"],

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from kb_files import vectors_of
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
 
+import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build
 from spacy_bioel.kb.build.build import build_kb
@@ -68,6 +70,36 @@ def test_built_once(small_starter, monkeypatch):
         later.setattr(starter, "NORMALIZER_VERSION", 99)
         with pytest.raises(TypeError):  # it is built anew
             starter.starter_kb()
+
+
+def test_loading_draws_no_random_numbers():
+    nlp = spacy_bioel.load(exclude="bioel_linker")
+    tok2vec = nlp.get_pipe("bioel_mentions").model.get_ref("tok2vec")
+    hashes = [layer for layer in tok2vec.walk() if layer.name == "hashembed"]
+    np.random.seed(1)
+    spacy_bioel.load(exclude="bioel_linker")
+    assert np.random.random() == 0.417022004702574
+    hashes[0].initialize()  # to train anew
+    assert hashes[0].get_param("E").any() and np.random.random() != 0.7203244934421581
+
+
+def test_training_strings_are_encoded_once(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(cache))
+    encoder: Any = SimpleNamespace(fingerprint="abc", encode=lambda names: np.eye(2, 4))
+    first = starter.string_vectors(encoder, ["asa", "mi"])
+    [file] = cache.iterdir()
+    encoder.encode = None
+    again = starter.string_vectors(encoder, ["asa", "mi"])
+    assert (again.take(slice(None)) == np.eye(2, 4, dtype=np.float32)).all()
+    assert (again.scales == first.scales).all()
+    # Damaged, or of other strings: encoded anew, and only the last are kept.
+    encoder.encode = lambda names: np.eye(1, 4)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert starter.string_vectors(encoder, ["asa", "mi"]).shape == (1, 4)
+    assert starter.string_vectors(encoder, ["asa"]).shape == (1, 4)
+    assert len(list(cache.iterdir())) == 1 and not file.exists()
 
 
 def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch):

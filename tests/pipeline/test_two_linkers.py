@@ -70,7 +70,7 @@ def test_a_linker_before_its_ruler(kb_folder):
     [
         ({"mentions": "spans"}, r"\[W320\] .*what is in doc\.spans\['bioel'\],.*to doc\.ents,"),
         ({"label_types": {"Think": []}}, r"\[W321\] .*`label_types`.*\['Think'\].*\['Thing'\]"),
-        ({"kb": ["Think", "Thing"]}, r"\[W321\] .*`kb`.*\['Think'\].*\['Thing'\]"),
+        ({"kb": ["Think"]}, r"\[W321\] .*`kb`.*\['Think'\].*\['Thing'\]"),
     ],
 )
 def test_settings_that_do_not_fit_the_pipes_before(kb_folder, settings, expected):
@@ -80,6 +80,13 @@ def test_settings_that_do_not_fit_the_pipes_before(kb_folder, settings, expected
         nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(labels, str(kb_folder)))
     with pytest.warns(UserWarning, match=expected):
         nlp("aspirin")
+
+
+def test_knowledge_bases_for_more_labels_than_the_pipes_before_give(kb_folder):
+    nlp = linking_nlp(kb_folder, ["aspirin"])
+    nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(("Thing", "Gene"), str(kb_folder)))
+    with warnings.catch_warnings(action="error"):
+        assert [ent.text for ent in nlp("aspirin").ents] == ["aspirin"]
     with warnings.catch_warnings(action="error"):
         nlp("aspirin")  # said once
 
