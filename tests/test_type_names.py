@@ -1,7 +1,5 @@
 """Names of genes, organisms and cell lines that training/scripts/type_names.py writes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma
@@ -11,6 +9,8 @@ from typing import Any
 import pytest
 import srsly
 import type_names
+
+from spacy_bioel.types import Concept
 
 pytestmark = pytest.mark.usefixtures("assets")
 GENES = (
@@ -37,7 +37,7 @@ LEGENDS = """\
 
 
 @pytest.fixture
-def assets(project: Path) -> None:
+def assets(project) -> None:
     (project / "spacy_bioel" / "assets").mkdir(parents=True)
 
 
@@ -46,7 +46,7 @@ def written(name: str) -> list[dict[str, Any]]:
         return list(map(srsly.json_loads, lines))
 
 
-def test_genes_that_are_transcribed(tmp_path: Path) -> None:
+def test_genes_that_are_transcribed(tmp_path):
     (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
     (tmp_path / "Mus_musculus.gene_info").write_text(OF_MICE)
     for name in ("Danio_rerio", "Drosophila_melanogaster"):
@@ -72,7 +72,20 @@ def test_genes_that_are_transcribed(tmp_path: Path) -> None:
     )
 
 
-def test_cell_lines_of_training_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_texts_have_of_organisms():
+    of_texts = Path("training/assets/organisms.tsv")
+    of_texts.parent.mkdir(parents=True)
+    of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
+    assert type_names.names_of_texts() == {
+        "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
+        "10407": (["HBV"], []),
+    }
+    retired = Concept("NCBITaxon:11103", (), replaced_by="NCBITaxon:3052230")
+    assert type_names.retired([]) == [retired]
+    assert type_names.retired([Concept("NCBITaxon:11103", ("HCV",))]) == []
+
+
+def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
     of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
     (tmp_path / "efo.json").write_text(json.dumps([of_efo]))
