@@ -66,7 +66,7 @@ def finder(tmp_path_factory: pytest.TempPathFactory) -> NameFinder:
 
 def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
-    (found,) = finder.find([doc], Finding(**({"learned": False} | options)))
+    (found,) = finder.find([doc], Finding(**options))
     return [(doc[n.first : n.last + 1].text, finder.kb.name(n.row)) for n in found]
 
 
@@ -75,7 +75,7 @@ def find(finder: NameFinder, text: str, **options: bool) -> list[tuple[str, str]
     [
         ("No seizures.", [("seizures", "Seizure")]),
         ("severe intellectual disability", [("severe intellectual disability", NAMES[3][0])]),
-        ("bowing of the femur", []),  # another family: only a learned encoder knows
+        ("bowing of the femur", []),  # has another stem than "femoral"
         ("Abnormalities of the eyes", [("Abnormalities of the eyes", NAMES[5][0])]),
         ("eye abnormality", [("eye abnormality", NAMES[5][0])]),
         ("Hypertensive rats", [("Hypertensive", "Hypertension")]),
@@ -177,12 +177,11 @@ def test_names_within_names_are_the_users_choice(tmp_path: Path) -> None:
     assert find(finder, text, nested=True) == [*longest, ("colitis", "Colitis")]
 
 
-@pytest.mark.parametrize("learned", [True, False])
-def test_words_of_the_field_are_not_everyday_words(tmp_path: Path, learned: bool) -> None:
+def test_words_of_the_field_are_not_everyday_words(tmp_path: Path) -> None:
     concepts = [("Neoplasm", "Cancer", "Tumor"), ("Agent", "Drug")]
     finder = NameFinder(kb_of(tmp_path / "kb", concepts))
     texts = ("Tumors were seen.", "Patient has cancer.", "Patient has a drug.")
-    found = [find(finder, text, learned=learned) for text in texts]
+    found = [find(finder, text) for text in texts]
     assert found == [[("Tumors", "Tumor")], [("cancer", "Cancer")], []]
 
 
@@ -194,10 +193,9 @@ def test_names_that_a_user_adds_are_found(tmp_path: Path, is_joined: bool) -> No
     kb = KnowledgeBase.open(tmp_path / "kb")
     finder = NameFinder(JoinedKnowledgeBase([kb, kb]) if is_joined else kb)
     text = "VT, AF, tension, drug, q, z, it"
-    for learned in (True, False):
-        found = [name for _, name in find(finder, text, learned=learned)]
-        assert found == ["VT", "AF", "tension", "drug", "z", "it"]
-        assert find(finder, "vt, af, Q, Z, It", learned=learned) == []
+    found = [name for _, name in find(finder, text)]
+    assert found == ["VT", "AF", "tension", "drug", "z", "it"]
+    assert find(finder, "vt, af, Q, Z, It") == []
     assert exact(text, kb) == ["VT", "AF", "tension", "drug", "z", "it"]
 
 
@@ -227,6 +225,13 @@ def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
     assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
 
 
+def test_a_plural_is_of_the_preferred_name(tmp_path: Path) -> None:
+    concepts = [("Pair of lungs", "Lungs"), ("Lung",), ("Set of hairs", "Hairs"), ("Head", "Hair")]
+    finder = NameFinder(kb_of(tmp_path / "kb", concepts))
+    expected = [("lungs", "Lung"), ("Lung", "Lung"), ("hairs", "Hairs")]
+    assert find(finder, "Her lungs. Lung, hairs.") == expected
+
+
 @pytest.mark.parametrize(("n_below", "found"), [(101, []), (100, ["Cells"])])
 def test_a_concept_above_most_others_is_no_mention(
     tmp_path: Path, n_below: int, found: list[str]
@@ -246,10 +251,11 @@ def test_a_concept_above_most_others_is_no_mention(
         ("An EYE ANOMALY? No, TUMOR.", ""),
         ("There was no nail changes.", "it begins with a negation"),
         ("Group X here.", "fewer than 3 characters, or no letter"),
+        ("Hearts and cardiac cells", "left out by `finding.never`"),
     ],
 )
 def test_why_a_name_is_none(finder: NameFinder, text: str, reason: str) -> None:
-    found = finder.consider(blank().make_doc(text), Finding(learned=False))
+    found = finder.consider(blank().make_doc(text), Finding(never=frozenset({"heart"})))
     assert reason in {one.reason for one in found}
 
 
