@@ -20,7 +20,14 @@ from spacy_bioel.kb.columns.keys import KeyArray, word_key
 from spacy_bioel.kb.columns.store import KnowledgeBase
 from spacy_bioel.kb.words.lexicon import KeyMasks
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.stems import LINKING_WORDS, stem_of, words_of
+from spacy_bioel.text.stems import (
+    LINKING_WORDS,
+    MORE_OR_LESS,
+    amount_of,
+    is_amount,
+    stem_of,
+    words_of,
+)
 
 _BREAK = "\0"  # separates strings that are split together; occurs in no word
 
@@ -89,6 +96,7 @@ _LIKELY = 0.04  # ... of those whose names have the rarer of them
 _SURE = 0.8  # share of adjectives and their nouns, which other vocabularies have
 # "No testis" is a name of "Absent testis", and no seizure is an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
+_BESIDE_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MOST = 8  # names of a concept that differ in one word
 
 
@@ -150,18 +158,31 @@ class NameBags:
         owner, flat = np.repeat(np.arange(len(split)), lengths)[kept], flat[kept]
         keys = np.zeros(len(split), dtype=np.uint64)
         np.add.at(keys, owner, keys_of[flat])
-        order = np.argsort(keys, kind="stable")
-        different, first = np.unique(keys[order], return_index=True)
+        more = [(row, key) for row, words in enumerate(split) for key in _amounts(words)]
+        bags = np.append(keys, np.array([key for _, key in more], dtype=np.uint64))
+        rows = np.append(np.arange(len(keys)), np.array([row for row, _ in more], dtype=np.int64))
+        order = np.argsort(bags, kind="stable")
+        different, first = np.unique(bags[order], return_index=True)
         return cls(
             KeyMasks(different, np.arange(1, len(different) + 1, dtype=np.uint64)),
             np.append(first, len(order)),
-            order,
+            rows[order],
             dict(counts),
             _with_nouns(
                 _substitutes(kb, keys, owner, flat, keys_of, tuple(stems)), nouns or {}, stems
             ),
             _long(split),
         )
+
+
+def _amounts(words: list[str]) -> list[int]:
+    """Keys of other ways to say that there is more or less of something: "low serum potassium"."""
+    sign, rest = amount_of(words) if words and is_amount(words) else (0, [])
+    if not rest:
+        return []
+    key = sum(map(word_key, rest))
+    beside = [sum(map(stem_key, words)) for words in _BESIDE_AMOUNTS]
+    return [(key + stem_key(d) + k) & _MASK for d in MORE_OR_LESS[sign] for k in beside]
 
 
 def _long(split: Sequence[list[str]]) -> KeyMasks:

@@ -91,13 +91,17 @@ class NameFinder:
         """Look up all spans that may be names."""
         words = read_words(docs, stem_key, partial(self._forms_of, how=how))
         if how.typos:
-            words.meant = tuple(self._correct(form) or form for form in words.forms)
+            words.meant = tuple(map(self._meant, words.forms))
             for number, (form, other) in enumerate(zip(words.forms, words.meant, strict=True)):
                 if form != other:
                     words.keys[(words.form == number) & ~words.is_short] = stem_key(other)
         is_known = [word in LINKING_WORDS or stem_of(word) in self._stems for word in words.meant]
         known = np.array(is_known, dtype=bool)
         return words, find_hits(words, self.bags, known, variants=how.variants)
+
+    def _meant(self, form: str) -> str:
+        # "Drowsy" is no slip for "dropsy" where a name has "drowsiness".
+        return form if stem_of(form) in self._stems else self._correct(form) or form
 
     def _forms_of(self, doc: Doc, how: Finding) -> dict[str, str]:
         """From short to long form: shorthand that a document has; what it defines goes first."""

@@ -18,7 +18,15 @@ from spacy_bioel.kb.words.bags import NEGATIONS, NameBags
 from spacy_bioel.pipeline.annotate import text_of
 from spacy_bioel.pipeline.mentions.hits import COMMA, NOTHING, Hits, Words
 from spacy_bioel.text.normalize import normalize_name
-from spacy_bioel.text.stems import LINKING_WORDS, linking_words_of, singular_of, stem_of, words_of
+from spacy_bioel.text.stems import (
+    LINKING_WORDS,
+    amount_of,
+    is_amount,
+    linking_words_of,
+    singular_of,
+    stem_of,
+    words_of,
+)
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -96,6 +104,8 @@ class NameEvidence:
         cut = commas[end] > commas[np.minimum(start + 1, len(words))]
         rows[cut & ((has_comma == 0) | (near > SPELLED) | is_replaced)] = -1
         rows[(single > 0) & (near > SPELLED)] = -1
+        # "Shortness of breath and leg swelling" has no short leg.
+        rows[(hits.gap < end) & (near > ORDERED)] = -1
         # "8, 9" is no "VIII nerve", though names of nerves differ in a number.
         is_digit = np.array([form.isdigit() for form in words.forms], dtype=bool)[words.form]
         digits = np.append(0, np.cumsum(is_digit))
@@ -172,6 +182,8 @@ def _nearness(words: list[str], name: str) -> int:
         return SPELLED
     if len(words) == len(others) == 1 and _may_be_adjective(words[0], others[0]):
         return SPELLED if stem_of(words[0]) == stem_of(others[0]) else FAMILY_ORDERED + 1
+    if is_amount(others) and amount_of(words) == amount_of(others):
+        return FAMILY
     # "Seizures were absent" are no absence seizures.
     if "absent" in words and "absence" in others and "of" not in others:
         return FAMILY_ORDERED + 1
@@ -180,8 +192,9 @@ def _nearness(words: list[str], name: str) -> int:
     theirs = [word for word in others if word not in linking]
     if words[0] in linking or words[-1] in linking:
         return FAMILY_ORDERED + 1
-    # Words may change places round "of" and "is", and where the name is inverted.
+    # Words may change places round "of" and "is", where the name is inverted, and before its head.
     may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
+    may_reorder |= own[-1] == theirs[-1]
     if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):
         return ORDERED if may_reorder else FAMILY_ORDERED + 1
     if list(map(stem_of, own)) == list(map(stem_of, theirs)):
@@ -194,6 +207,8 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
         return True
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
+        return True
+    if word.endswith("y") and noun.endswith("iness"):
         return True
     is_adjective = word.endswith(("ic", "sive", "matous"))
     return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
