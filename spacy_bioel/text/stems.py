@@ -15,6 +15,7 @@ LINKING_WORDS = frozenset(
 # for less, and those that names may have beside the substance. Blood alone has a pressure too.
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
+AMOUNT_WORDS = _LEVELS.union(*MORE_OR_LESS)
 _UNIT = re.compile(r"(?<=\d)(?=(?:mg|g|kg|ml|l|[nm]?m|m?mol|hr?|days?|weeks?|wk)(?: |$))")
 _IRREGULAR = {"feet": "foot", "teeth": "tooth", "children": "child", "women": "woman"} | {
     "men": "man", "lice": "louse", "mice": "mouse", "geese": "goose", "phalanges": "phalanx",
@@ -69,7 +70,7 @@ def amount_of(words: list[str]) -> tuple[int, list[str]]:
     """Whether normalised words say that there is more (0) or less (1) of a substance, and the stems
     of the substance; none: they say something else."""
     signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
-    without = LINKING_WORDS.union(_LEVELS, ("blood",), *MORE_OR_LESS)
+    without = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
     rest = [stem_of(word) for word in words if word not in without]
     return (signs[0], sorted(rest)) if len(signs) == 1 else (0, [])
 

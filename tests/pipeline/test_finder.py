@@ -225,6 +225,38 @@ def test_the_pipe_finds_and_links(finder: NameFinder) -> None:
     assert links(nlp("Siezures, seizures and seizure.")) == [("seizure", "X:00")]
 
 
+CLINICAL = (
+    ("Decreased circulating potassium concentration",),
+    ("High blood pressure",),
+    ("Drowsiness", "Dropsy"),
+    ("Corn",),
+    ("Shortness of breath",),
+    ("Short legs",),
+    ("Left hemiplegia",),
+    ("Hypochromic microcytic anemia",),
+    ("Joint hyperextensibility",),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Low potassium", ["Low potassium"]),
+        ("serum potassium was reduced", ["serum potassium was reduced"]),
+        ("reduced potassium levels, high potassium", ["reduced potassium levels"]),
+        ("high pressure, low blood pressure", []),
+        ("drowsy; corneal", ["drowsy"]),
+        ("shortness of breath and leg swelling", ["shortness of breath"]),
+        ("left-sided hemiplegia", ["left-sided hemiplegia"]),
+        ("microcytic hypochromic anaemia", ["microcytic hypochromic anaemia"]),
+        ("Joints were hyperextensible", ["Joints were hyperextensible"]),
+    ],
+)
+def test_what_notes_say_in_other_words(tmp_path: Path, text: str, expected: list[str]) -> None:
+    finder = NameFinder(kb_of(tmp_path / "kb", CLINICAL))
+    assert [found for found, _ in find(finder, text)] == expected
+
+
 def test_a_plural_is_of_the_preferred_name(tmp_path: Path) -> None:
     concepts = [("Pair of lungs", "Lungs"), ("Lung",), ("Set of hairs", "Hairs"), ("Head", "Hair")]
     finder = NameFinder(kb_of(tmp_path / "kb", concepts))

@@ -29,7 +29,7 @@ from spacy_bioel.pipeline.mentions.name_evidence import (
 )
 from spacy_bioel.pipeline.mentions.notes import known_of, measured, shorthand_beside
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.stems import LINKING_WORDS, stem_of
+from spacy_bioel.text.stems import AMOUNT_WORDS, LINKING_WORDS, stem_of
 
 _ASSETS = Path(__file__).parents[2] / "assets"
 _MOST_KEPT = 1 << 17
@@ -83,7 +83,7 @@ class NameFinder:
         self._correct = lru_cache(maxsize=_MOST_KEPT)(correct)
         self.evidence = NameEvidence(kb, self.bags)
         self.kb = kb
-        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns())}
+        self._stems = {stem_of(word) for word in (*self.bags.words, *_nouns(), *AMOUNT_WORDS)}
         self._shorthand = {notes: shorthand_beside(kb, notes=notes) for notes in (False, True)}
         self._general = _above_most(kb)
 

@@ -194,9 +194,9 @@ def _nearness(words: list[str], name: str) -> int:
         return FAMILY_ORDERED + 1
     # Words may change places round "of" and "is", where the name is inverted, and before its head.
     may_reorder = len(own) < len(words) or len(theirs) < len(others) or "," in name
-    may_reorder |= own[-1] == theirs[-1]
+    same_head = singular_of(own[-1]) == singular_of(theirs[-1])
     if sorted(map(singular_of, own)) == sorted(map(singular_of, theirs)):
-        return ORDERED if may_reorder else FAMILY_ORDERED + 1
+        return ORDERED if may_reorder or same_head else FAMILY_ORDERED + 1
     if list(map(stem_of, own)) == list(map(stem_of, theirs)):
         return FAMILY
     return FAMILY_ORDERED if may_reorder else FAMILY_ORDERED + 1
@@ -205,7 +205,7 @@ def _nearness(words: list[str], name: str) -> int:
 def _may_be_adjective(word: str, noun: str) -> bool:
     """As "retinal", "embryonic" and "hypertensive" are; "muscarinic" is of a substance."""
     if word.endswith(("al", "ar", "oid")) and len(word) > _SHORT_WORD:  # "oral" is of no name
-        return True
+        return word != noun + "eal"  # "corneal" is of the cornea
     if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
         return True
     if word.endswith("y") and noun.endswith("iness"):
