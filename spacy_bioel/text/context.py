@@ -125,13 +125,16 @@ def contexts(
     mentions (Sequence): Start and end of each; they may overlap.
     """
     borders = sentence_borders(text)
+    edges = [0, *borders, len(text)]
     sections = list(_sections(text, rules, borders))
     by_sentence: dict[int, list[Phrase]] = defaultdict(list)
     for phrase in phrases:
         by_sentence[bisect_right(borders, phrase.start)].append(phrase)
     found = []
     for start, end in mentions:
-        said = list(_said_of(start, end, by_sentence[bisect_right(borders, start)], rules))
+        number = bisect_right(borders, start)
+        in_row = _is_row(text[edges[number] : edges[number + 1]])
+        said = list(_said_of(start, end, by_sentence[number], rules, in_row=in_row))
         for first, last, stop, says in sections:
             if last <= start < stop and says not in {what for *_, what in said}:
                 said.append((first, last, says))
@@ -143,14 +146,14 @@ def contexts(
 
 
 def _said_of(
-    start: int, end: int, phrases: Sequence[Phrase], rules: Rules
+    start: int, end: int, phrases: Sequence[Phrase], rules: Rules, *, in_row: bool
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the cues of a sentence that speak for a mention in it."""
+    """Yield the cues of a sentence that speak for a mention in it; in a row, "fever | no" too."""
     for cue in phrases:
         for says, direction in rules.cues.get(cue.name, ()):
-            if cue.end <= start and direction != "backward":
+            if cue.end <= start and (in_row or direction != "backward"):
                 first, last = cue.end, start
-            elif end <= cue.start and direction != "forward":
+            elif end <= cue.start and (in_row or direction != "forward"):
                 first, last = end, cue.start
             else:
                 continue
@@ -187,12 +190,17 @@ def describe(said: Context, text: str) -> str:
     return ", ".join(f'{says} ("{", ".join(words)}")' for says, words in cues.items())
 
 
+def _is_row(line: str) -> bool:
+    """Tell whether a line is a row of a table."""
+    return "\t" in line.strip() or "|" in line
+
+
 def sentence_borders(text: str) -> list[int]:
     """Where sentences begin, except the first.
 
     A line that is hard-wrapped goes on in the next one. A sentence ends with its line before an
-    empty line, an item of a list or a header, and after a line that is not full, unless the next
-    one begins with a small letter.
+    empty line, an item of a list or a header, and after a row of a table or a line that is not
+    full, unless the next one begins with a small letter.
     """
     lines = [len(line) for line in text.split("\n")]
     full = _SHORT * max(lines)
@@ -212,7 +220,7 @@ def sentence_borders(text: str) -> list[int]:
         rest = text[at : at + 52]
         is_full = match.start() - line_start >= full
         goes_on = rest[:1].islower() or (is_full and rest[:1] not in ("", "\r", "\n"))
-        if not goes_on or _ITEM.match(rest):
+        if not goes_on or _ITEM.match(rest) or _is_row(text[line_start : match.start()]):
             borders.append(at)
         line_start = at
     return borders

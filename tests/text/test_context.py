@@ -74,6 +74,8 @@ def said_of(nlp: Language, text: str) -> list[str]:
         ("Denies [chest pain] or\n[dyspnea] at rest.", ["negated", "negated"]),
         ("DENIES [CHEST PAIN].", ["negated"]),
         ("Seen by Dr. Lee without [fever].", ["negated"]),
+        ("[Asthma]\tyes\n[Seizures]\tdenies\n[Gout]\tyes", ["", "negated", ""]),
+        ("| [Fever] | no |\n| [Cough] | yes |", ["negated", ""]),
         ("", []),
     ],
 )
